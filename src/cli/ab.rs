@@ -1,4 +1,4 @@
-//! `aorta ab`: two variants of a run beside each other, measured in turn.
+//! `aorta ab`: compares two variants of a run, measured in alternating blocks.
 
 mod args;
 mod run;
@@ -48,7 +48,7 @@ pub fn run(args: &AbArgs) -> CliResult {
     }
 }
 
-/// Compares two sides as `aorta ab` does by itself, shows the result, and returns whether it was not interrupted.
+/// Compares two sides with the default options of `aorta ab` and shows the result. Returns false if it was interrupted.
 pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
     let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: 1, fresh: false, apart: false };
     let Some(mut done) = measured(&plan, interrupt)? else { return Ok(false) };
@@ -57,7 +57,7 @@ pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliE
     Ok(done.record.complete)
 }
 
-/// Runs a comparison; `None` of one that was interrupted before it had anything.
+/// Runs a comparison; `None` if it was interrupted before the first result.
 fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError> {
     match run::run(plan, interrupt) {
         Ok(done) => Ok(Some(done)),
@@ -69,7 +69,7 @@ fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError
     }
 }
 
-/// Reads a side's options, and looks at what they would run: before anything runs.
+/// Reads a side's options and compiles what they would run, before anything runs.
 fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
     match exec::examine(exec) {
@@ -105,7 +105,7 @@ fn code(args: &AbArgs, record: &AbRecord) -> u8 {
     }
 }
 
-/// What the sides have said to people: once what both have, and with its side's name what one has.
+/// Joins the notes of both sides: once if both printed the same line, otherwise with the side's name.
 fn told([a, b]: &[String; 2]) -> String {
     let mut text = String::new();
     for line in a.lines() {

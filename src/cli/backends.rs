@@ -1,4 +1,4 @@
-//! Which backend a run uses.
+//! Chooses and opens the backend of a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 use super::error::{CliError, InputError};
 use super::{environment, load, output, own};
 
-/// What a process runs that a launcher has started: one rank of the world.
+/// The rank that this process runs, if a launcher has started one process per rank.
 #[derive(Clone)]
 pub struct OneOf {
-    /// Its number on this host.
+    /// Number of this process on its host.
     pub local_rank: u32,
     /// The processes of the other ranks.
     pub peers: Arc<dyn Peers>,
 }
 
-/// What `--backend` may be.
+/// Values of `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
-    /// CUDA or HIP where its driver is there, else the simulator
+    /// CUDA or HIP if its driver is installed, otherwise the simulator
     Auto,
     /// An NVIDIA GPU
     Cuda,
@@ -41,14 +41,14 @@ pub enum BackendArg {
     Sim,
 }
 
-/// A backend, and the line that says why it is not another.
+/// An opened backend, and a note on why another was not chosen.
 pub struct Chosen {
     pub backend: Box<dyn Backend>,
     pub why: Option<String>,
 }
 
-/// GPUs that a file with collectives takes when nobody says how many: all that there are, or the one that was named.
-/// Nothing where there are none to count.
+/// Number of ranks that a file with collectives gets by default: one for each GPU, or one if a device is named. `None`
+/// if there are no GPUs to count.
 pub fn gpus(wanted: BackendArg, device: Option<u32>) -> Option<u32> {
     match (wanted, device) {
         (_, Some(_)) => Some(1),
@@ -73,8 +73,8 @@ fn hip_devices() -> Option<u32> {
     }
 }
 
-/// Opens the backend that was asked for, with as many devices as there are ranks, or with the one of this process's rank.
-/// The CPU and the simulator know nothing of processes: one of them runs all ranks.
+/// Opens the requested backend with a device for each rank, or for this process's rank. The CPU and the simulator do
+/// not support several processes: one process runs all ranks.
 pub fn choose(
     wanted: BackendArg,
     settings: &Settings,
@@ -94,7 +94,7 @@ pub fn choose(
         BackendArg::Cuda => open_cuda(device, ranks, ranges, one_of),
         BackendArg::Hip => open_hip(device, ranks, ranges, one_of),
         BackendArg::Auto => match cuda::find(&environment::library_paths()) {
-            // A driver that is there and does not work is not passed over in silence.
+            // An installed driver that does not work is an error and not a reason to simulate.
             cuda::Found::Broken(error) => Err(failed(error)),
             cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, one_of),
             cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
@@ -107,14 +107,14 @@ pub fn choose(
     }
 }
 
-/// The simulator, since there is no GPU.
+/// Chooses the simulator because no GPU was found.
 fn simulate(settings: &Settings, reason: &str) -> Result<Chosen, CliError> {
     let profile = profile(settings)?;
     let why = format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
     Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
 }
 
-/// The devices from the one that was named on, one for each rank; that of this process's rank where others run the rest.
+/// Opens CUDA devices: from `device` on, one for each rank, or the one of this process's rank.
 fn open_cuda(
     device: Option<u32>,
     ranks: u32,
@@ -130,7 +130,7 @@ fn open_cuda(
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
-/// The same of AMD's.
+/// Opens HIP devices in the same way.
 fn open_hip(
     device: Option<u32>,
     ranks: u32,
@@ -146,8 +146,8 @@ fn open_hip(
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
-/// The first GPU of this process, and how many it takes: one for each rank from the one that was named on, or, where
-/// others run the rest, that of its own rank.
+/// The index of this process's first GPU, and the number of GPUs: one for each rank, or one if other processes run the
+/// other ranks.
 fn places(
     backend: &'static str,
     visible: Option<u32>,
@@ -162,7 +162,8 @@ fn places(
     })
 }
 
-/// The GPU of a process: that of its number on the host. Where it sees one alone, the launcher has chosen it.
+/// The index of the GPU of a process: its number on the host. If the process sees only one GPU, the launcher has
+/// selected it.
 fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) -> Result<u32, CliError> {
     match visible {
         Some(1) => Ok(0),
@@ -175,8 +176,8 @@ fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) ->
     }
 }
 
-/// The folder of compiled kernels. `None` where there is no home, and, with a note, where the folder is not the user's alone:
-/// what lies there is loaded as code.
+/// The folder of compiled kernels. `None` without a home folder, and, with a note, if other users can write to the
+/// folder, because its files are loaded as code.
 pub fn kernel_cache() -> Option<PathBuf> {
     let folder = environment::cache_folder()?;
     match own::private_folder(&folder) {
@@ -192,8 +193,8 @@ fn failed(error: ExecError) -> CliError {
     CliError::Exec { error, sources: std::sync::Arc::new(crate::base::SourceMap::new()) }
 }
 
-/// The profile that the simulator takes for its device, with its topology: embedded ones, or files. The variables that set a real
-/// device's hardware queues set the simulated one's too.
+/// The device profile of the simulator, from an embedded or a user's file, with its topology. Environment variables
+/// that set the number of hardware queues of a real device apply here too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let name = &settings.profile;
     let mut profile = if name.ends_with(".ron") {
@@ -215,15 +216,15 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     Ok(profile)
 }
 
-/// What is known of a device's limits: the simulator's own profile, or the embedded one of a device of that very name, or
-/// of one of its partitions.
+/// The profile with a device's limits; `None` if it is not known. That is the simulator's own profile, or the embedded
+/// one of a device with the same name or of the device that this is a partition of.
 pub fn known(device: &DeviceInfo, settings: &Settings) -> Result<Option<Profile>, CliError> {
     if device.simulated {
         return profile(settings).map(Some);
     }
     let found =
         Profile::names().filter_map(|name| Profile::named(name).ok()).find(|profile| profile.name == device.name);
-    // A partition has the name of the whole.
+    // A partition is named like the whole device.
     Ok(found.map(|profile| match device.units {
         Some(units) => profile.with_units(units),
         None => profile,

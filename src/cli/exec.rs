@@ -1,4 +1,4 @@
-//! `aorta exec`.
+//! `aorta exec`: runs a workload and reports its times.
 
 mod args;
 mod emulate;
@@ -30,17 +30,17 @@ use measuring::Run;
 use prepare::{Ready, prepare};
 use telling::Telling;
 
-/// What is said of a file with collectives that runs as one rank without having been asked to.
+/// Note on a file with collectives that runs as one rank by default.
 const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
 
-/// What a process does of a run, and what there is to note of how it was launched.
+/// The role of this process in a run.
 struct Part {
-    /// It prints and writes files.
+    /// True if it prints and writes files.
     leads: bool,
-    /// A launcher has started it.
+    /// True if a launcher has started it.
     launched: bool,
     facts: Vec<(String, String)>,
-    /// What is done when it fails.
+    /// What to do when the run fails.
     aftermath: failure::Aftermath,
     control: Arc<Control>,
 }
@@ -77,7 +77,7 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
-/// Runs what is ready, prints and writes what there is to say.
+/// Runs a prepared workload, then prints and writes the results.
 fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
     let Ready { args, loaded, chosen, .. } = ready;
     if part.leads {
@@ -114,7 +114,7 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
     Ok(exit_code(&record))
 }
 
-/// Says that the file has warnings, to whoever runs it without having checked it.
+/// Says that the file has warnings, for users who run it without checking it.
 fn remind(loaded: &load::Loaded, how: DiagnosticsArg) {
     let warnings = diagnostics::warnings(&loaded.compiled.lint());
     if warnings > 0 && how == DiagnosticsArg::Text {

@@ -1,4 +1,4 @@
-//! What Ctrl-C does, and a launcher or a shell that ends its processes.
+//! Handles Ctrl-C, and the signals by which launchers and shells end processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,22 +8,22 @@ use crate::backend::{self, keeping_hang_ups};
 use crate::cli::INTERRUPTED;
 use crate::exec::Control;
 
-/// How long after a first signal a launcher may send another of the same meaning.
+/// Time after a first signal within which a launcher may repeat it.
 const PASSED_ON: Duration = Duration::from_secs(2);
 
-/// How long after a first signal a run may take to notice that it has to end.
+/// Time allowed for a run to notice the first signal.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// How long a run that has noticed may take to tell what it has measured.
+/// Time allowed for a run that has noticed to report what it has measured.
 const TELLS: Duration = Duration::from_secs(10);
 
-/// The first Ctrl-C, or SIGTERM, ends the run after the iteration under way, and at once while none has begun: kernels may
-/// still be compiled, and there is nothing to keep. A run that is somewhere else, as in the reference of a verification,
-/// or in a long report, is ended after a moment by `give_up`. The second signal ends it at once.
+/// Installs the signal handler. The first Ctrl-C or SIGTERM ends the run after the current iteration, or at once if
+/// none has begun: kernels may still be compiling, and there is nothing to keep. If the run is elsewhere, for example
+/// in a verification's reference or in a long report, `give_up` ends it shortly after. A second signal ends it at once.
 ///
-/// Of what is `launched`, the first waits for the others always: processes end together, and one that was gone before them
-/// would be their error. And as a launcher passes on what a terminal may have told its processes already, only a later one
-/// is the second.
+/// In a `launched` process, the first signal always waits for the other processes, which would otherwise report this
+/// one's end as an error. A launcher may forward a signal that the terminal has already sent, so only a later one
+/// counts as the second.
 pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() + Clone + Send + 'static) {
     let control = control.clone();
     let mut first: Option<Instant> = None;
@@ -45,11 +45,11 @@ pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() +
                 }
                 give_up();
             };
-            // Without a thread, the run ends when it looks whether it was stopped.
+            // Without a thread, the run ends the next time it checks for an interruption.
             let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(end);
         }
         first.get_or_insert_with(Instant::now);
     };
-    // Without a handler, Ctrl-C ends the program as it always does.
+    // Without a handler, Ctrl-C ends the program at once.
     keeping_hang_ups(|| drop(ctrlc::set_handler(handler)));
 }

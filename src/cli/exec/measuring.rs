@@ -1,4 +1,4 @@
-//! The run itself: what is measured, compared with the CPU, and written of its buffers.
+//! Executes a prepared run: measures it, compares it with the CPU, and writes its buffers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,19 +20,20 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
 use crate::cli::{INTERRUPTED, environment, load, output};
 
-/// A run with everything that it needs to know.
+/// A run with everything that it needs.
 pub(super) struct Run<'a> {
     pub(super) settings: &'a Settings,
     pub(super) loaded: &'a load::Loaded,
     pub(super) chosen: &'a Chosen,
-    /// A variable that makes every call wait for the device, so that nothing can be held.
+    /// The environment variable that makes every driver call synchronous, so that nothing can be gated; `None` if none
+    /// does.
     pub(super) blocking: Option<&'static str>,
     pub(super) verify: bool,
-    /// The world of which the device stands for a rank, and that rank.
+    /// The emulated world's size and the rank in it; `None` without `--emulate`.
     pub(super) emulated: Option<(u32, u32)>,
-    /// A profiler watches.
+    /// True if a profiler is attached.
     pub(super) profiled: bool,
-    /// The variables that the run was given, each `NAME=VALUE`.
+    /// Environment variables given to the run, each `NAME=VALUE`.
     pub(super) variables: &'a [String],
     pub(super) part: &'a Part,
     pub(super) control: Arc<Control>,
@@ -82,8 +83,8 @@ impl<'a> Run<'a> {
         self.loaded.compiled.schedules(self.chosen.backend.topology())
     }
 
-    /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits. Several
-    /// ranks have a folder each, written by whichever process has run the rank.
+    /// Writes `NAME.npy` for each buffer. NumPy has no bf16, so `NAME.bf16.npy` holds its bits. Each of several ranks
+    /// has a folder, written by the process that ran it.
     pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
         let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
@@ -112,7 +113,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Says that the CPU takes its time for the reference, where it does.
+    /// Prints a note if the CPU's reference will take long.
     fn announce_reference(&self) {
         let flops: f64 = self.loaded.compiled.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
         if self.part.leads && flops > LONG {
@@ -128,7 +129,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What was measured, and what ended it too early; the error alone where nothing was.
+    /// The record, and the error that ended the measurement early; only the error if nothing was measured.
     pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
         let backend = self.chosen.backend.as_ref();
@@ -136,7 +137,8 @@ impl<'a> Run<'a> {
         let exec_options = self.exec_options();
         let started = jiff::Timestamp::now().to_string();
         let profile = backends::known(&backend.device(), self.settings)?;
-        // Worked out once: the device does not wait between two phases until everything around the figures is told again.
+        // Assembled once, so that the device does not idle between two phases while everything around the figures is
+        // collected again.
         let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
         let around = self.assemble(&schedules, nothing, started.clone(), None);
         let keep = |measured: Measured| {
@@ -191,16 +193,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Arithmetic of an iteration from which on the CPU takes long for it: seconds on a slow one.
+/// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
 const LONG: f64 = 1e11;
 
-/// Notes that a run was interrupted when it had been measured.
+/// Adds a warning to the record of an interrupted run.
 fn interrupted(record: &mut RunRecord, before: &str) {
     record.complete = false;
     record.warnings.push(format!("the run was interrupted before {before}"));
 }
 
-/// A rank with its number and schedule.
+/// Pairs a rank's number with its program and schedule.
 pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
     exec::Rank { number, program: &rank.program, schedule }
 }

@@ -1,4 +1,4 @@
-//! The record of a run, from what was measured and what is known around it.
+//! Assembles the record of a run from the measurements and the environment.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::schedule::Schedule;
 use super::measuring::Run;
 use crate::cli::{environment, output};
 
-/// The hash of a text that is written to it.
+/// Hashes all text written to it.
 #[derive(Default)]
 struct Hashing(Sha256);
 
@@ -26,12 +26,12 @@ impl fmt::Write for Hashing {
     }
 }
 
-/// Operations up to which an interrupted run hashes its plan.
+/// Largest number of operations for which an interrupted run hashes its plan.
 const HASHED: usize = 50_000;
 
 impl Run<'_> {
-    /// The record of what was measured; `schedules` has that of each rank, and `timer` is what timing costs on the device,
-    /// where that is known.
+    /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
+    /// known.
     pub(super) fn assemble(
         &self,
         schedules: &[Schedule],
@@ -71,10 +71,10 @@ impl Run<'_> {
         }
     }
 
-    /// What timing costs on the device, where that can be measured. Asked behind the runs and not before: on an H200 it
-    /// leaves the process in a state in which each kernel begins a sixth of a microsecond later.
+    /// Measures the timing overhead of the device; `None` if it cannot be measured. Called after the runs: on an H200
+    /// it leaves the process in a state in which each kernel starts a sixth of a microsecond later.
     pub(super) fn timer(&self) -> Option<Timer> {
-        // What is no measurement needs none of its timer either. A run that can go on without does.
+        // Without measurements the timer does not matter either. If it fails, the run continues without it.
         let timed = self.settings.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
         let told = asked.unwrap_or_else(|error| {
@@ -86,8 +86,8 @@ impl Run<'_> {
         told.flatten()
     }
 
-    /// The hash of what all ranks run. `None` for an interrupted run of very many operations: whoever has pressed Ctrl-C
-    /// does not wait for it, and its figures are compared with no others.
+    /// The hash of all ranks' plans. `None` for an interrupted run with very many operations: the user should not wait
+    /// for it, and its figures are not compared with others.
     fn plan(&self, schedules: &[Schedule]) -> Option<String> {
         let operations = self.loaded.compiled.ranks.iter().flat_map(|rank| &rank.program.cycle);
         if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > HASHED {

@@ -1,4 +1,4 @@
-//! What is printed and written of a run: in the end, or of as much as there is when the process has to be left.
+//! Prints and writes the results of a run: at its end, or the partial results if the process must exit early.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -14,15 +14,15 @@ use crate::cli::expected::{self, ExpectedArgs};
 use crate::cli::output;
 use crate::cli::outputs::{Files, PageArgs};
 
-/// How long a thread that is about to end the process may take to tell the figures.
+/// Time allowed for the thread that exits the process to report the results.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// Where the figures of a run go.
+/// Where the results of a run go.
 pub(super) struct Telling {
-    /// This process prints and writes files.
+    /// True if this process prints and writes files.
     leads: bool,
     expected: ExpectedArgs,
-    /// The caller's own ranges of what is normal.
+    /// The user's own normal ranges; `None` if not given.
     own: Option<Expected>,
     top: Option<u32>,
     page: PageArgs,
@@ -31,13 +31,13 @@ pub(super) struct Telling {
     kept: Mutex<Kept>,
 }
 
-/// The figures that there are while a run goes on.
+/// Partial results of a run in progress.
 #[derive(Default)]
 enum Kept {
     #[default]
     Nothing,
     Some(Box<RunRecord>),
-    /// A thread has begun to tell them.
+    /// A thread has begun to report them.
     Told,
 }
 
@@ -56,7 +56,7 @@ impl Telling {
         }
     }
 
-    /// Keeps what has been measured so far, in case that the process has to be left.
+    /// Keeps partial results in case the process must exit early.
     pub fn keep(&self, record: RunRecord) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if !matches!(*kept, Kept::Told) {
@@ -64,7 +64,7 @@ impl Telling {
         }
     }
 
-    /// From now on nobody tells but the caller. Returns what was kept, or `None` where another thread is telling already.
+    /// Claims the right to report. Returns what was kept, or `None` if another thread is reporting already.
     fn take(&self) -> Option<Kept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *kept, Kept::Told) {
@@ -73,17 +73,17 @@ impl Telling {
         }
     }
 
-    /// Prints and writes a record. What cannot be written does not keep the rest from it: the error is the first of them.
+    /// Prints and writes a record. If one output fails, the others are still written, and the first error is returned.
     pub fn tell(&self, record: &mut RunRecord) -> Result<(), CliError> {
         if self.take().is_none() {
-            // Another thread is telling what was kept, and then ends the process.
+            // Another thread is reporting partial results and will then exit the process.
             std::thread::sleep(LEAVING);
         }
         self.write(record)
     }
 
-    /// Tells what was kept of a run, with `warning`, for a process that is about to be left. Returns false where the run's
-    /// own thread is telling its figures: then it is not stuck, and ends the process itself.
+    /// Reports the partial results with `warning`, before the process exits early. Returns false if the run's own
+    /// thread is reporting: it is not stuck and will exit by itself.
     pub fn tell_kept(&self, warning: &str) -> bool {
         let Some(kept) = self.take() else { return false };
         if let Kept::Some(mut record) = kept {

@@ -16,29 +16,29 @@ with `--strict`; without it, as long as another case ran, it does not.";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct SuiteArgs {
-    /// The suite; without it, all that are shipped are listed
+    /// The suite; without it, the shipped suites are listed
     pub name: Option<String>,
     /// Run only the cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Print the command of each case, and run nothing
+    /// Print the command of each case without running anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Fail too where a case was skipped or is missing
+    /// Also fail if a case was skipped or is missing
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Go on with the same suite: cases that the file has are not run again
+    /// Continue the same suite: cases that are in the file do not run again
     #[arg(long, requires = "json")]
     pub resume: bool,
     #[command(flatten)]
     pub same: Passed<OfAllCases>,
 }
 
-/// Options that all cases have.
+/// Options that apply to all cases.
 #[derive(Clone, Debug)]
 pub struct OfAllCases;
 
