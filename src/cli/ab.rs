@@ -1,9 +1,9 @@
 //! `aorta ab`: compares two variants of a run, measured in alternating blocks.
 
 mod args;
+mod process;
 mod run;
 mod side;
-mod standing;
 mod unquoted;
 
 use crate::base::shell;
@@ -15,15 +15,15 @@ use crate::report::{self, page};
 use super::cases;
 use super::child::Interrupt;
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
+use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, exec, output};
 
 pub use args::AbArgs;
 pub use side::SideArgs;
 pub use unquoted::quoted;
 
 use args::{FailOnArg, ROUNDS};
+use process::Failure;
 use run::{Done, Plan};
-use standing::Failure;
 
 pub fn run(args: &AbArgs) -> CliResult {
     cases::alone("ab")?;
@@ -62,8 +62,8 @@ fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError
     match run::run(plan, interrupt) {
         Ok(done) => Ok(Some(done)),
         Err(Failure::Interrupted) => Ok(None),
-        Err(Failure::Ended { said, error, .. }) => {
-            output::eprint(&said);
+        Err(Failure::Ended { stderr, error, .. }) => {
+            output::eprint(&stderr);
             Err((*error).into())
         }
     }
@@ -82,8 +82,8 @@ fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> 
 }
 
 fn finish(args: &AbArgs, done: Done) -> CliResult {
-    let Done { mut record, said } = done;
-    output::eprint(&told(&said));
+    let Done { mut record, stderr } = done;
+    output::eprint(&notes(&stderr));
     record.judge(args.threshold());
     args.page.show(&[report::ab(&record)], || record.to_json())?;
     if let Some(path) = &args.json {
@@ -100,13 +100,13 @@ fn code(args: &AbArgs, record: &AbRecord) -> u8 {
     });
     match record.complete {
         false => INTERRUPTED,
-        true if fails => NOT_HELD,
+        true if fails => CHECK_FAILED,
         true => DONE,
     }
 }
 
 /// Joins the notes of both sides: once if both printed the same line, otherwise with the side's name.
-fn told([a, b]: &[String; 2]) -> String {
+fn notes([a, b]: &[String; 2]) -> String {
     let mut text = String::new();
     for line in a.lines() {
         let name = if b.lines().any(|other| other == line) { "" } else { "a: " };

@@ -15,11 +15,11 @@ use crate::config::{Figure, Links, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 
 use super::error::{CliError, InputError};
-use super::{environment, load, output, own};
+use super::{environment, load, output, ownership};
 
 /// The rank that this process runs, if a launcher has started one process per rank.
 #[derive(Clone)]
-pub struct OneOf {
+pub struct LaunchedRank {
     /// Number of this process on its host.
     pub local_rank: u32,
     /// The processes of the other ranks.
@@ -81,7 +81,7 @@ pub fn choose(
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
     match (wanted, device) {
         (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
@@ -91,15 +91,15 @@ pub fn choose(
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device, ranks, ranges, one_of),
-        BackendArg::Hip => open_hip(device, ranks, ranges, one_of),
+        BackendArg::Cuda => open_cuda(device, ranks, ranges, launched_rank),
+        BackendArg::Hip => open_hip(device, ranks, ranges, launched_rank),
         BackendArg::Auto => match cuda::find(&environment::library_paths()) {
             // An installed driver that does not work is an error and not a reason to simulate.
             cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, one_of),
+            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, launched_rank),
             cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
                 hip::Found::Broken(error) => Err(failed(error)),
-                hip::Found::Devices(_) => open_hip(device, ranks, ranges, one_of),
+                hip::Found::Devices(_) => open_hip(device, ranks, ranges, launched_rank),
                 hip::Found::Absent(_) => simulate(settings, no_cuda),
                 hip::Found::Nothing(no_hip) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
             },
@@ -119,14 +119,14 @@ fn open_cuda(
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = places("CUDA", cuda_devices(), device, ranks, one_of)?;
+    let (first, ranks) = places("CUDA", cuda_devices(), device, ranks, launched_rank)?;
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
-    let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
+    let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
@@ -135,14 +135,14 @@ fn open_hip(
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = places("HIP", hip_devices(), device, ranks, one_of)?;
+    let (first, ranks) = places("HIP", hip_devices(), device, ranks, launched_rank)?;
     let queues = environment::queues("amd").map(|(_, count)| count);
     let open = |index| Hip::open(environment::rocm_paths(), index, queues);
     let devices: Result<Vec<Hip>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
-    let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
+    let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
@@ -153,11 +153,11 @@ fn places(
     visible: Option<u32>,
     device: Option<u32>,
     ranks: u32,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<(u32, u32), CliError> {
-    Ok(match (device, one_of) {
+    Ok(match (device, launched_rank) {
         (Some(device), Some(_)) => (device, 1),
-        (None, Some(one_of)) => (local_device(backend, visible, one_of.local_rank)?, 1),
+        (None, Some(launched_rank)) => (local_device(backend, visible, launched_rank.local_rank)?, 1),
         (device, None) => (device.unwrap_or(0), ranks),
     })
 }
@@ -180,7 +180,7 @@ fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) ->
 /// folder, because its files are loaded as code.
 pub fn kernel_cache() -> Option<PathBuf> {
     let folder = environment::cache_folder()?;
-    match own::private_folder(&folder) {
+    match ownership::private_folder(&folder) {
         Ok(()) => Some(folder),
         Err(why) => {
             output::eprint(&format!("Compiled kernels are not kept: {} cannot be used: {why}.\n", folder.display()));

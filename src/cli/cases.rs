@@ -29,7 +29,7 @@ pub struct Planned {
     /// The value of each axis, by the axis's name.
     pub values: IndexMap<String, String>,
     /// The arguments of its `aorta exec`, or the case's status if it cannot run, and why.
-    pub fate: Result<Vec<String>, (Status, String)>,
+    pub command: Result<Vec<String>, (Status, String)>,
 }
 
 impl Planned {
@@ -40,7 +40,7 @@ impl Planned {
 
     /// Runs the case; `None` if this program was interrupted.
     pub fn run(&self, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
-        match &self.fate {
+        match &self.command {
             Ok(arguments) => run::run(self, arguments, interrupt),
             Err((status, why)) => Ok(Some(self.without(*status, why))),
         }
@@ -77,7 +77,7 @@ impl Runner {
         total: usize,
     ) -> Result<Runner, CliError> {
         let opened = journal::open(named.cloned().or(own), named.is_some(), header, resume)?;
-        if opened.torn {
+        if opened.truncated {
             output::eprint("The file ends in the middle of a line, of a case that was cut short: it runs again.\n");
         }
         let mut known: IndexMap<String, VecDeque<Case>> = IndexMap::new();
@@ -92,7 +92,7 @@ impl Runner {
     pub fn keep(&mut self, keep: impl Fn(&Case) -> bool) {
         self.known.values_mut().for_each(|cases| drop(cases.drain(..cases.len() - 1)));
         self.known.retain(|_, cases| cases.iter().all(&keep));
-        self.progress.know(self.known.values().flatten());
+        self.progress.count_known(self.known.values().flatten());
     }
 
     /// The last case of that name in the file; `None` if there is none.
@@ -117,7 +117,7 @@ impl Runner {
     }
 
     /// Prints where the cases are stored, and how to resume an interrupted command.
-    pub fn farewell(self) {
+    pub fn print_location(self) {
         drop(self.progress);
         match &self.journal.path {
             Some(_) if self.interrupt.stopped() => {

@@ -12,7 +12,7 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::passed::exec_args;
-use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, exec, load, output};
+use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, backends, exec, load, output};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -59,7 +59,7 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     }
     match failed {
         Some(error) => Err(error),
-        None if warned && args.strict => Ok(NOT_HELD),
+        None if warned && args.strict => Ok(CHECK_FAILED),
         None => Ok(DONE),
     }
 }
@@ -117,19 +117,19 @@ fn check_world(
         })?;
     }
     // Lints do not depend on the world size, so they are reported once.
-    let mut told: Vec<Boxed> = if first { loaded.compiled.lint() } else { Vec::new() };
+    let mut lints: Vec<Boxed> = if first { loaded.compiled.lint() } else { Vec::new() };
     if first && args.profile.is_some() {
         let Rank { program, plan } = &loaded.compiled.ranks[0];
         let schedule = loaded.compiled.place(&loaded.compiled.ranks[0], topology);
-        told.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
+        lints.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
     }
-    if !told.is_empty() {
-        diagnostics::show(told.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
+    if !lints.is_empty() {
+        diagnostics::show(lints.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
     }
     if how == DiagnosticsArg::Text {
         output::print(&format!("{}: good: {}\n", loaded.compiled.name, summary(&loaded.compiled.ranks)));
     }
-    Ok(diagnostics::warnings(&told))
+    Ok(diagnostics::warnings(&lints))
 }
 
 /// Summarizes the programs, such as `3 operations on 2 streams`; for several ranks, the minimum and the maximum.

@@ -19,10 +19,10 @@ use super::INTERRUPTED;
 use super::error::InputError;
 
 /// Interval at which a waiting parent checks for an interruption.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time allowed for a child to end after its standard input is closed. It ends itself after ten seconds.
-const ENDS: Duration = Duration::from_secs(15);
+const END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Set when the user presses Ctrl-C in a program that starts children.
 #[derive(Clone, Default)]
@@ -73,7 +73,7 @@ pub struct Child {
 
 /// Why a child printed no further line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum LineError {
     /// This program was interrupted.
     Interrupted,
     /// The child exceeded the timeout.
@@ -133,15 +133,15 @@ impl Child {
     }
 
     /// Waits for the next line of the child's standard output.
-    pub fn line(&self, patience: Duration, interrupt: &Interrupt) -> Result<String, Silence> {
+    pub fn line(&self, timeout: Duration, interrupt: &Interrupt) -> Result<String, LineError> {
         let asked = Instant::now();
         loop {
-            match self.lines.recv_timeout(GLANCE) {
+            match self.lines.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => return Ok(line),
-                Err(_) if interrupt.stopped() => return Err(Silence::Interrupted),
-                Err(RecvTimeoutError::Timeout) if asked.elapsed() < patience => {}
-                Err(RecvTimeoutError::Timeout) => return Err(Silence::TimedOut),
-                Err(RecvTimeoutError::Disconnected) => return Err(Silence::Ended),
+                Err(_) if interrupt.stopped() => return Err(LineError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() < timeout => {}
+                Err(RecvTimeoutError::Timeout) => return Err(LineError::TimedOut),
+                Err(RecvTimeoutError::Disconnected) => return Err(LineError::Ended),
             }
         }
     }
@@ -156,7 +156,7 @@ impl Child {
         self.stdin = None;
         let began = Instant::now();
         let mut status = None;
-        while status.is_none() && began.elapsed() < ENDS {
+        while status.is_none() && began.elapsed() < END_TIMEOUT {
             status = self.process.try_wait().ok().flatten();
             if status.is_none() {
                 std::thread::sleep(Duration::from_millis(5));

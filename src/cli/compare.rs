@@ -15,7 +15,7 @@ use super::outputs::{self, PageArgs};
 use super::{CliResult, DONE, REGRESSED, load};
 
 /// Maximum number of metric names listed by a message.
-const LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -94,7 +94,7 @@ fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &O
     let metrics: BTreeSet<&str> = rows.map(|row| row.metric.as_str()).collect();
     let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
     let Some((flag, name)) = named.into_iter().find(unknown) else { return Ok(()) };
-    let listed: Vec<&str> = metrics.into_iter().take(LISTED).collect();
+    let listed: Vec<&str> = metrics.into_iter().take(MAX_LISTED).collect();
     Err(bad(flag, name, "no metric that both sides have is called so", &format!("there are {}", listed.join(", "))))
 }
 

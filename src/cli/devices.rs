@@ -111,13 +111,13 @@ fn hip_devices(text: &mut String, args: &DevicesArgs) {
             none(text, &why);
             // Without AMD's kernel driver, advice about HIP would be noise.
             if hip::hints::has_driver(Path::new("/")) {
-                hints(text, Search::Nothing);
+                hints(text, Search::NoDevice);
             }
             return;
         }
         hip::Found::Nothing(why) => {
             none(text, &why);
-            return hints(text, Search::Nothing);
+            return hints(text, Search::NoDevice);
         }
         hip::Found::Broken(error) => return none(text, &error),
     };

@@ -13,10 +13,10 @@ use crate::syntax;
 
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
-use super::{CliResult, ConfigArgs, DONE, NOT_HELD, load, output};
+use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, load, output};
 
 /// Time after which the printed difference need not be minimal.
-const PATIENCE: Duration = Duration::from_secs(5);
+const DIFF_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// File name extension of workloads.
 const ENDING: &str = "aorta";
@@ -78,7 +78,7 @@ impl Outcome {
     fn end(self, check: bool) -> CliResult {
         match self.last_error {
             Some(error) => Err(error),
-            None if check && self.has_changed => Ok(NOT_HELD),
+            None if check && self.has_changed => Ok(CHECK_FAILED),
             None => Ok(DONE),
         }
     }
@@ -172,6 +172,6 @@ fn mistakes(name: String, text: String, settings: &Settings) -> CliError {
 
 /// The difference between two texts in the format of `diff -u`; empty if they are equal.
 fn difference(name: &str, before: &str, behind: &str) -> String {
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before, behind);
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(before, behind);
     diff.unified_diff().header(name, &format!("{name} (formatted)")).to_string()
 }

@@ -16,6 +16,7 @@ mod error;
 mod exec;
 mod expected;
 mod explain;
+mod file_access;
 mod fmt;
 mod launcher;
 mod library;
@@ -24,12 +25,11 @@ mod load;
 mod new;
 mod output;
 mod outputs;
-mod own;
+mod ownership;
 mod passed;
 mod plan;
 mod profile;
 mod progress;
-mod reach;
 mod report;
 mod secret;
 mod show;
@@ -174,7 +174,7 @@ pub fn run() -> ExitCode {
             }
             // Help and version are not failures.
             output::print(&text);
-            return ExitCode::from(nothing_lost(DONE, DiagnosticsArg::Text));
+            return ExitCode::from(with_output_check(DONE, DiagnosticsArg::Text));
         }
     };
     let how = cli.diagnostics;
@@ -200,8 +200,8 @@ pub fn run() -> ExitCode {
     match result {
         // An iteration may still be executing on a device, also if another rank has reported the error. A regular exit
         // would wait for it.
-        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(nothing_lost(code, how)),
-        Ok(code) => ExitCode::from(nothing_lost(code, how)),
+        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(with_output_check(code, how)),
+        Ok(code) => ExitCode::from(with_output_check(code, how)),
         Err(error) => {
             error.print(how);
             if error.leaves_work() {
@@ -214,7 +214,7 @@ pub fn run() -> ExitCode {
 }
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.
-fn nothing_lost(code: u8, how: DiagnosticsArg) -> u8 {
+fn with_output_check(code: u8, how: DiagnosticsArg) -> u8 {
     match output::lost() {
         Some(lost) if code != INTERRUPTED => {
             let error = CliError::from(lost);
@@ -231,7 +231,7 @@ const MAX_RANKS: i64 = 16384;
 /// Success.
 const DONE: u8 = 0;
 /// An expectation failed, or a file is not formatted.
-const NOT_HELD: u8 = 1;
+const CHECK_FAILED: u8 = 1;
 /// Two plans differ.
 const DIFFERENT: u8 = 1;
 /// A comparison found what `--fail-on` names.

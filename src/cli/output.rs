@@ -9,7 +9,7 @@ use crate::base::visible;
 use crate::render::Style;
 
 use super::error::InputError;
-use super::own;
+use super::ownership;
 
 /// The first failure to write to standard output or standard error. The program continues, so that a run still writes
 /// its record, and reports the loss at its end.
@@ -155,7 +155,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
             return Ok(Target::Stream);
         }
         match std::fs::read_link(&file) {
-            Ok(_) if !own::may_follow(&file, &folder) => {
+            Ok(_) if !ownership::may_follow(&file, &folder) => {
                 let why = "it is another user's link in a folder that everybody may write to";
                 return Err(unwritable(path, why, Some("name a file in a folder of your own")));
             }
@@ -282,7 +282,7 @@ fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), 
         _ => unwritable(path, &reason(&error), None),
     })?;
     let written = temporary.write_all(bytes).and_then(|()| match &before {
-        Some(before) => own::take_over(temporary.as_file(), before),
+        Some(before) => ownership::take_over(temporary.as_file(), before),
         None => Ok(()),
     });
     // After a crash of the machine, the file is either the old or the new one, and never empty.

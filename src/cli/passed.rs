@@ -9,7 +9,7 @@ use super::error::InputError;
 use super::exec::ExecArgs;
 
 /// Selects the options that a command passes on.
-pub trait Passing: Clone + std::fmt::Debug + Send + Sync + 'static {
+pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// The heading for these options in the help.
     const HEADING: &str;
     /// Long names, in the order in which they are passed on.
@@ -26,7 +26,7 @@ pub struct Passed<P> {
     of: PhantomData<P>,
 }
 
-impl<P: Passing> Passed<P> {
+impl<P: PassedOptions> Passed<P> {
     /// True if the option with this long name was given.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
@@ -42,7 +42,7 @@ impl<P: Passing> Passed<P> {
     }
 }
 
-impl<P: Passing> FromArgMatches for Passed<P> {
+impl<P: PassedOptions> FromArgMatches for Passed<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = Vec::new();
         for &name in P::OPTIONS {
@@ -60,7 +60,7 @@ impl<P: Passing> FromArgMatches for Passed<P> {
     }
 }
 
-impl<P: Passing> Args for Passed<P> {
+impl<P: PassedOptions> Args for Passed<P> {
     fn augment_args(command: clap::Command) -> clap::Command {
         let exec = ExecArgs::augment_args(clap::Command::new("exec"));
         P::OPTIONS.iter().fold(command, |command, name| {
@@ -75,7 +75,7 @@ impl<P: Passing> Args for Passed<P> {
 }
 
 /// Declares an option of `aorta exec` with any text as its value.
-fn passed<P: Passing>(name: &'static str, option: &Arg) -> Arg {
+fn passed<P: PassedOptions>(name: &'static str, option: &Arg) -> Arg {
     let arg = Arg::new(name).long(name).help_heading(P::HEADING).action(option.get_action().clone());
     let help = option.get_help().cloned().unwrap_or_default();
     if !option.get_action().takes_values() {
@@ -129,7 +129,7 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Few;
 
-    impl Passing for Few {
+    impl PassedOptions for Few {
         const HEADING: &str = "Few";
         const OPTIONS: &[&str] = &["backend", "set", "verify", "expected"];
     }

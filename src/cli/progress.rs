@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::exec::Control;
 
 /// Time before the bar appears.
-const PATIENCE: Duration = Duration::from_millis(700);
+const BAR_DELAY: Duration = Duration::from_millis(700);
 
 /// Interval between redraws.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ impl Progress {
 
 fn draw(count: &impl Fn() -> u64, total: u64, what: &str, ended: &AtomicBool) {
     let mut waited = Duration::ZERO;
-    while waited < PATIENCE {
+    while waited < BAR_DELAY {
         if ended.load(Ordering::Relaxed) {
             return;
         }

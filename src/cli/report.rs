@@ -18,7 +18,7 @@ use super::outputs::{Files, PageArgs};
 use super::{CliResult, DONE, load, output};
 
 /// Maximum number of column names listed by a message.
-const LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -157,7 +157,7 @@ pub fn order<'a>(
         return Ok(Some(order));
     }
     let names: Vec<&str> = names.into_iter().collect();
-    let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(LISTED)]));
+    let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(MAX_LISTED)]));
     let help = suggest::did_you_mean(order.name(), names.iter().copied()).unwrap_or_else(listed);
     Err(unsorted(text, "no column is called so", &help))
 }

@@ -15,7 +15,7 @@ use super::cases::{self, Runner};
 use super::error::CliError;
 use super::passed::exec_args;
 use super::report::cases_json;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
+use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, load, output};
 
 pub use args::SuiteArgs;
 use plan::{Machine, SuitePlan};
@@ -41,7 +41,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
     let planned = plan::plan(&suite, &args, &machine)?;
     if args.dry_run {
         output::print(&commands(&planned));
-        let bad = planned.iter().any(|of| matches!(of.planned.fate, Err((Status::Failed, _))));
+        let bad = planned.iter().any(|of| matches!(of.planned.command, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
     let header = header(&suite, &text, &planned, same);
@@ -52,7 +52,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
     let mut cases = Vec::with_capacity(planned.len());
     for of in &planned {
         let case = runner.case(&of.planned.name, |interrupt| {
-            if let (Ok(_), Some(why)) = (&of.planned.fate, machine.too_small(&of.case)) {
+            if let (Ok(_), Some(why)) = (&of.planned.command, machine.too_small(&of.case)) {
                 return Ok(Some(of.planned.without(Status::Skipped, &why)));
             }
             Ok(of.planned.run(interrupt)?.map(|case| limited(case, &of.case)))
@@ -64,7 +64,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
         cases.push(case);
     }
     let complete = cases.len() == planned.len();
-    runner.farewell();
+    runner.print_location();
     let ended = cases.iter().collect();
     let page = report::suite(&report::Suite {
         header: &header,
@@ -94,7 +94,7 @@ fn list() -> Result<String, CliError> {
 
 /// The command of each case, or why it has none.
 fn commands(planned: &[SuitePlan]) -> String {
-    let line = |SuitePlan { planned, .. }: &SuitePlan| match &planned.fate {
+    let line = |SuitePlan { planned, .. }: &SuitePlan| match &planned.command {
         Ok(arguments) => format!("{}: aorta exec {}\n", planned.name, shell::command(arguments)),
         Err((status, why)) => format!("{}: {}: {why}\n", planned.name, status.word()),
     };
@@ -105,7 +105,7 @@ fn commands(planned: &[SuitePlan]) -> String {
 fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -> Header {
     let mut digest = Sha256::new();
     digest.update(text);
-    for arguments in planned.iter().filter_map(|of| of.planned.fate.as_ref().ok()) {
+    for arguments in planned.iter().filter_map(|of| of.planned.command.as_ref().ok()) {
         // Shipped workloads change only with aorta's version, which the header contains.
         digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
     }
@@ -159,7 +159,7 @@ fn exit_code(cases: &[Case], strict: bool) -> u8 {
     let ran = cases.iter().any(|case| !matches!(case.status, Status::Skipped | Status::Missing));
     match () {
         () if any(&[Status::Failed, Status::OutOfMemory]) || !ran => FAILED,
-        () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => NOT_HELD,
+        () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => CHECK_FAILED,
         () => DONE,
     }
 }

@@ -19,7 +19,7 @@ use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::{Mistake, exec_args};
 use super::report::cases_json;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, exec, load, output};
+use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output};
 
 pub use args::SweepArgs;
 pub use axes::typed;
@@ -48,11 +48,11 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     if args.search {
         // Known cases are reused in the order in which they ran, so that the search takes the same path.
         let code = search::run(&sweep, args.budget as usize, args.seed, &mut runner);
-        runner.farewell();
+        runner.print_location();
         return code;
     }
     sweep.check(&runner);
-    let unfit = |case: &Case| sweep.planned.iter().find(|of| of.name == case.name)?.fate.as_ref().err();
+    let unfit = |case: &Case| sweep.planned.iter().find(|of| of.name == case.name)?.command.as_ref().err();
     runner.keep(|case| match unfit(case) {
         Some((status, why)) => case.status == *status && case.reason.as_ref() == Some(why),
         // A skipped case depends on the machine, which may have a device now.
@@ -71,7 +71,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     let cases: Vec<&Case> = sweep.planned.iter().filter_map(known).collect();
     finish(&sweep, &args, &cases)?;
     let code = if complete { exit_code(&cases) } else { INTERRUPTED };
-    runner.farewell();
+    runner.print_location();
     Ok(code)
 }
 
@@ -93,11 +93,11 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         return Err(InputError::Axes { why, help: help.to_owned() }.into());
     }
     let arguments = [vec![args.file.clone()], options.fixed, args.same.words()].concat();
-    let places = if args.search { axes::some(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
-    let mut planned: Vec<Planned> = places.iter().map(|places| axes::at(&options.axes, &arguments, places)).collect();
+    let places = if args.search { axes::covering(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
+    let mut planned: Vec<Planned> = places.iter().map(|places| axes::case(&options.axes, &arguments, places)).collect();
     let (mut first, mut fit) = (None, None);
     for case in &mut planned {
-        let command = case.fate.clone().unwrap_or_default();
+        let command = case.command.clone().unwrap_or_default();
         match examine(case) {
             Ok(loaded) => {
                 fit = loaded;
@@ -149,10 +149,10 @@ fn fits(arguments: &[String]) -> Result<load::Loaded, CliError> {
 
 /// Compiles a case; `None` if an earlier examination found that it cannot run. Marks a case that cannot run as skipped.
 fn examine(case: &mut Planned) -> Result<Option<load::Loaded>, CliError> {
-    let Ok(arguments) = &case.fate else { return Ok(None) };
+    let Ok(arguments) = &case.command else { return Ok(None) };
     let loaded = fits(arguments);
     if let Err(error) = &loaded {
-        case.fate = Err((Status::Skipped, error.text()));
+        case.command = Err((Status::Skipped, error.text()));
     }
     loaded.map(Some)
 }
@@ -197,7 +197,7 @@ fn exit_code(cases: &[&Case]) -> u8 {
     let measured = cases.iter().any(|case| case.status.is_measured());
     match () {
         () if any(Status::Failed) || !measured => FAILED,
-        () if any(Status::NotHeld) => NOT_HELD,
+        () if any(Status::NotHeld) => CHECK_FAILED,
         () => DONE,
     }
 }

@@ -1,4 +1,4 @@
-//! Calls of definitions: the body is put in the place of the call.
+//! Calls of definitions: expands the body in place of the call.
 
 use crate::base::{SrcSpan, Symbol, counted};
 use crate::syntax::ast::*;
@@ -119,7 +119,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// An argument of a definition: any value; a bare type is memory of its own.
+    /// Evaluates an argument of a definition. A bare type creates memory of its own.
     fn argument(&mut self, arg: &Arg, param: &Param) -> Value {
         self.no_peer(arg);
         let mut value = self.eval(&arg.value);
@@ -144,7 +144,7 @@ impl<'a> Analyzer<'a> {
         value
     }
 
-    /// What the innermost call was given, for a message: `x: f32[8], n = 4`.
+    /// The arguments of the innermost call, for a message: `x: f32[8], n = 4`.
     fn arguments_text(&self, inputs: &[Param]) -> String {
         const LENGTH: usize = 70;
         let mut text = String::new();
@@ -188,7 +188,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// An output of a definition as an operand: known once something has written it.
+    /// Evaluates an output of a definition used as an operand, which must have been written.
     pub(super) fn written_output(&mut self, cell: u32, name: Symbol, span: SrcSpan) -> Value {
         match self.output_value(cell) {
             Value::Output(_) => {

@@ -1,5 +1,5 @@
-//! Every mistake that shows when a file's names, types and values are worked out. Those of slices and those about limits
-//! have enums of their own, and are part of this one as they are.
+//! Errors in the names, types and values of a file. Errors about slices and limits are enums of their own, included
+//! here.
 
 mod limits;
 mod slices;
@@ -72,7 +72,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::unknown_function))]
     UnknownFunction {
         name: String,
-        /// The kind of value it is called on, where that matters: ` of figures`.
+        /// The kind of value that the function was called with, such as ` of figures`; empty if it does not matter.
         of: &'static str,
         #[label("not known")]
         at: SourceSpan,
@@ -311,7 +311,7 @@ pub enum ModelError {
         /// The number of ranks.
         world: String,
         why: String,
-        /// What to do to make it fit.
+        /// What to change so that it fits.
         give: String,
         #[label("{why}")]
         at: SourceSpan,
@@ -356,7 +356,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::local_buffer), help("{help}"))]
     LocalBuffer {
         name: String,
-        /// What it was to do: lie elsewhere, or hold something at first.
+        /// What the declaration asks for: another space, or initial contents.
         wants: String,
         why: &'static str,
         help: String,
@@ -541,7 +541,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Where the mistake is, as an offset, for sorting.
+    /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
     }

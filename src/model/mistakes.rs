@@ -1,4 +1,4 @@
-//! The mistakes that an analysis has found, each with the calls of definitions that lead to it.
+//! Errors found by an analysis, each with the calls of definitions that lead to it.
 
 use std::fmt;
 use std::mem::{Discriminant, discriminant};
@@ -10,25 +10,25 @@ use crate::base::{SrcSpan, counted};
 
 use super::error::ModelError;
 
-/// Mistakes shown of one file: what comes after is noise.
+/// Maximum number of errors reported for one file.
 pub(super) const MAX_ERRORS: usize = 100;
 
-/// Calls shown of one mistake: the innermost ones and the outermost.
+/// Maximum number of calls shown for one error: the innermost ones and the outermost one.
 const MAX_CALLS: usize = 3;
 
-/// A mistake, and where the definition that it is in was called.
+/// An error, and the calls of the definitions that contain it.
 #[derive(Clone, Debug)]
 pub struct Mistake {
     pub error: ModelError,
-    /// The innermost call first.
+    /// Calls, the innermost first.
     calls: Vec<Site>,
-    /// Calls between the last two of `calls` that are not shown.
+    /// Number of calls between the last two of `calls` that are not shown.
     left_out: usize,
-    /// Other places at which the same name is not known.
+    /// Number of other locations where the same name is unknown.
     places: usize,
-    /// Other calls of the innermost definition that meet the same mistake.
+    /// Number of other calls of the innermost definition with the same error.
     others: usize,
-    /// The innermost call that met it last, by its number.
+    /// Number of the innermost call in which it was last found.
     met_in: u32,
 }
 
@@ -36,12 +36,12 @@ pub struct Mistake {
 #[derive(Clone, Debug)]
 struct Site {
     at: SrcSpan,
-    /// Its arguments, such as `x: f32[8], n = 4`; empty where it has none.
+    /// Its arguments, such as `x: f32[8], n = 4`; may be empty.
     arguments: String,
 }
 
 impl Mistake {
-    /// Where the mistake is, as an offset, for sorting.
+    /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.error.offset()
     }
@@ -54,7 +54,7 @@ impl Mistake {
         self.calls.push(site);
     }
 
-    /// What is said at the call of that place in `calls`.
+    /// The label's text at the call with this index in `calls`.
     fn call_text(&self, place: usize) -> String {
         let mut text = "called here".to_owned();
         if !self.calls[place].arguments.is_empty() {
@@ -106,17 +106,17 @@ impl Diagnostic for Mistake {
     }
 }
 
-/// All mistakes found so far. One that loops and calls meet again is kept once.
+/// All errors found so far, without repetitions by loops and calls.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     found: Vec<Mistake>,
-    /// Their places in `found`, by what they are and where.
+    /// Indices in `found`, by kind of error and location.
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
-    /// Places in `found` of names that are not known, by what is said of them.
+    /// Indices in `found` of unknown names, by their message.
     unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
 }
 
-/// What is said of a name that is not known: the same at each of its places.
+/// What identifies an unknown name: its message, which is the same at each location. `None` for other errors.
 fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String, Option<String>)> {
     match error {
         ModelError::UnknownName { name, help, .. }
@@ -139,10 +139,10 @@ impl Mistakes {
         self.found.len() >= MAX_ERRORS
     }
 
-    /// Notes a mistake that is met in the call of that number, 0 being none.
+    /// Adds an error found in the call with number `call`; 0 means outside of calls.
     pub fn add(&mut self, error: ModelError, call: u32) {
         let place = match &error {
-            // However often its result is used, the division is the mistake.
+            // However often its result is used, the division is the location of the error.
             ModelError::NotWhole { division: Some(division), .. } => division.offset(),
             error => error.offset(),
         };
@@ -167,14 +167,14 @@ impl Mistakes {
         self.found.push(Mistake { error, calls: Vec::new(), left_out: 0, places: 0, others: 0, met_in: call });
     }
 
-    /// Notes of all mistakes from the one at `first` on that they were met in a call at that place.
+    /// Adds a call to all errors from index `first` on.
     pub fn called(&mut self, first: usize, at: SrcSpan, arguments: String) {
         for mistake in &mut self.found[first..] {
             mistake.called_in(Site { at, arguments: arguments.clone() });
         }
     }
 
-    /// All of them, in the order of their places.
+    /// All errors sorted by location.
     pub fn sorted(mut self) -> Vec<Mistake> {
         self.found.sort_by_key(Mistake::offset);
         self.found

@@ -1,7 +1,7 @@
 //! Copies to other ranks: `copy(x -> y at r)`.
 //!
-//! Every rank comes by the same statement, and what the others send arrives at that place of its own text. So a rank alone
-//! cannot know what is written there: its program says where it sends, and [`link`] adds what arrives.
+//! Every rank executes the statement, and receives what other ranks send at this point of its own program order. A rank
+//! alone cannot know what is written to its memory: its program says where it sends, and [`link`] adds what arrives.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use super::error::ModelError;
 use super::program::{Memory, MemoryKind, OpKind, Program};
 use super::views::Extent;
 
-/// Errors that are told of all ranks.
+/// Maximum number of errors reported for all ranks.
 const MAX_ERRORS: usize = 20;
 
 impl Analyzer<'_> {
-    /// Whom a call sends to: nothing for one that stays on its rank, `Some(None)` where this rank sends nothing. An error
-    /// where the rank is none.
+    /// The receiver of a call: `None` for a local operation, `Some(None)` if this rank sends nothing. Fails if the rank
+    /// does not exist.
     pub(super) fn peer(&mut self, operation: &'static dyn Operation, call: &Call) -> Result<Option<Option<u32>>, ()> {
         let Some(At { rank, when }) = call.outputs.first().and_then(|output| output.at.as_ref()) else {
             return Ok(None);
         };
-        // On another rank it is another copy.
+        // The copy differs between ranks.
         self.program.by_rank = true;
         if let Some(when) = when
             && !self.eval_bool(when).ok_or(())?
@@ -57,7 +57,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Whether a copy to another rank goes from device memory to a declared buffer: that is there on every rank.
+    /// True if a copy to another rank goes from device memory to a declared buffer, which exists on every rank; reports
+    /// an error otherwise.
     pub(super) fn fits_peer(&mut self, call: &Call, operands: &Inputs) -> bool {
         let source = operands.views.iter().copied().zip(operands.spans.iter().copied());
         let target = operands.written.iter().copied().zip(call.outputs.iter().map(|output| output.value.span));
@@ -77,7 +78,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// One rank's copy at a place of the text.
+/// One rank's copy at a location.
 #[derive(Clone, Copy, Debug)]
 struct Comer {
     rank: usize,
@@ -87,11 +88,11 @@ struct Comer {
     target: ViewId,
 }
 
-/// A place of the text at which ranks copy: the slot, the statement, and how often it came before.
+/// Identifies a copy on all ranks: the slot, the statement, and how often it was executed before.
 type CopySite = (usize, u32, u32);
 
-/// Adds to the programs of all ranks, in the order of their numbers, what their copies write on each other. Without it the
-/// copies of a program are as if nothing arrived.
+/// Adds what the ranks' copies write on each other to the programs of all ranks, given in rank order. Without it, a
+/// program's copies receive nothing.
 pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
     let places = places(programs);
     let mut linker = Linker { memories: vec![None; programs.len()], errors: Vec::new() };
@@ -111,7 +112,7 @@ pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
     if linker.errors.is_empty() { Ok(()) } else { Err(linker.errors) }
 }
 
-/// Who comes by each place, by the number of the rank.
+/// For each copy, the ranks that take part in it.
 fn places(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, Comer>> {
     let mut places: BTreeMap<CopySite, BTreeMap<u32, Comer>> = BTreeMap::new();
     for (rank, program) in programs.iter().enumerate() {
@@ -129,20 +130,20 @@ fn places(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, Comer>> {
     places
 }
 
-/// What arrives on a rank: from whom, and what of its memory is written.
+/// What arrives on a rank: the sender and the slice that is written.
 struct Arrival {
     from: u32,
     view: ViewId,
 }
 
 struct Linker {
-    /// The declared buffers of each rank's program, by name and place.
+    /// The declared buffers of each rank's program, by name and index.
     memories: Vec<Option<FxHashMap<(String, u32), MemoryId>>>,
     errors: Vec<ModelError>,
 }
 
 impl Linker {
-    /// Gives each rank that comes by a place what arrives there.
+    /// Adds what arrives at each rank that executes the copy.
     fn place(&mut self, programs: &mut [Program], comers: &BTreeMap<u32, Comer>) {
         let told = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
@@ -175,7 +176,7 @@ impl Linker {
         }
     }
 
-    /// What a sender writes, as a slice of the receiver's memory.
+    /// Converts the slice that a sender writes to a slice of the receiver's memory.
     fn target(
         &mut self,
         programs: &mut [Program],
@@ -225,7 +226,7 @@ fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
         .collect()
 }
 
-/// Two that touch the same elements of a rank at this place, of which one writes: nothing orders them.
+/// Reports two accesses to the same elements of a rank in one copy, at least one of them a write, which nothing orders.
 fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -> Option<ModelError> {
     let program = &programs[comer.rank];
     let slice = |view: ViewId| program.view_text(view);
@@ -249,7 +250,8 @@ fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -
     None
 }
 
-/// Makes an operation of what a rank does at a place. What only goes from a rank to itself is a copy as any other.
+/// Replaces a rank's copy by an operation with everything that it sends and receives. A copy from a rank to itself
+/// becomes a plain copy.
 fn replace(program: &mut Program, rank: u32, comer: &Comer, arrivals: &[Arrival]) {
     let step = &program.cycle[comer.step];
     let OpKind::Run(id) = step.op(comer.op).kind else { return };

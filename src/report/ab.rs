@@ -1,4 +1,4 @@
-//! Two variants beside each other, as text.
+//! The report of a comparison of two variants.
 
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
@@ -76,7 +76,7 @@ fn name_of(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `+5.6 %`; a factor where percents say little.
+/// Formats a ratio as a change, such as `+5.6 %`; as a factor if it is large.
 pub(super) fn change(ratio: f64) -> String {
     if !(0.5..=2.0).contains(&ratio) {
         return format!("{ratio:.3} times");
@@ -94,7 +94,7 @@ fn percent(share: f64) -> String {
     format!("{} %", (1000.0 * share).round() / 10.0)
 }
 
-/// The verdict, and why it is none.
+/// The verdict in a sentence, or why there is none.
 fn sentence(record: &AbRecord, judged: &AbResult) -> String {
     let turns = &judged.turns;
     let threshold = percent(turns.threshold);
@@ -128,7 +128,7 @@ fn share(ratio: f64) -> String {
     if ratio < 10.0 { format!("{:.1} %", 100.0 * ratio) } else { format!("{ratio:.1} times") }
 }
 
-/// How often a side differs from itself; `None` where no comparison was possible.
+/// A sentence on how often a side differs from itself; `None` if no comparison was possible.
 fn itself(turns: &Paired) -> Option<String> {
     let alarms = &turns.itself;
     let found = format!(
@@ -145,7 +145,7 @@ fn itself(turns: &Paired) -> Option<String> {
     (alarms.comparisons > 0).then(|| found + &widened)
 }
 
-/// What measuring in turn and apart say of each other.
+/// Compares the results of alternating and of separate measurement.
 fn ways(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     let mut lines = Vec::new();
     if record.way == BlockMode::Fresh {
@@ -169,7 +169,7 @@ fn ways(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     lines
 }
 
-/// Why the two ways may disagree, and what to do.
+/// Why the two methods may disagree, and what to do.
 const REASONS: [&str; 4] = [
     "  - in turn, a side finds caches, clocks and power as the other has left them, and apart as it has left them itself;",
     "  - in turn, both hold their memory at once, and may lie elsewhere in it;",
@@ -177,7 +177,7 @@ const REASONS: [&str; 4] = [
     "Ask what your question is: sides that will run one by one are compared apart, better several times.",
 ];
 
-/// What differs between the sides, so that times alone say little.
+/// Differences between the sides that make a comparison of times incomplete.
 fn differences(record: &AbRecord) -> Vec<String> {
     let (a, b) = (&record.a.run.program, &record.b.run.program);
     let mut notes = Vec::new();

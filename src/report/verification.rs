@@ -1,4 +1,4 @@
-//! What a verification found, as text.
+//! The results of verification.
 
 use crate::base::counted;
 use crate::measure::record::{Mistake, OutputVerification, RunRecord, VariantVerification, VerificationRecord};
@@ -7,10 +7,10 @@ use crate::ops::MISSES;
 use super::page::Section;
 use super::run::launched;
 
-/// Mistakes and missed edges that are shown.
+/// Maximum number of mistakes and of violated dependencies that are shown.
 const SHOWN: usize = 16;
 
-/// What a record says of verification; `None` where there was none.
+/// The verification of a record; `None` if there was none.
 pub fn section(record: &RunRecord) -> Option<Section> {
     let verification = record.verification.as_ref()?;
     let variants = verification.variants.iter().flat_map(|variant| outputs(verification, variant));
@@ -62,7 +62,7 @@ fn mistake(mistake: &Mistake) -> String {
     )
 }
 
-/// What iterations behind each other left, and whether operations waited for each other.
+/// The outputs of consecutive iterations, and whether operations waited for each other.
 fn outputs(verification: &VerificationRecord, variant: &VariantVerification) -> Vec<String> {
     let failed: Vec<_> = variant.outputs.iter().filter(|output| !output.held).collect();
     let mut lines = vec![format!(

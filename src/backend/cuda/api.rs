@@ -264,7 +264,7 @@ impl Api for Cuda {
         unsafe { self.copy_rows(copy, source, target, stream.cast()) }
     }
 
-    unsafe fn meet(&self, steps: &[Step], stream: Stream) -> Call {
+    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { self.take_steps(steps, stream.cast()) }
     }

@@ -43,7 +43,7 @@ static DIALECT: Dialect = Dialect {
         LayoutField::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET as c_int,
     ],
     preferences,
-    asked_twice: true,
+    queries_without_workspace: true,
 };
 
 fn status(code: c_int) -> &'static str {

@@ -130,7 +130,7 @@ pub enum NoDriver {
 
 /// Status codes of asynchronous failures, which any later call can return: memory errors, addresses, timeouts,
 /// assertions, illegal instructions, failed launches.
-const LATE: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
+const ASYNCHRONOUS_FAILURES: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
 
 impl CudaDriver {
     /// Opens and initializes the driver.
@@ -177,7 +177,7 @@ impl CudaDriver {
         };
         // The header names the second version of a function without its suffix.
         let call = call.strip_suffix("_v2").unwrap_or(call);
-        Box::new(Fault { call, code: i64::from(code), message, late: LATE.contains(&code) })
+        Box::new(Fault { call, code: i64::from(code), message, late: ASYNCHRONOUS_FAILURES.contains(&code) })
     }
 
     /// Latest CUDA version that the driver supports: 13000 for 13.0.

@@ -17,12 +17,12 @@ use super::Cuda;
 use super::driver::{IpcHandle, number};
 
 /// The error for an old driver that lacks a function for copies to other devices.
-fn lacks(symbol: &'static str) -> Box<crate::exec::Fault> {
+fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(symbol, "this driver has no such function: copies to other ranks need CUDA 11.7")
 }
 
 /// The error for an old driver that lacks a function for memory of other processes.
-fn lacks_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
+fn no_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(symbol, "this driver has no such function: it opens no memory of other processes")
 }
 
@@ -33,7 +33,7 @@ impl Cuda {
     ///
     /// As for [`Api`].
     pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
-        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| lacks_ipc("cuIpcGetMemHandle"))?;
+        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_ipc("cuIpcGetMemHandle"))?;
         let mut handle = IpcHandle([0; 64]);
         // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
         let code = unsafe { export(&mut handle, address) };
@@ -42,7 +42,7 @@ impl Cuda {
 
     /// Opens memory of another process and returns its address.
     pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
-        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| lacks_ipc("cuIpcOpenMemHandle"))?;
+        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_ipc("cuIpcOpenMemHandle"))?;
         let mut address = 0;
         // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
         let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
@@ -68,8 +68,8 @@ impl Cuda {
     /// As for [`Api`].
     pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
         let table = &self.driver.table;
-        let register = table.mem_host_register.ok_or_else(|| lacks_ipc("cuMemHostRegister"))?;
-        let find = table.mem_host_device_pointer.ok_or_else(|| lacks_ipc("cuMemHostGetDevicePointer"))?;
+        let register = table.mem_host_register.ok_or_else(|| no_ipc("cuMemHostRegister"))?;
+        let find = table.mem_host_device_pointer.ok_or_else(|| no_ipc("cuMemHostGetDevicePointer"))?;
         let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
         // SAFETY: the caller vouches for the memory.
         self.check("cuMemHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
@@ -102,7 +102,9 @@ impl Cuda {
 
     /// Enables access to the memory of another device.
     pub(super) fn enable_access(&self, other: &Self) -> Call {
-        let Some(enable) = self.driver.table.ctx_enable_peer_access else { return Err(lacks("cuCtxEnablePeerAccess")) };
+        let Some(enable) = self.driver.table.ctx_enable_peer_access else {
+            return Err(no_function("cuCtxEnablePeerAccess"));
+        };
         self.make_current()?;
         // SAFETY: the other context is retained as long as `other` lives.
         match unsafe { enable(other.context, 0) } {
@@ -123,7 +125,7 @@ impl Cuda {
         (target, other): (u64, &Self),
         stream: CUstream,
     ) -> Call {
-        let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(lacks("cuMemcpyPeerAsync")) };
+        let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(no_function("cuMemcpyPeerAsync")) };
         // The driver copies strided rows between devices only if they can access each other.
         (0..copy.rows).try_for_each(|row| {
             let (to, from) = (target + row * copy.target_pitch, source + row * copy.source_pitch);
@@ -141,7 +143,9 @@ impl Cuda {
     pub(super) unsafe fn take_steps(&self, steps: &[Step], stream: CUstream) -> Call {
         /// Most steps come in pairs. The driver accepts up to 256 operations per call.
         const AT_ONCE: usize = 4;
-        let Some(batch) = self.driver.table.stream_batch_mem_op else { return Err(lacks("cuStreamBatchMemOp_v2")) };
+        let Some(batch) = self.driver.table.stream_batch_mem_op else {
+            return Err(no_function("cuStreamBatchMemOp_v2"));
+        };
         steps.chunks(AT_ONCE).try_for_each(|steps| {
             // Awaiting a flag takes two operations: wait, and lower it.
             let mut ops = [CUstreamBatchMemOpParams_v1 { pad: [0; 6] }; 2 * AT_ONCE];

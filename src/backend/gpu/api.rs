@@ -296,7 +296,7 @@ pub trait Api: Send + Sync + 'static {
     /// Copies to memory of another device, if necessary through host memory.
     unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
     /// Makes a stream execute the steps once its earlier work is complete. Called only if `STEPS_ON_STREAMS`.
-    unsafe fn meet(&self, steps: &[Step], stream: Stream) -> Call;
+    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call;
     /// The kind of link to another device, such as `xGMI, 1 hop`; `None` if the vendor does not report it.
     fn link(&self, _other: &Self) -> Option<String> {
         None

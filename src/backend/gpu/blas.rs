@@ -66,7 +66,7 @@ pub struct Dialect {
     /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
     /// True if the heuristic is queried a second time, for algorithms without a workspace.
-    pub asked_twice: bool,
+    pub queries_without_workspace: bool,
 }
 
 /// A proposal of the heuristic; its algorithm descriptor has `WORDS` 64-bit words. The status is a plain number because
@@ -188,7 +188,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();
         // It is no error if the library has no algorithm without a workspace.
-        let again = library.dialect.asked_twice && wanted > 1;
+        let again = library.dialect.queries_without_workspace && wanted > 1;
         let without = if again { library.proposals(&layouts, gemm, 0, wanted).ok() } else { None };
         let mut without = without.unwrap_or_default().into_iter();
         let mut products: Vec<Product<WORDS>> = Vec::new();

@@ -9,7 +9,7 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::exec::{CommMonitor, Fault};
 
 /// Time allowed for the library to abort communicators: it frees memory, which may wait for the device.
-const ENDING: Duration = Duration::from_secs(3);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The communicators of one rank, by their number in the image.
 pub struct Comms {
@@ -78,7 +78,7 @@ impl CommMonitor for Comms {
             let _ = done.send(());
         };
         if std::thread::Builder::new().name("abort".to_owned()).spawn(end).is_ok() {
-            let _ = ended.recv_timeout(ENDING);
+            let _ = ended.recv_timeout(ABORT_TIMEOUT);
         }
     }
 }

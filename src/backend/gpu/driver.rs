@@ -53,7 +53,7 @@ pub struct GpuDriver<A: Api> {
     /// Kernels that write timestamps inside graphs; `None` if events can do it.
     cells: Option<Stamps>,
     /// Address and size in bytes of the memory that is written to flush the caches.
-    sweep: (u64, u64),
+    flush_memory: (u64, u64),
     capturing: bool,
     /// True while each operation is timed.
     observing: bool,
@@ -85,8 +85,8 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Copy { copy, source, target, stream } => {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }
-                Prepared::Meet { steps: (first, last), stream } => {
-                    api.meet(&calls.steps[first as usize..last as usize], stream)
+                Prepared::Steps { steps: (first, last), stream } => {
+                    api.execute_steps(&calls.steps[first as usize..last as usize], stream)
                 }
                 Prepared::Stage { copy, source, target, peer, stream } => {
                     let other = calls.peers[peer as usize].as_ref();
@@ -210,11 +210,11 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn flushes(&self) -> bool {
-        self.sweep.1 > 0
+        self.flush_memory.1 > 0
     }
 
     fn flush(&mut self, lane: u32) -> Call {
-        let (address, bytes) = self.sweep;
+        let (address, bytes) = self.flush_memory;
         // SAFETY: the memory is reserved for this purpose and lives as long as the driver.
         unsafe { self.api.memset(address, 0, bytes, self.streams[lane as usize]) }
     }
@@ -360,8 +360,8 @@ impl<A: Api> Drop for GpuDriver<A> {
             if self.scratch != 0 {
                 self.api.free(self.scratch);
             }
-            if self.sweep.0 != 0 {
-                self.api.free(self.sweep.0);
+            if self.flush_memory.0 != 0 {
+                self.api.free(self.flush_memory.0);
             }
             if let Some(gates) = self.gates.take() {
                 gates.free(self.api.as_ref());

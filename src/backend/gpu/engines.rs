@@ -33,13 +33,13 @@ const MARGIN: Duration = Duration::from_millis(2);
 const HOST_WINDOW: Duration = Duration::from_millis(150);
 
 /// Copies that take longer than this alone are not tried, because the SMs cannot be occupied for long enough.
-const LONGEST: Duration = Duration::from_millis(15);
+const LONGEST_COPY: Duration = Duration::from_millis(15);
 
 /// Time for which the one-thread kernel is watched when it must not start.
-const SETTLED: Duration = Duration::from_micros(300);
+const SETTLING_TIME: Duration = Duration::from_micros(300);
 
 /// Time after which no more copies are tried.
-const ENOUGH: Duration = Duration::from_secs(2);
+const TIME_BUDGET: Duration = Duration::from_secs(2);
 
 /// Threads of a block that occupies an SM, and blocks for each SM: more than fit.
 const THREADS: u32 = 1024;
@@ -107,7 +107,7 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool)
     let ended = api.synchronize();
     // SAFETY: the device is idle or has failed.
     unsafe { probe.free() };
-    ended.and(found).map(|found| told(&found))
+    ended.and(found).map(|found| notes(&found))
 }
 
 struct Probe<'a, A: Api> {
@@ -161,12 +161,16 @@ impl<'a, A: Api> Probe<'a, A> {
         let start = Instant::now();
         for (index, call) in (0..).zip(&calls.calls) {
             let Prepared::Copy { copy, source, target, .. } = *call else { continue };
-            let (launch, away) = (&calls.copies[copy as usize], calls.away.contains(&index));
-            if launch.pageable || away && !others || tried.contains(&(copy, away)) || start.elapsed() > ENOUGH {
+            let (launch, writes_remote) = (&calls.copies[copy as usize], calls.remote_writes.contains(&index));
+            if launch.pageable
+                || writes_remote && !others
+                || tried.contains(&(copy, writes_remote))
+                || start.elapsed() > TIME_BUDGET
+            {
                 continue;
             }
-            tried.push((copy, away));
-            found.extend(self.maker(launch, source, target)?.map(|maker| ((launch.clone(), away), maker)));
+            tried.push((copy, writes_remote));
+            found.extend(self.maker(launch, source, target)?.map(|maker| ((launch.clone(), writes_remote), maker)));
             if self.word(FORCED).load(Ordering::Acquire) != 0 {
                 // Calls are synchronous or kernels are serialized, for example by an environment variable or a
                 // debugger.
@@ -192,7 +196,7 @@ impl<'a, A: Api> Probe<'a, A> {
         issue()?;
         self.api.synchronize()?;
         let alone = start.elapsed();
-        if alone > LONGEST {
+        if alone > LONGEST_COPY {
             return Ok(None);
         }
         let window = if within_or_across { 4 * alone + MARGIN } else { HOST_WINDOW };
@@ -204,12 +208,12 @@ impl<'a, A: Api> Probe<'a, A> {
                 self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
                 self.api.record(self.passed, self.streams[2])?;
             }
-            Ok((self.within(window, self.copied)?, self.within(SETTLED, self.passed)?))
+            Ok((self.within(window, self.copied)?, self.within(SETTLING_TIME, self.passed)?))
         };
-        if self.held(1, both)? != Some((true, true)) {
+        if self.while_occupied(1, both)? != Some((true, true)) {
             return Ok(None);
         }
-        Ok(match self.held(BLOCKS * self.units, both)? {
+        Ok(match self.while_occupied(BLOCKS * self.units, both)? {
             Some((true, false)) => Some(Maker::Engine),
             // If a kernel cannot have made the copy, something else delayed it, and nothing is concluded.
             Some((false, false)) if A::HOST_COPIES_BY_KERNEL || within_or_across => Some(Maker::Kernel),
@@ -218,7 +222,7 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     /// Runs `work` while `blocks` blocks occupy SMs. Returns `None` if the blocks timed out before `work` ended.
-    fn held<T>(&self, blocks: u32, work: impl FnOnce() -> Call<T>) -> Call<Option<T>> {
+    fn while_occupied<T>(&self, blocks: u32, work: impl FnOnce() -> Call<T>) -> Call<Option<T>> {
         (0..WORDS).for_each(|word| self.word(word).store(0, Ordering::Release));
         let (mut cell, mut ticks) = (self.cell, self.ticks);
         let mut args: [*mut c_void; 2] = [(&raw mut cell).cast(), (&raw mut ticks).cast()];
@@ -229,7 +233,7 @@ impl<'a, A: Api> Probe<'a, A> {
             std::hint::spin_loop();
         }
         // The remaining blocks start.
-        std::thread::sleep(SETTLED);
+        std::thread::sleep(SETTLING_TIME);
         let done = work();
         self.release();
         self.api.synchronize()?;
@@ -253,19 +257,19 @@ impl<'a, A: Api> Probe<'a, A> {
 }
 
 /// One note for each direction and kind, with the sizes that each maker copied.
-fn told(found: &[(Tried, Maker)]) -> Vec<String> {
+fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
     /// Direction, whether to another device, whether an engine was requested, whether in rows.
     type CopyKind = (Direction, bool, bool, bool);
     let mut kinds: BTreeMap<CopyKind, Vec<(u64, Maker)>> = BTreeMap::new();
-    for ((copy, away), maker) in found {
-        let kind = (copy.direction, *away, copy.engine, copy.rows > 1);
+    for ((copy, writes_remote), maker) in found {
+        let kind = (copy.direction, *writes_remote, copy.engine, copy.rows > 1);
         kinds.entry(kind).or_default().push((copy.bytes(), *maker));
     }
-    let line = |((direction, away, engine, rows), mut sizes): (CopyKind, Vec<(u64, Maker)>)| {
+    let line = |((direction, writes_remote, engine, rows), mut sizes): (CopyKind, Vec<(u64, Maker)>)| {
         let way = match direction {
             Direction::HostToDevice => "to the device",
             Direction::DeviceToHost => "to the host",
-            Direction::DeviceToDevice if away => "to another device",
+            Direction::DeviceToDevice if writes_remote => "to another device",
             Direction::DeviceToDevice => "within the device",
         };
         let (asked, rows) = (if engine { ", `via: dma`" } else { "" }, if rows { ", in rows" } else { "" });
@@ -297,8 +301,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_where_the_maker_changes() {
-        let copy = |direction, away, engine, bytes, maker| {
+    fn a_note_gives_the_size_at_which_the_maker_changes() {
+        let copy = |direction, writes_remote, engine, bytes, maker| {
             let launch = CopyLaunch {
                 source: 0,
                 target: 1,
@@ -310,10 +314,10 @@ mod tests {
                 source_pitch: bytes,
                 target_pitch: bytes,
             };
-            ((launch, away), maker)
+            ((launch, writes_remote), maker)
         };
         let (up, within) = (Direction::HostToDevice, Direction::DeviceToDevice);
-        let lines = told(&[
+        let lines = notes(&[
             copy(up, false, false, 64 << 10, Maker::Engine),
             copy(up, false, false, 4 << 10, Maker::Kernel),
             copy(up, false, false, 16 << 10, Maker::Kernel),

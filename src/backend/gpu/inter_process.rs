@@ -18,7 +18,7 @@ use super::flags::{Flags, no_memory, registered};
 use super::peers::PeerDevices;
 
 /// Time allowed for the others to close what they opened; a process that has died never does.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Memory of other processes that this one has opened.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub struct InterProcessMemory {
 
 /// What a process publishes about itself.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct PublishedMemory {
     /// Index of its host: processes with the same index share one.
     host: u32,
     /// The handle of its device memory; `None` if it has none.
@@ -44,26 +44,27 @@ struct Told {
 impl InterProcessMemory {
     /// Publishes this rank's memory and flags to the other processes, and opens those that it needs. All processes call
     /// this. After a failure, `self` still holds what was opened before.
-    pub fn meet<A: Api>(
+    pub fn exchange<A: Api>(
         &mut self,
-        (api, places): (&Arc<A>, &PeerDevices<A>),
+        (api, devices): (&Arc<A>, &PeerDevices<A>),
         (image, base): (&Image, u64),
         flags: &mut Flags,
         peers: &dyn Peers,
     ) -> Result<(), ExecError> {
         // SAFETY: the memory begins at this address and stays allocated until nobody uses it.
         let memory = (base != 0).then(|| unsafe { api.export(base) }).transpose();
-        let told = memory.map_err(|fault| closed(image.rank, &fault)).map(|memory| Told {
+        let published = memory.map_err(|fault| closed(image.rank, &fault)).map(|memory| PublishedMemory {
             host: system::clock(),
             memory: memory.map(|handle| handle.to_vec()),
             flags: flags.name(),
             crossings: Crossings::of(image),
         });
-        let all = agree(Some(peers), "memory", told)?;
+        let all = agree(Some(peers), "memory", published)?;
         let partners = partners(image);
         let others = (0..).zip(all).filter(|(rank, _)| partners.contains(rank));
-        let opened =
-            others.map(|(rank, told)| self.open((api, places), flags, (rank, told))).collect::<Result<Vec<()>, _>>();
+        let opened = others
+            .map(|(rank, published)| self.open((api, devices), flags, (rank, published)))
+            .collect::<Result<Vec<()>, _>>();
         agree(Some(peers), "memory of others", opened)?;
         flags.hide();
         Ok(())
@@ -71,17 +72,17 @@ impl InterProcessMemory {
 
     fn open<A: Api>(
         &mut self,
-        (api, places): (&Arc<A>, &PeerDevices<A>),
+        (api, devices): (&Arc<A>, &PeerDevices<A>),
         own: &Flags,
-        (rank, told): (u32, Told),
+        (rank, published): (u32, PublishedMemory),
     ) -> Result<(), ExecError> {
-        if told.host != system::clock() {
+        if published.host != system::clock() {
             return Err(ExecError::Device {
                 fault: format!("a copy goes to or from rank {rank}, which runs on another host"),
                 help: Some("copies reach the ranks of one host: write `send` and `recv`, or a collective".to_owned()),
             });
         }
-        let base = match told.memory.as_deref().map(<[u8; 64]>::try_from) {
+        let base = match published.memory.as_deref().map(<[u8; 64]>::try_from) {
             Some(Ok(handle)) => {
                 let base = api.import(&handle).map_err(|fault| closed(rank, &fault))?;
                 self.memories.push(base);
@@ -89,10 +90,10 @@ impl InterProcessMemory {
             }
             _ => 0,
         };
-        let shared = own.open_other(told.flags.as_deref()).map_err(|error| no_memory(&error))?;
+        let shared = own.open_other(published.flags.as_deref()).map_err(|error| no_memory(&error))?;
         let flags = registered(api.as_ref(), &shared)?;
         self.flags.push((rank, shared));
-        places.publish_other(rank, flags, base, told.crossings);
+        devices.publish_other(rank, flags, base, published.crossings);
         Ok(())
     }
 
@@ -113,7 +114,7 @@ impl InterProcessMemory {
             shared.word_from_end(rank as usize).iter().for_each(|word| word.store(1, Ordering::Release));
         }
         let start = Instant::now();
-        while !self.flags.iter().all(|(other, _)| flags.closed(*other)) && start.elapsed() < PATIENCE {
+        while !self.flags.iter().all(|(other, _)| flags.closed(*other)) && start.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(Duration::from_micros(100));
         }
         // SAFETY: as above.

@@ -83,8 +83,8 @@ impl Kernels {
         }
         let compiler = api.compiler()?;
         let paths: Vec<Option<PathBuf>> =
-            wanted.iter().map(|wanted| cache.map(|folder| entry(folder, &compiler, &wanted.source))).collect();
-        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| kept(path.as_deref()?)).collect();
+            wanted.iter().map(|wanted| cache.map(|folder| cache_path(folder, &compiler, &wanted.source))).collect();
+        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| read_cached(path.as_deref()?)).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let fresh = compile(api, wanted, &missing)?;
         kernels.compiled = missing.len();
@@ -147,7 +147,7 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
 }
 
 /// The path of a kernel's cache file. The name is a digest of everything that determines the code.
-fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
+fn cache_path(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
     let mut hasher = Sha256::new();
     for part in [compiler, &source.name, &source.text] {
         hasher.update(part.as_bytes());
@@ -158,10 +158,10 @@ fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
 }
 
 /// Header of a cache file: this magic number, then a digest of the file's name and the code.
-const MARK: &[u8; 8] = b"aortak02";
+const MAGIC: &[u8; 8] = b"aortak02";
 
 fn pack(name: &OsStr, code: &[u8]) -> Vec<u8> {
-    [MARK, digest(name, code).as_slice(), code].concat()
+    [MAGIC, digest(name, code).as_slice(), code].concat()
 }
 
 /// Binds the code to its file's name, so that another kernel's file cannot replace it.
@@ -175,13 +175,13 @@ fn digest(name: &OsStr, code: &[u8]) -> [u8; 32] {
 
 /// The code in a cache file; `None` if it is damaged or belongs to another kernel. The driver trusts the code and does
 /// not know its length, so damaged code must not reach it.
-fn unpack<'a>(name: &OsStr, kept: &'a [u8]) -> Option<&'a [u8]> {
-    let (found, code) = kept.strip_prefix(MARK)?.split_at_checked(32)?;
+fn unpack<'a>(name: &OsStr, file: &'a [u8]) -> Option<&'a [u8]> {
+    let (found, code) = file.strip_prefix(MAGIC)?.split_at_checked(32)?;
     (!code.is_empty() && digest(name, code).as_slice() == found).then_some(code)
 }
 
 /// The code in a cache file; `None` if the file does not exist or other users can write it.
-fn kept(path: &Path) -> Option<Vec<u8>> {
+fn read_cached(path: &Path) -> Option<Vec<u8>> {
     let mut file = std::fs::File::open(path).ok()?;
     // Checks the open file rather than its path, so that it cannot be replaced in between.
     if !is_own(&file.metadata().ok()?) {
@@ -224,18 +224,18 @@ mod tests {
     #[test]
     fn only_whole_code_of_its_own_file_is_used() {
         let name = OsStr::new("a.bin");
-        let kept = pack(name, b"machine code");
-        assert_eq!(unpack(name, &kept), Some(b"machine code".as_slice()));
-        for length in 0..kept.len() {
-            assert_eq!(unpack(name, &kept[..length]), None, "cut to {length}");
+        let file = pack(name, b"machine code");
+        assert_eq!(unpack(name, &file), Some(b"machine code".as_slice()));
+        for length in 0..file.len() {
+            assert_eq!(unpack(name, &file[..length]), None, "cut to {length}");
         }
-        for index in 0..kept.len() {
-            let mut damaged = kept.clone();
+        for index in 0..file.len() {
+            let mut damaged = file.clone();
             damaged[index] ^= 1;
             assert_eq!(unpack(name, &damaged), None, "byte {index}");
         }
         assert_eq!(unpack(name, b"machine code"), None);
-        assert_eq!(unpack(OsStr::new("b.bin"), &kept), None);
+        assert_eq!(unpack(OsStr::new("b.bin"), &file), None);
     }
 
     #[cfg(unix)]
@@ -245,18 +245,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.bin");
         store(Some(&path), b"machine code");
-        assert_eq!(kept(&path).as_deref(), Some(b"machine code".as_slice()));
+        assert_eq!(read_cached(&path).as_deref(), Some(b"machine code".as_slice()));
         let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         for others in [0o620, 0o602, 0o666] {
             mode(others);
-            assert_eq!(kept(&path), None, "{others:o}");
+            assert_eq!(read_cached(&path), None, "{others:o}");
         }
         mode(0o600);
-        assert!(kept(&path).is_some());
+        assert!(read_cached(&path).is_some());
         // A folder, or nothing, in place of the file.
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(kept(&path), None);
+        assert_eq!(read_cached(&path), None);
         std::fs::create_dir(&path).unwrap();
-        assert_eq!(kept(&path), None);
+        assert_eq!(read_cached(&path), None);
     }
 }

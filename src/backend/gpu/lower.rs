@@ -45,7 +45,7 @@ pub enum Prepared {
         stream: Stream,
     },
     /// Raises flags of other ranks and awaits those of this one.
-    Meet {
+    Steps {
         /// Range in [`Calls::steps`].
         steps: (u32, u32),
         stream: Stream,
@@ -82,7 +82,7 @@ pub struct Calls<A: Api> {
     pub peers: Vec<Arc<A>>,
     pub steps: Vec<Step>,
     /// Indices of the calls that write the memory of other ranks, in ascending order.
-    pub away: Vec<u32>,
+    pub remote_writes: Vec<u32>,
     pub args: Args,
 }
 
@@ -98,7 +98,7 @@ impl<A: Api> Calls<A> {
             exchanges: Vec::new(),
             peers: Vec::new(),
             steps: Vec::new(),
-            away: Vec::new(),
+            remote_writes: Vec::new(),
             args: Args::default(),
         }
     }
@@ -184,7 +184,7 @@ pub struct Context<'a, A: Api> {
     /// Device memory for barriers.
     pub scratch: u64,
     /// All ranks of the process.
-    pub places: &'a PeerDevices<A>,
+    pub devices: &'a PeerDevices<A>,
 }
 
 impl<A: Api> Context<'_, A> {
@@ -235,13 +235,13 @@ impl<A: Api> Context<'_, A> {
         calls: &mut Calls<A>,
         products: &mut FxHashMap<Gemm, u32>,
     ) -> Result<(), ExecError> {
-        let own = self.places.own(self.image)?;
-        let away = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
+        let own = self.devices.own(self.image)?;
+        let writes_remote = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
         let stream = self.streams[op.lane as usize];
-        for part in peers::parts(self.places, &own, (op.crossing, peer), sharing)? {
+        for part in peers::parts(self.devices, &own, (op.crossing, peer), sharing)? {
             let call = match part {
-                Part::Meet(steps) => {
-                    self.meet(&steps, stream, calls);
+                Part::Steps(steps) => {
+                    self.add_steps(&steps, stream, calls);
                     continue;
                 }
                 Part::Send { launch, target } => self.call(launch, op, &[operands[0], target], calls, products)?,
@@ -251,8 +251,8 @@ impl<A: Api> Context<'_, A> {
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
                 }
             };
-            if away {
-                calls.away.push(calls.calls.len() as u32);
+            if writes_remote {
+                calls.remote_writes.push(calls.calls.len() as u32);
             }
             calls.calls.push(call);
         }
@@ -260,11 +260,11 @@ impl<A: Api> Context<'_, A> {
     }
 
     /// Adds calls that execute steps: one on the stream itself, or kernels that each raise one flag and await one.
-    fn meet(&self, steps: &[Step], stream: Stream, calls: &mut Calls<A>) {
+    fn add_steps(&self, steps: &[Step], stream: Stream, calls: &mut Calls<A>) {
         if A::STEPS_ON_STREAMS {
             let first = calls.steps.len() as u32;
             calls.steps.extend(steps);
-            calls.calls.push(Prepared::Meet { steps: (first, calls.steps.len() as u32), stream });
+            calls.calls.push(Prepared::Steps { steps: (first, calls.steps.len() as u32), stream });
             return;
         }
         let function = self.kernels.get(&peers::source());
@@ -339,7 +339,7 @@ impl<A: Api> Context<'_, A> {
         &self,
         kernel: &Kernel,
         stream: Stream,
-        places: (&[u64], u64),
+        operands: (&[u64], u64),
         args: &mut Args,
     ) -> Result<Prepared, ExecError> {
         let function = self.kernels.get(&kernel.source);
@@ -354,7 +354,7 @@ impl<A: Api> Context<'_, A> {
             Shared::All => unsafe { self.api.take_all_shared(function) }
                 .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,
         };
-        let args = args.push(&kernel.args, places, |time| self.api.ticks(time));
+        let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
         Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })
     }
 }

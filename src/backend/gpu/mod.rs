@@ -147,21 +147,21 @@ impl<A: Api> Backend for Gpu<A> {
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
         }
-        let meeting = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
-        let places = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
-        let make = |api: &Arc<A>, image, meeting: Arc<IdExchange>| {
+        let id_exchange = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
+        let devices = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
+        let make = |api: &Arc<A>, image, id_exchange: Arc<IdExchange>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
-            let places = places.clone();
+            let devices = devices.clone();
             move || -> Result<Box<dyn Driver>, ExecError> {
-                let driver = GpuDriver::new(api, image, cache.as_deref(), (&meeting, &places))?;
+                let driver = GpuDriver::new(api, image, cache.as_deref(), (&id_exchange, &devices))?;
                 Ok(Box::new(driver.with_ranges(ranges)))
             }
         };
         if images.len() == 1 {
-            return images.into_iter().map(|image| make(&self.apis[0], image, meeting.clone())()).collect();
+            return images.into_iter().map(|image| make(&self.apis[0], image, id_exchange.clone())()).collect();
         }
         let timeout = images[0].timeout;
-        let makers = self.apis.iter().zip(images).map(|(api, image)| make(api, image, meeting.clone())).collect();
-        opening::together(makers, &meeting, timeout)
+        let makers = self.apis.iter().zip(images).map(|(api, image)| make(api, image, id_exchange.clone())).collect();
+        opening::together(makers, &id_exchange, timeout)
     }
 }

@@ -39,7 +39,7 @@ pub struct PeerDevices<A: Api> {
     /// Rank numbers in ascending order.
     ranks: Vec<u32>,
     peers: Option<Arc<dyn Peers>>,
-    places: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
+    devices: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
 }
 
 /// What other ranks need to know about a rank.
@@ -61,7 +61,7 @@ impl<A: Api> PeerDevices<A> {
             Some(peers) => (0..peers.world()).collect(),
             None => images.iter().map(|image| image.rank).collect(),
         };
-        PeerDevices { ranks, peers, places: Mutex::default() }
+        PeerDevices { ranks, peers, devices: Mutex::default() }
     }
 
     /// The processes of the other ranks; `None` if this process runs all ranks.
@@ -86,12 +86,12 @@ impl<A: Api> PeerDevices<A> {
     }
 
     fn insert(&self, rank: u32, place: PeerDevice<A>) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
     }
 
     fn of(&self, rank: u32) -> Result<Arc<PeerDevice<A>>, ExecError> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get(&rank).cloned().ok_or_else(|| ExecError::Device {
+        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.get(&rank).cloned().ok_or_else(|| ExecError::Device {
             fault: format!("rank {rank} has not said where its memory is: a bug in what brings ranks together"),
             help: None,
         })
@@ -125,7 +125,7 @@ impl<A: Api> PeerDevices<A> {
 /// One part of a copy between ranks.
 pub enum Part<'a, A: Api> {
     /// Raises flags of other ranks and awaits flags of this rank, in this order.
-    Meet(Vec<Step>),
+    Steps(Vec<Step>),
     /// A copy to a device that this one can access.
     Send { launch: &'a Launch, target: u64 },
     /// A copy through host memory.
@@ -134,7 +134,7 @@ pub enum Part<'a, A: Api> {
 
 /// The parts that a rank executes for a copy between ranks, in order.
 pub fn parts<'a, A: Api>(
-    places: &PeerDevices<A>,
+    devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
     (crossing, peer): (u32, &'a Peer),
     sharing: Sharing,
@@ -146,29 +146,29 @@ pub fn parts<'a, A: Api>(
         Sharing::Nothing => [true; 2],
     };
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
-        let sender = places.of(from)?;
+        let sender = devices.of(from)?;
         let direct = reach(own, &sender)?;
         let [ready, arrived] = needed(&sender, (peer.rank, own), direct);
-        first.extend(ready.then(|| Step::Raise(places.ready(&sender, direct, crossing))));
-        last.extend(arrived.then(|| Step::Await(places.arrived(own, direct, crossing, from))));
+        first.extend(ready.then(|| Step::Raise(devices.ready(&sender, direct, crossing))));
+        last.extend(arrived.then(|| Step::Await(devices.arrived(own, direct, crossing, from))));
     }
     if let Some(sent) = &peer.sends {
-        let (part, met) = send(places, own, (crossing, peer.rank, sent))?;
-        if let Some(Met { receiver, direct, ready, arrived }) = met {
+        let (part, flags) = send(devices, own, (crossing, peer.rank, sent))?;
+        if let Some(SendFlags { receiver, direct, ready, arrived }) = flags {
             let [awaits, raises] = needed(own, (sent.to, &receiver), direct);
             first.extend(awaits.then_some(Step::Await(ready)));
             last.splice(..0, raises.then_some(Step::Raise(arrived)));
         }
-        parts.extend([Part::Meet(std::mem::take(&mut first)), part]);
+        parts.extend([Part::Steps(std::mem::take(&mut first)), part]);
     }
     first.append(&mut last);
-    parts.push(Part::Meet(first));
-    parts.retain(|part| !matches!(part, Part::Meet(steps) if steps.is_empty()));
+    parts.push(Part::Steps(first));
+    parts.retain(|part| !matches!(part, Part::Steps(steps) if steps.is_empty()));
     Ok(parts)
 }
 
 /// How a rank synchronizes with a receiver: the flag "receiver ready" and the flag "data arrived".
-struct Met<A: Api> {
+struct SendFlags<A: Api> {
     receiver: Arc<PeerDevice<A>>,
     direct: bool,
     ready: u64,
@@ -177,12 +177,12 @@ struct Met<A: Api> {
 
 /// A rank's send, and how it synchronizes with the receiver if that is another rank.
 fn send<'a, A: Api>(
-    places: &PeerDevices<A>,
+    devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
     (crossing, rank, sent): (u32, u32, &'a Sent),
-) -> Result<(Part<'a, A>, Option<Met<A>>), ExecError> {
+) -> Result<(Part<'a, A>, Option<SendFlags<A>>), ExecError> {
     let Sent { to, launch } = sent;
-    let receiver = places.of(*to)?;
+    let receiver = devices.of(*to)?;
     let target = receiver.crossings.target(crossing, rank).map(|offset| receiver.base + offset);
     let target = target.ok_or_else(|| ExecError::Device {
         fault: format!("rank {to} does not come by a copy of rank {rank}: a bug in what links them"),
@@ -192,7 +192,7 @@ fn send<'a, A: Api>(
         return Ok((Part::Send { launch, target }, None));
     }
     let direct = reach(own, &receiver)?;
-    let (ready, arrived) = (places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank));
+    let (ready, arrived) = (devices.ready(own, direct, crossing), devices.arrived(&receiver, direct, crossing, rank));
     let part = match (&**launch, &receiver.api) {
         _ if direct => Part::Send { launch, target },
         (Launch::Copy(copy), Some(to)) => Part::Stage { copy, target, to: to.clone() },
@@ -205,7 +205,7 @@ fn send<'a, A: Api>(
             });
         }
     };
-    Ok((part, Some(Met { receiver, direct, ready, arrived })))
+    Ok((part, Some(SendFlags { receiver, direct, ready, arrived })))
 }
 
 /// Enables direct access to the other device. Returns false if the devices cannot access each other.
@@ -223,12 +223,12 @@ fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, Exe
 
 /// Notes on the route of the image's copies, one line for each receiving rank, and on how many copies share a
 /// synchronization.
-pub fn notes<A: Api>(places: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
+pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);
     let receivers: std::collections::BTreeSet<u32> = sent.filter(|to| *to != image.rank).collect();
-    let own = places.of(image.rank)?;
+    let own = devices.of(image.rank)?;
     let note = |to: u32| -> Result<String, ExecError> {
-        let other = places.of(to)?;
+        let other = devices.of(to)?;
         let link = own.api.as_ref().zip(other.api.as_ref()).and_then(|(own, other)| own.link(other));
         let link = match other.api {
             Some(_) => link.map(|link| format!(" ({link})")).unwrap_or_default(),
@@ -242,17 +242,17 @@ pub fn notes<A: Api>(places: &PeerDevices<A>, image: &Image) -> Result<Vec<Strin
         })
     };
     let mut notes = receivers.into_iter().map(note).collect::<Result<Vec<_>, _>>()?;
-    notes.extend(shared(places, image, &own)?);
+    notes.extend(shared(devices, image, &own)?);
     Ok(notes)
 }
 
 /// A note on how many copies to other ranks share the synchronization of the copy before.
-fn shared<A: Api>(places: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -> Result<Option<String>, ExecError> {
+fn shared<A: Api>(devices: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -> Result<Option<String>, ExecError> {
     let (mut shared, mut all) = (0, 0);
     for op in &image.ops {
         let from = peer_of(image, op).map(|peer| peer.from.as_ref()).unwrap_or_default();
         for &from in from.iter().filter(|from| **from != image.rank) {
-            let sender = places.of(from)?;
+            let sender = devices.of(from)?;
             let [ready, _] = PeerDevices::needed(&sender, (image.rank, own), reach(own, &sender)?, op.crossing);
             shared += u32::from(!ready);
             all += 1;

@@ -16,7 +16,7 @@ use super::runtime::{Event, Graph, Stream};
 const TRIALS: usize = 5;
 
 /// Total time after which an algorithm is not run again.
-const ENOUGH: Nanos = Nanos(100_000_000);
+const TIME_BUDGET: Nanos = Nanos(100_000_000);
 
 /// Minimum arithmetic of a timed graph, so that it contains a small product several times.
 const FLOPS: f64 = 1e9;
@@ -124,7 +124,7 @@ impl<A: Api> Chooser<'_, A> {
                 times.push(time);
                 spent = spent + time;
             }
-            if spent > ENOUGH {
+            if spent > TIME_BUDGET {
                 break;
             }
         }

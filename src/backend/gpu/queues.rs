@@ -20,7 +20,7 @@ use super::runtime::{Function, Stream};
 
 /// Time allowed for an empty kernel on a stream that is not blocked: thousands of times what it takes, and less than
 /// half of the gate's timeout.
-const PATIENCE: Duration = Duration::from_millis(100);
+const KERNEL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Largest number of streams that are tried.
 const STREAMS: u32 = 64;
@@ -81,7 +81,7 @@ impl<A: Api> Probe<'_, A> {
         for &stream in self.streams {
             self.gates.hold(self.api, 0, stream)?;
             self.gates.release(0);
-            self.nothing(stream)?;
+            self.launch_empty(stream)?;
             self.api.synchronize()?;
         }
         let mut groups: Vec<Vec<u32>> = Vec::new();
@@ -89,7 +89,7 @@ impl<A: Api> Probe<'_, A> {
             let mut own = None;
             for (index, group) in groups.iter().enumerate() {
                 // A single late launch may be due to a slow host, so the test is repeated.
-                if self.stands_behind(&group[..1], stream)? && self.stands_behind(&group[..1], stream)? {
+                if self.shares_queue(&group[..1], stream)? && self.shares_queue(&group[..1], stream)? {
                     own = Some(index);
                     break;
                 }
@@ -107,8 +107,8 @@ impl<A: Api> Probe<'_, A> {
     fn at_once(&mut self) -> Call<u32> {
         let streams: Vec<u32> = (0..self.streams.len() as u32).collect();
         for (count, &next) in streams.iter().enumerate().skip(1) {
-            let held = &streams[..count];
-            if self.stands_behind(held, next)? && self.stands_behind(held, next)? {
+            let blocked = &streams[..count];
+            if self.shares_queue(blocked, next)? && self.shares_queue(blocked, next)? {
                 return Ok(count as u32);
             }
         }
@@ -116,25 +116,25 @@ impl<A: Api> Probe<'_, A> {
     }
 
     /// Launches an empty kernel.
-    fn nothing(&self, stream: Stream) -> Call {
+    fn launch_empty(&self, stream: Stream) -> Call {
         // SAFETY: kernel and stream are alive, and the kernel takes no arguments.
         unsafe { self.api.launch(self.null, 1, 1, 0, stream, std::ptr::null_mut()) }
     }
 
     /// True if a stream makes no progress while others are blocked.
-    fn stands_behind(&mut self, held: &[u32], stream: u32) -> Call<bool> {
+    fn shares_queue(&mut self, blocked: &[u32], stream: u32) -> Call<bool> {
         let stream = self.streams[stream as usize];
-        let issued = held.iter().map(|&held| self.streams[held as usize]).try_for_each(|held| {
-            self.gates.hold(self.api, 0, held)?;
+        let issued = blocked.iter().map(|&blocked| self.streams[blocked as usize]).try_for_each(|blocked| {
+            self.gates.hold(self.api, 0, blocked)?;
             // Some queues continue once the command at their head has started. An empty kernel after the gate makes
             // them stop.
-            self.nothing(held)
+            self.launch_empty(blocked)
         });
-        let issued = issued.and_then(|()| self.nothing(stream));
+        let issued = issued.and_then(|()| self.launch_empty(stream));
         let start = Instant::now();
         let mut idle = Ok(false);
         while issued.is_ok() && matches!(idle, Ok(false)) {
-            let late = start.elapsed() > PATIENCE;
+            let late = start.elapsed() > KERNEL_TIMEOUT;
             // SAFETY: the stream is alive.
             idle = unsafe { self.api.idle(stream) };
             if late {

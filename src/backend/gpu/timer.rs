@@ -21,10 +21,10 @@ const PAIRS: usize = 64;
 const ROUNDS: usize = 20;
 
 /// Time allowed for a round. Its kernels take microseconds, so a device that takes longer is stuck.
-const LIMIT: Duration = Duration::from_secs(10);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Interval between two polls of the stream.
-const LOOK: Duration = Duration::from_micros(20);
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
 /// Error of an event's time: about half a microsecond according to the vendors.
 const EVENT_STEP: Nanos = Nanos(500);
@@ -115,10 +115,10 @@ fn ended<A: Api>(api: &A, stream: Stream) -> Call<bool> {
     let start = Instant::now();
     // SAFETY: the stream is alive.
     while !unsafe { api.idle(stream)? } {
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > ROUND_TIMEOUT {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(true)
 }

@@ -357,7 +357,7 @@ impl Api for Hip {
         unsafe { self.copy_by_host(copy, source, target.0, stream) }
     }
 
-    unsafe fn meet(&self, _: &[Step], _: Stream) -> Call {
+    unsafe fn execute_steps(&self, _: &[Step], _: Stream) -> Call {
         Err(Fault::new("meet", "on HIP, kernels raise and await flags"))
     }
 

@@ -16,7 +16,7 @@ pub mod number {
     pub const NOT_SUPPORTED: i32 = 801;
     /// Status codes of asynchronous failures, which any later call can return: address, timeout, assertion, failed
     /// launch.
-    pub const LATE: [i32; 4] = [700, 702, 710, 719];
+    pub const ASYNCHRONOUS_FAILURES: [i32; 4] = [700, 702, 710, 719];
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
@@ -126,7 +126,7 @@ impl HipDriver {
             call,
             code: i64::from(code),
             message: message.into_owned(),
-            late: number::LATE.contains(&code),
+            late: number::ASYNCHRONOUS_FAILURES.contains(&code),
         })
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Environment variables that select devices, in the order in which they are applied: each numbers the devices that the
 /// one before has left.
-const CHOOSING: [&str; 4] =
+const SELECTING: [&str; 4] =
     ["ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"];
 
 /// Makes the libraries treat a device as a different architecture.
@@ -16,7 +16,7 @@ const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Search {
     /// No device was found: everything that may hide one.
-    Nothing,
+    NoDevice,
     /// Devices were found: only what changes them.
     Devices,
 }
@@ -26,12 +26,12 @@ pub enum Search {
 pub fn hints(root: &Path, search: Search, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut hints = Vec::new();
     let gpus = gpus(root);
-    if search == Search::Nothing {
+    if search == Search::NoDevice {
         hints.extend(driver(root, gpus));
         hints.extend(files(root));
     }
     let known = (gpus > 0).then_some(gpus);
-    hints.extend(CHOOSING.iter().filter_map(|name| choosing(name, &variable(name)?, known, search)));
+    hints.extend(SELECTING.iter().filter_map(|name| selection(name, &variable(name)?, known, search)));
     hints.extend(variable(OVERRIDE).filter(|value| !value.is_empty()).map(|value| {
         format!(
             "{OVERRIDE}={value}: the libraries take the device for that one, and code for it may fail or be slow; unset it \
@@ -109,7 +109,7 @@ fn group(_: &Path, _: &Path) -> Option<String> {
 }
 
 /// A hint about a variable that selects devices; `None` if it hides none.
-fn choosing(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
+fn selection(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
     let value = value.trim();
     if value.is_empty() {
         return Some(format!("{name} is set to nothing, which hides every device: unset it"));
@@ -127,7 +127,7 @@ fn choosing(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Opt
             crate::base::counted(gpus, "GPU")
         )),
         (Some(number), None) => Some(format!("{name}={value}: {number} is no device, and hides what stands behind it")),
-        (None, _) if search == Search::Nothing => Some(format!("{name}={value} chooses among the devices")),
+        (None, _) if search == Search::NoDevice => Some(format!("{name}={value} chooses among the devices")),
         (None, Some(gpus)) if numbers.len() < gpus => Some(format!(
             "{name}={value}: {} of {} are visible, in this order",
             numbers.len(),
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_machine_without_the_driver_is_told() {
         let root = tempfile::tempdir().unwrap();
-        let told = told(root.path(), Search::Nothing, &[]);
+        let told = told(root.path(), Search::NoDevice, &[]);
         assert!(
             told.contains("modprobe amdgpu") && told.contains("no /dev/kfd") && told.contains("--device"),
             "{told}"
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn variables_that_hide_devices_are_told() {
         let root = machine(2);
-        let nothing = |variables| told(root.path(), Search::Nothing, variables);
+        let nothing = |variables| told(root.path(), Search::NoDevice, variables);
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
         let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
         assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn a_driver_without_a_gpu_is_told() {
         let root = machine(0);
-        let nothing = told(root.path(), Search::Nothing, &[]);
+        let nothing = told(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("offers no GPU for computation"), "{nothing}");
         // A file that cannot be opened is simulated by a missing one.
         std::fs::remove_file(root.path().join("dev/kfd")).unwrap();
         std::fs::create_dir(root.path().join("dev/kfd")).unwrap();
-        let nothing = told(root.path(), Search::Nothing, &[]);
+        let nothing = told(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("/dev/kfd does not open"), "{nothing}");
     }
 }

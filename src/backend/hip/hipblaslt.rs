@@ -40,7 +40,7 @@ static DIALECT: Dialect = Dialect {
     // HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT and HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET.
     batch: [0, 1],
     preferences,
-    asked_twice: false,
+    queries_without_workspace: false,
 };
 
 functions! {

@@ -34,7 +34,8 @@ functions! {
 }
 
 /// Architectures that every compiler from 5.7 on supports, for compilers whose own list is not available.
-const SURE: [&str; 8] = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1102"];
+const ALWAYS_SUPPORTED: [&str; 8] =
+    ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1102"];
 
 /// The opened compiler.
 pub struct Hiprtc {
@@ -64,7 +65,7 @@ impl Hiprtc {
         };
         let compiler = Compiler::open(&opened, &NAMES, missing)?;
         // A compiler without a list has the runtime's version, so it supports the runtime's device.
-        let unsaid = || SURE.into_iter().chain(device.map(name)).map(str::to_owned).collect();
+        let unsaid = || ALWAYS_SUPPORTED.into_iter().chain(device.map(name)).map(str::to_owned).collect();
         let architectures = known(paths).unwrap_or_else(unsaid);
         Ok(Hiprtc { compiler, architectures })
     }

@@ -12,7 +12,7 @@ use super::driver::number;
 use super::table::IpcHandle;
 
 /// The error for an old runtime that lacks a function for memory of other processes.
-fn lacks(symbol: &'static str) -> Box<Fault> {
+fn no_function(symbol: &'static str) -> Box<Fault> {
     Fault::new(symbol, "this runtime has no such function: it opens no memory of other processes")
 }
 
@@ -23,7 +23,7 @@ impl Hip {
     ///
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
-        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| lacks("hipIpcGetMemHandle"))?;
+        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_function("hipIpcGetMemHandle"))?;
         let mut handle = IpcHandle([0; 64]);
         // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
         let code = unsafe { export(&mut handle, address as *mut c_void) };
@@ -32,7 +32,7 @@ impl Hip {
 
     /// Opens memory of another process and returns its address.
     pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
-        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| lacks("hipIpcOpenMemHandle"))?;
+        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_function("hipIpcOpenMemHandle"))?;
         let mut address = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
         let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
@@ -58,8 +58,8 @@ impl Hip {
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
         let table = &self.driver.table;
-        let register = table.host_register.ok_or_else(|| lacks("hipHostRegister"))?;
-        let find = table.host_device_pointer.ok_or_else(|| lacks("hipHostGetDevicePointer"))?;
+        let register = table.host_register.ok_or_else(|| no_function("hipHostRegister"))?;
+        let find = table.host_device_pointer.ok_or_else(|| no_function("hipHostGetDevicePointer"))?;
         let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
         // SAFETY: the caller vouches for the memory.
         self.check("hipHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;

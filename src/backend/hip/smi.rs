@@ -67,12 +67,12 @@ pub struct Smi {
     table: Table,
     device: u32,
     /// Throttling counters when the device was opened; `None` if it has none.
-    first: Option<(Instant, Held)>,
+    first: Option<(Instant, ThrottleCounters)>,
 }
 
 /// Counters of the device's control loop: how many of its rounds were throttled, and all rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
+struct ThrottleCounters {
     rounds: u64,
     by_power: u64,
     by_temperature: u64,
@@ -96,7 +96,7 @@ impl Smi {
             unsafe { (table.bus)(device, &mut place) == 0 && written(place) == bus }
         })?;
         let mut smi = Smi { table, device, first: None };
-        smi.first = smi.held().map(|held| (Instant::now(), held));
+        smi.first = smi.throttle_counters().map(|counters| (Instant::now(), counters));
         Some(smi)
     }
 
@@ -105,7 +105,7 @@ impl Smi {
         let mut place = [0u64; CLOCKS_ROOM];
         // SAFETY: the buffer is larger than the structure of every version.
         let code = unsafe { (self.table.clocks)(self.device, domain, place.as_mut_ptr()) };
-        if code == 0 { clock(&place, self.table.power.is_some()) } else { None }
+        if code == 0 { parse_clock(&place, self.table.power.is_some()) } else { None }
     }
 
     fn watts(&self, read: impl FnOnce(*mut u64) -> i32) -> Option<u32> {
@@ -130,18 +130,18 @@ impl Smi {
     }
 
     /// The throttling counters; `None` if the device has none.
-    fn held(&self) -> Option<Held> {
+    fn throttle_counters(&self) -> Option<ThrottleCounters> {
         let mut place = vec![0u64; METRICS_ROOM];
         // SAFETY: the buffer is larger than the structure of every version.
         let code = unsafe { (self.table.metrics)(self.device, place.as_mut_ptr()) };
-        if code == 0 { held(&place) } else { None }
+        if code == 0 { parse_counters(&place) } else { None }
     }
 
     /// Current clocks, power and throttling of the device.
     pub fn health(&self) -> Health {
         let clock = self.clock(CLOCK_SYSTEM);
-        let since = self.first.zip(self.held());
-        let share = |of: fn(&Held) -> u64| {
+        let since = self.first.zip(self.throttle_counters());
+        let share = |of: fn(&ThrottleCounters) -> u64| {
             let ((start, first), now) = since?;
             let rounds = now.rounds.checked_sub(first.rounds).filter(|rounds| *rounds > 0)?;
             let held = of(&now).checked_sub(of(&first))?.min(rounds) as f64 / rounds as f64;
@@ -155,8 +155,8 @@ impl Smi {
             power_limit_watts: self.watts(|at| unsafe { (self.table.power_limit)(self.device, 0, at) }),
             celsius: self.temperature(),
             reasons: Vec::new(),
-            by_power: share(|held| held.by_power),
-            by_temperature: share(|held| held.by_temperature),
+            by_power: share(|counters| counters.by_power),
+            by_temperature: share(|counters| counters.by_temperature),
         }
     }
 
@@ -184,7 +184,7 @@ fn written(place: u64) -> String {
 
 /// The current and the highest clock in the structure of clocks, in MHz. Before 6.0 it begins with the number of clocks
 /// and the index of the current one; since then a boolean precedes them, so `grown` shifts all by one word.
-fn clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
+fn parse_clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) as u32 as usize;
     let (count, current, first) = if grown { (half(1), half(2), 2) } else { (half(0), half(1), 1) };
     let clocks = words.get(first..first + count).filter(|clocks| !clocks.is_empty())?;
@@ -193,14 +193,14 @@ fn clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
 }
 
 /// The counters in the structure of metrics; `None` if the driver does not fill them.
-fn held(words: &[u64]) -> Option<Held> {
+fn parse_counters(words: &[u64]) -> Option<ThrottleCounters> {
     // The driver's table begins with its size and version.
     let (format, content) = (words[0] >> 16 & 0xff, words[0] >> 24 & 0xff);
     // Missing counters are all ones.
     let counter = |index: usize| Some(words[index]).filter(|value| *value != u64::MAX);
     let rounds = counter(ACCUMULATED).filter(|rounds| *rounds > 0)?;
     let of = |indices: &[usize]| indices.iter().filter_map(|&index| counter(index)).max().unwrap_or(0);
-    ((format, content) >= (1, 6)).then(|| Held {
+    ((format, content) >= (1, 6)).then(|| ThrottleCounters {
         rounds,
         by_power: of(&[BY_POWER]),
         by_temperature: of(&[BY_PROCHOT, BY_TEMPERATURE, BY_REGULATOR, BY_MEMORY]),
@@ -223,12 +223,12 @@ mod tests {
         // Three clocks, of which the second is current.
         let (low, high) = (132_000_000, 2_100_000_000);
         let old = [3 | 1 << 32, low, 1_700_000_000, high, 0];
-        assert_eq!(clock(&old, false), Some((1700, 2100)));
+        assert_eq!(parse_clock(&old, false), Some((1700, 2100)));
         let grown = [3 << 32, 1, low, 1_700_000_000, high, 0];
-        assert_eq!(clock(&grown, true), Some((1700, 2100)));
-        assert_eq!(clock(&[9 << 32, 1, low, high], true), None, "more than there are");
-        assert_eq!(clock(&[3 << 32, 7, low, low, high], true), None, "none of them");
-        assert_eq!(clock(&[0; 8], true), None);
+        assert_eq!(parse_clock(&grown, true), Some((1700, 2100)));
+        assert_eq!(parse_clock(&[9 << 32, 1, low, high], true), None, "more than there are");
+        assert_eq!(parse_clock(&[3 << 32, 7, low, low, high], true), None, "none of them");
+        assert_eq!(parse_clock(&[0; 8], true), None);
     }
 
     #[test]
@@ -238,9 +238,9 @@ mod tests {
         words[ACCUMULATED] = 1000;
         words[BY_POWER] = 250;
         words[BY_MEMORY] = 3;
-        assert_eq!(held(&words), Some(Held { rounds: 1000, by_power: 250, by_temperature: 3 }));
+        assert_eq!(parse_counters(&words), Some(ThrottleCounters { rounds: 1000, by_power: 250, by_temperature: 3 }));
         words[0] = 4 << 24 | 1 << 16 | 400;
-        assert_eq!(held(&words), None, "an older table says nothing of it");
+        assert_eq!(parse_counters(&words), None, "an older table says nothing of it");
     }
 
     #[test]

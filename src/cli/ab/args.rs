@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::outputs::{PageArgs, share};
-use crate::cli::passed::{Passed, Passing};
+use crate::cli::passed::{Passed, PassedOptions};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
 use crate::measure::paired::FEWEST;
@@ -64,7 +64,7 @@ pub struct AbArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub both: Passed<OfBothSides>,
+    pub both: Passed<SideOptions>,
 }
 
 /// Values of `--fail-on`.
@@ -78,9 +78,9 @@ pub enum FailOnArg {
 
 /// Options that apply to both sides.
 #[derive(Clone, Debug)]
-pub struct OfBothSides;
+pub struct SideOptions;
 
-impl Passing for OfBothSides {
+impl PassedOptions for SideOptions {
     const HEADING: &str = "Of both sides";
     const OPTIONS: &[&str] = &[
         "backend",

@@ -13,8 +13,8 @@ use crate::measure::ab::{self, AbBlockRecord, AbRecord, AbSideRecord, BlockMode,
 use crate::measure::pace::Pace;
 use crate::measure::paired::{self, AbSide, OF_A_SIDE, ROUND};
 
+use super::process::{Failure, SideProcess};
 use super::side::SideArgs;
-use super::standing::{Failure, Standing};
 
 /// Iterations of the first block, which determines how long they take and is discarded.
 const PROBE: u64 = 10;
@@ -45,7 +45,7 @@ pub struct Plan {
 pub struct Done {
     pub record: AbRecord,
     /// Text that each side printed on standard error.
-    pub said: [String; 2],
+    pub stderr: [String; 2],
 }
 
 /// A comparison in progress.
@@ -53,13 +53,13 @@ struct AbRun<'a> {
     plan: &'a Plan,
     interrupt: &'a Interrupt,
     /// The process of each side that stays on the device; `None` if the side gets a new process for each block.
-    standing: [Option<Standing>; 2],
+    processes: [Option<SideProcess>; 2],
     blocks: Vec<AbBlockRecord>,
     /// Iterations of a block.
     iterations: u64,
     /// Estimated duration of an iteration of each side.
     expected: [Duration; 2],
-    said: [String; 2],
+    stderr: [String; 2],
     done: Arc<Control>,
 }
 
@@ -79,7 +79,7 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
         warnings.push(why);
     }
     let plan = run.plan;
-    let (way, rounds) = match run.standing {
+    let (way, rounds) = match run.processes {
         [Some(_), Some(_)] => (BlockMode::Interleaved, plan.rounds),
         // Separate processes are slow, so the number of rounds is limited unless the user asked for them.
         _ if !plan.fresh => (BlockMode::Fresh, plan.rounds.min(FRESH_ROUNDS)),
@@ -108,7 +108,7 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
         result: None,
         warnings,
     };
-    Ok(Done { record, said: run.said })
+    Ok(Done { record, stderr: run.stderr })
 }
 
 /// A warning if one side is gated and the other cannot be; `None` if both are measured alike.
@@ -133,26 +133,26 @@ impl<'a> AbRun<'a> {
         AbRun {
             plan,
             interrupt,
-            standing: [None, None],
+            processes: [None, None],
             blocks: Vec::new(),
             iterations: 0,
             expected: [Duration::ZERO; 2],
-            said: Default::default(),
+            stderr: Default::default(),
             done: Arc::default(),
         }
     }
 
     fn start(&mut self, side: AbSide) -> Result<Ready, Failure> {
-        let (standing, ready) = Standing::start(&self.plan.sides[side as usize], self.interrupt)?;
-        self.standing[side as usize] = Some(standing);
+        let (processes, ready) = SideProcess::start(&self.plan.sides[side as usize], self.interrupt)?;
+        self.processes[side as usize] = Some(processes);
         Ok(ready)
     }
 
     /// Ends the process of a side. Keeps the text of the side's first process.
     fn finish(&mut self, side: AbSide) {
-        let said = self.standing[side as usize].take().map(Standing::finish).unwrap_or_default();
-        if self.said[side as usize].is_empty() {
-            self.said[side as usize] = said;
+        let stderr = self.processes[side as usize].take().map(SideProcess::finish).unwrap_or_default();
+        if self.stderr[side as usize].is_empty() {
+            self.stderr[side as usize] = stderr;
         }
     }
 
@@ -184,7 +184,7 @@ impl<'a> AbRun<'a> {
     fn measure(&mut self, ready: &[Ready; 2], way: BlockMode, rounds: usize) -> Result<(), Failure> {
         for side in [AbSide::B, AbSide::A] {
             // A side without a running process is assumed to take as long as the other.
-            self.expected[side as usize] = match &self.standing[side as usize] {
+            self.expected[side as usize] = match &self.processes[side as usize] {
                 Some(_) => {
                     let probe = self.block(side, PROBE)?;
                     let time = ab::level(&probe.time_ns, ready[side as usize].period).unwrap_or(0.0).max(1.0);
@@ -220,7 +220,7 @@ impl<'a> AbRun<'a> {
 
     /// Measures and keeps a block of a side. `round` is `None` if the side runs alone.
     fn keep(&mut self, side: AbSide, round: Option<usize>) -> Result<(), Failure> {
-        let fresh = self.standing[side as usize].is_none();
+        let fresh = self.processes[side as usize].is_none();
         if fresh {
             self.start(side)?;
         }
@@ -236,8 +236,8 @@ impl<'a> AbRun<'a> {
     /// Measures a block in the side's running process.
     fn block(&mut self, side: AbSide, iterations: u64) -> Result<Block, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
-        let standing = self.standing[side as usize].as_mut().expect("a block is asked of a side that stands");
-        standing.block(iterations, expected, self.interrupt)
+        let processes = self.processes[side as usize].as_mut().expect("a block is asked of a side that stands");
+        processes.block(iterations, expected, self.interrupt)
     }
 
     /// Number of iterations that fill a block's target duration on the slower side; the minimum if times do not vary.

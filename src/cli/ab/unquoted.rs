@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::AbArgs;
-use super::args::OfBothSides;
+use super::args::SideOptions;
 use crate::base::shell;
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::Passed;
@@ -55,7 +55,7 @@ impl Options {
         let names = |command: &clap::Command| -> Vec<String> {
             command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
         };
-        let both = names(&Passed::<OfBothSides>::augment_args(clap::Command::new("both")));
+        let both = names(&Passed::<SideOptions>::augment_args(clap::Command::new("both")));
         let own = names(&AbArgs::augment_args(clap::Command::new("ab")));
         Options {
             exec: ExecArgs::augment_args(clap::Command::new("exec")),

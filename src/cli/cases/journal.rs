@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::backend;
 use crate::base::{counted, hex, shell, visible};
 use crate::cli::error::InputError;
-use crate::cli::{environment, output, own};
+use crate::cli::{environment, output, ownership};
 use crate::measure::cases::{self, Axis, Case, Cases, Header};
 
 use crate::cli::sweep::typed;
@@ -30,7 +30,7 @@ pub struct Opened {
     /// Cases in the file.
     pub cases: Vec<Case>,
     /// True if the last line was truncated and has been discarded.
-    pub torn: bool,
+    pub truncated: bool,
 }
 
 /// Default path of a sweep's cases, the same for the same sweep. `None` without a home folder.
@@ -48,7 +48,7 @@ pub fn own_path(header: &Header) -> Option<PathBuf> {
 pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -> Result<Opened, InputError> {
     let Some(path) = path else {
         let journal = Journal { path: None, file: None, on_disk: false, length: 0 };
-        return Ok(Opened { journal, cases: Vec::new(), torn: false });
+        return Ok(Opened { journal, cases: Vec::new(), truncated: false });
     };
     let failed = |why: std::io::Error| InputError::Unwritable {
         name: path.display().to_string(),
@@ -57,7 +57,7 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
     };
     match (named, path.parent()) {
         (true, _) => output::check_file(&path)?,
-        (false, Some(folder)) => own::private_folder(folder).map_err(|why| failed(io::Error::other(why)))?,
+        (false, Some(folder)) => ownership::private_folder(folder).map_err(|why| failed(io::Error::other(why)))?,
         (false, None) => {}
     }
     let file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
@@ -77,12 +77,12 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
     if on_disk {
         file.set_len(length).map_err(failed)?;
     }
-    let torn = read.as_ref().is_some_and(|read| read.torn);
+    let truncated = read.as_ref().is_some_and(|read| read.torn);
     let mut journal = Journal { path: Some(path), file: Some(file), on_disk, length };
     if read.is_none() {
         journal.line(&cases::line(header))?;
     }
-    Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), torn })
+    Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), truncated })
 }
 
 impl Journal {

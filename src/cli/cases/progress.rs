@@ -35,7 +35,7 @@ impl Progress {
     }
 
     /// Counts cases whose results are in the file already.
-    pub fn know<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
+    pub fn count_known<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
         for case in cases {
             self.ended += 1;
             self.took.extend(Some(case.seconds).filter(|seconds| *seconds > 0.0));
@@ -55,7 +55,7 @@ impl Progress {
         self.took.push(case.seconds);
         match &self.bar {
             Some(bar) => bar.inc(1),
-            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, said(case))),
+            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, summary(case))),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Drop for Progress {
 }
 
 /// Summarizes a case's result in a few words.
-fn said(case: &Case) -> String {
+fn summary(case: &Case) -> String {
     let median = case.record.as_ref().and_then(|record| record.variants.first()?.time.p50_ns);
     let simulated = case.record.as_ref().is_some_and(|record| record.simulated);
     let figure = median.map(|median| format!("{median}{}", if simulated { ", simulated" } else { "" }));

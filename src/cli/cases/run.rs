@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::Planned;
-use crate::cli::child::{Child, Ended, Interrupt, Silence, not_started};
+use crate::cli::child::{Child, Ended, Interrupt, LineError, not_started};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{DONE, FAILED, NOT_HELD};
+use crate::cli::{CHECK_FAILED, DONE, FAILED};
 use crate::measure::RunRecord;
 use crate::measure::cases::{Case, Status};
 
@@ -48,7 +48,7 @@ pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Re
     };
     let ended = child.end();
     let seconds = (began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
-    if silence == Silence::Interrupted || interrupt.stopped() || ended.was_interrupted() {
+    if silence == LineError::Interrupted || interrupt.stopped() || ended.was_interrupted() {
         return Ok(None);
     }
     let Planned { name, values, .. } = planned;
@@ -95,7 +95,7 @@ impl Diagnostic {
 
 /// The record of a completed run, otherwise the case's status and the reason.
 fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Result<Box<RunRecord>, (Status, String)> {
-    if let Some(DONE | NOT_HELD) = ended.code {
+    if let Some(DONE | CHECK_FAILED) = ended.code {
         let read = record.ok_or_else(|| "it wrote no record".to_owned()).and_then(|text| RunRecord::from_json(&text));
         return read.map(Box::new).map_err(|why| (Status::Failed, why));
     }

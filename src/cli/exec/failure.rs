@@ -8,8 +8,8 @@ use crate::backend;
 use crate::exec::{self, Diagnosis, ExecError};
 
 use super::measuring::Run;
+use super::multi_process;
 use super::restart::restart;
-use super::together;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
@@ -34,7 +34,7 @@ impl DiagnoseArg {
 
 /// What to do when a run fails.
 #[derive(Clone, Copy, Debug)]
-pub struct Aftermath {
+pub struct OnFailure {
     how: DiagnosticsArg,
     /// The rank of this process; `None` if no launcher has started several.
     rank: Option<u32>,
@@ -43,9 +43,9 @@ pub struct Aftermath {
     again: bool,
 }
 
-impl Aftermath {
-    pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> Aftermath {
-        Aftermath {
+impl OnFailure {
+    pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> OnFailure {
+        OnFailure {
             how,
             rank: None,
             again: args.diagnose.is_none() && args.ranges.is_none() && !args.blocks && args.file != "-",
@@ -53,12 +53,12 @@ impl Aftermath {
     }
 
     /// For one process of several, which never runs again by itself.
-    pub fn once(how: DiagnosticsArg, rank: u32) -> Aftermath {
-        Aftermath { how, rank: Some(rank), again: false }
+    pub fn once(how: DiagnosticsArg, rank: u32) -> OnFailure {
+        OnFailure { how, rank: Some(rank), again: false }
     }
 
     /// Prints the error and runs the command again if that may tell more about it. Returns if it does not.
-    pub fn look_again(self, error: &CliError) {
+    pub fn rerun(self, error: &CliError) {
         let CliError::Exec { error: failure, .. } = error else { return };
         if !self.again || !failure.wants_diagnosis() {
             return;
@@ -79,8 +79,8 @@ impl Aftermath {
 
     /// Ends the program because a thread is stuck in a call, so the run cannot end regularly.
     pub fn leave(self, error: CliError) -> ! {
-        self.look_again(&error);
-        if self.rank.is_none_or(|rank| together::tells(&error, rank)) {
+        self.rerun(&error);
+        if self.rank.is_none_or(|rank| multi_process::prints_error(&error, rank)) {
             error.print(self.how);
         }
         backend::leave(error.code());

@@ -9,13 +9,13 @@ use crate::cli::INTERRUPTED;
 use crate::exec::Control;
 
 /// Time after a first signal within which a launcher may repeat it.
-const PASSED_ON: Duration = Duration::from_secs(2);
+const REPEAT_WINDOW: Duration = Duration::from_secs(2);
 
 /// Time allowed for a run to notice the first signal.
-const PATIENCE: Duration = Duration::from_millis(400);
+const NOTICE_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Time allowed for a run that has noticed to report what it has measured.
-const TELLS: Duration = Duration::from_secs(10);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Installs the signal handler. The first Ctrl-C or SIGTERM ends the run after the current iteration, or at once if
 /// none has begun: kernels may still be compiling, and there is nothing to keep. If the run is elsewhere, for example
@@ -30,7 +30,7 @@ pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() +
     let handler = move || {
         let waits = match first {
             None => launched || control.begun(),
-            Some(first) => launched && first.elapsed() <= PASSED_ON,
+            Some(first) => launched && first.elapsed() <= REPEAT_WINDOW,
         };
         if !waits {
             backend::leave(INTERRUPTED);
@@ -39,9 +39,9 @@ pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() +
         if first.is_none() && !launched {
             let (give_up, control) = (give_up.clone(), control.clone());
             let end = move || {
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(NOTICE_TIMEOUT);
                 if control.noticed() {
-                    std::thread::sleep(TELLS);
+                    std::thread::sleep(REPORT_TIMEOUT);
                 }
                 give_up();
             };

@@ -13,8 +13,8 @@ use crate::report;
 use crate::schedule::Schedule;
 
 use super::prepare::Ready;
-use super::telling::Telling;
-use super::{Part, interrupt};
+use super::results::Results;
+use super::{ProcessRole, interrupt};
 use crate::cli::backends::{self, Chosen};
 use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
@@ -35,22 +35,22 @@ pub(super) struct Run<'a> {
     pub(super) profiled: bool,
     /// Environment variables given to the run, each `NAME=VALUE`.
     pub(super) variables: &'a [String],
-    pub(super) part: &'a Part,
+    pub(super) role: &'a ProcessRole,
     pub(super) control: Arc<Control>,
-    telling: &'a Telling,
+    results: &'a Results,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(ready: &'a Ready, part: &'a Part, telling: &'a Arc<Telling>) -> Self {
+    pub(super) fn new(ready: &'a Ready, role: &'a ProcessRole, results: &'a Arc<Results>) -> Self {
         let Ready { args, settings, loaded, chosen, .. } = ready;
         let blocking = environment::blocking_calls().filter(|_| settings.gate == GateSetting::Auto);
-        let control = part.control.clone();
+        let control = role.control.clone();
         if chosen.backend.peers().is_some() {
             control.link();
         }
-        let kept = telling.clone();
-        interrupt::watch(&control, part.launched, move || {
-            if kept.tell_kept("the run was interrupted: its figures are of the phases before") {
+        let kept = results.clone();
+        interrupt::watch(&control, role.launched, move || {
+            if kept.report_partial("the run was interrupted: its figures are of the phases before") {
                 backend::leave(INTERRUPTED);
             }
         });
@@ -63,9 +63,9 @@ impl<'a> Run<'a> {
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
             variables: &args.env,
-            part,
+            role,
             control,
-            telling,
+            results,
         }
     }
 
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
     /// Prints a note if the CPU's reference will take long.
     fn announce_reference(&self) {
         let flops: f64 = self.loaded.compiled.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
-        if self.part.leads && flops > LONG {
+        if self.role.leads && flops > LONG_REFERENCE {
             let preset = if self.loaded.compiled.preset.is_none() {
                 " A smaller preset takes less: `aorta show FILE`."
             } else {
@@ -144,7 +144,7 @@ impl<'a> Run<'a> {
         let keep = |measured: Measured| {
             let mut record = RunRecord { complete: false, variants: measured.variants, ..around.clone() };
             record.warnings.extend(measured.warnings);
-            self.telling.keep(record);
+            self.results.keep(record);
         };
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks = RankRequest::all(first, &loaded.compiled.ranks, &schedules);
@@ -156,14 +156,14 @@ impl<'a> Run<'a> {
         };
         let measured = {
             let total = measure::iterations(&request);
-            let _progress = self.part.leads.then(|| Progress::start(self.control.clone(), total));
+            let _progress = self.role.leads.then(|| Progress::start(self.control.clone(), total));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
         let timer = if failure.is_none() { self.timer() } else { None };
         let mut record = self.assemble(&schedules, measured, started, timer);
         if record.complete {
-            self.telling.keep(record.clone());
+            self.results.keep(record.clone());
         }
         if self.verify && record.complete {
             self.announce_reference();
@@ -194,7 +194,7 @@ impl<'a> Run<'a> {
 }
 
 /// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
-const LONG: f64 = 1e11;
+const LONG_REFERENCE: f64 = 1e11;
 
 /// Adds a warning to the record of an interrupted run.
 fn interrupted(record: &mut RunRecord, before: &str) {

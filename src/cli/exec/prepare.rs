@@ -4,7 +4,7 @@ use crate::compile::Ranks;
 use crate::config::{Expected, Settings};
 
 use super::args::ExecArgs;
-use super::{emulate, scenario, together};
+use super::{emulate, multi_process, scenario};
 use crate::cli::backends::{self, BackendArg, Chosen};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{load, output, profile};
@@ -74,7 +74,7 @@ pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
 pub(super) fn prepare(
     args: ExecArgs,
     settings: Settings,
-    process: Option<&together::Process>,
+    process: Option<&multi_process::Process>,
 ) -> Result<Ready, CliError> {
     let text = find(&args, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
@@ -99,9 +99,9 @@ pub(super) fn prepare(
     }
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
-    let one_of = process.map(|process| process.one_of());
+    let launched_rank = process.map(|process| process.launched_rank());
     let ranks = loaded.compiled.ranks.len() as u32;
-    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, one_of.as_ref())?;
+    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, launched_rank.as_ref())?;
     if args.emulate.is_some() {
         chosen = emulate::with(chosen, &settings)?;
     }

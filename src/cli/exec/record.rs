@@ -27,7 +27,7 @@ impl fmt::Write for Hashing {
 }
 
 /// Largest number of operations for which an interrupted run hashes its plan.
-const HASHED: usize = 50_000;
+const MAX_HASHED_OPERATIONS: usize = 50_000;
 
 impl Run<'_> {
     /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
@@ -53,8 +53,8 @@ impl Run<'_> {
             notes.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
         }
         for variant in &measured.variants {
-            let told = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
-            notes.extend(told.map(|told| format!("{}: {told}", variant.launch)));
+            let note = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
+            notes.extend(note.map(|note| format!("{}: {note}", variant.launch)));
         }
         measured.warnings.splice(0..0, notes);
         let compiled = &self.loaded.compiled;
@@ -65,7 +65,7 @@ impl Run<'_> {
             emulated: self.emulated.map(|(world, _)| world),
             workload: self.loaded.workload(),
             device: Device { facts, ..record.device },
-            environment: environment::describe(&self.part.facts, self.variables),
+            environment: environment::describe(&self.role.facts, self.variables),
             program: ProgramRecord { plan: self.plan(schedules), ..record.program },
             ..record
         }
@@ -77,20 +77,20 @@ impl Run<'_> {
         // Without measurements the timer does not matter either. If it fails, the run continues without it.
         let timed = self.settings.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
-        let told = asked.unwrap_or_else(|error| {
+        let timer = asked.unwrap_or_else(|error| {
             output::eprint(&format!(
-                "What timing costs could not be measured, and is not part of the record: {error}\n"
+                "What timing costs could not be measured, and is not role of the record: {error}\n"
             ));
             None
         });
-        told.flatten()
+        timer.flatten()
     }
 
     /// The hash of all ranks' plans. `None` for an interrupted run with very many operations: the user should not wait
     /// for it, and its figures are not compared with others.
     fn plan(&self, schedules: &[Schedule]) -> Option<String> {
         let operations = self.loaded.compiled.ranks.iter().flat_map(|rank| &rank.program.cycle);
-        if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > HASHED {
+        if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > MAX_HASHED_OPERATIONS {
             return None;
         }
         let mut hashing = Hashing::default();

@@ -9,7 +9,7 @@ use crate::config::{LaunchSetting, Scenario, Settings};
 use super::args::{ExecArgs, MAX_RANKS};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{library, load, reach};
+use crate::cli::{file_access, library, load};
 
 /// Returns the arguments completed by a scenario.
 pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs, CliError> {
@@ -29,7 +29,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
     let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());
     if beside.is_some() || library::find(&scenario.workload).is_none() {
         let named = beside.clone().unwrap_or_else(|| PathBuf::from(&scenario.workload));
-        reach::check(&path, &named, "workload")?;
+        file_access::check(&path, &named, "workload")?;
     }
     args.file = beside.map_or(scenario.workload, |file| file.display().to_string());
     args.workload.preset = args.workload.preset.or(scenario.preset);
@@ -66,7 +66,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
         let chosen = args.config.config.iter().any(|pair| pair.starts_with("profile="));
         if !chosen {
             if profile.ends_with(".ron") {
-                reach::check(&path, profile.as_ref(), "profile")?;
+                file_access::check(&path, profile.as_ref(), "profile")?;
             }
             settings.profile = profile;
         }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::outputs::{Files, PageArgs};
-use crate::cli::passed::{Passed, Passing};
+use crate::cli::passed::{Passed, PassedOptions};
 
 const AFTER_HELP: &str = "\
 A NAME is that of a shipped suite, or the path of your own (`.ron`). Each case is a run of `aorta exec` in a
@@ -35,14 +35,14 @@ pub struct SuiteArgs {
     #[arg(long, requires = "json")]
     pub resume: bool,
     #[command(flatten)]
-    pub same: Passed<OfAllCases>,
+    pub same: Passed<CaseOptions>,
 }
 
 /// Options that apply to all cases.
 #[derive(Clone, Debug)]
-pub struct OfAllCases;
+pub struct CaseOptions;
 
-impl Passing for OfAllCases {
+impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] = &["backend", "device", "effort", "expected", "env", "config", "config-file"];
 }

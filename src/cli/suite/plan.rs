@@ -10,7 +10,7 @@ use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
-use crate::cli::{exec, library, load, reach};
+use crate::cli::{exec, file_access, library, load};
 use crate::config::{Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
 
@@ -71,8 +71,8 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     let planned: Vec<SuitePlan> = named
         .filter(|(name, _)| name.contains(only))
         .map(|(name, case)| {
-            let fate = fate(suite, &case, args, machine);
-            SuitePlan { planned: Planned { name, values: IndexMap::new(), fate }, case }
+            let command = command(suite, &case, args, machine);
+            SuitePlan { planned: Planned { name, values: IndexMap::new(), command }, case }
         })
         .collect();
     if planned.is_empty() {
@@ -84,7 +84,12 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
 }
 
 /// The arguments of a case, or its status and the reason if it cannot run.
-fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Result<Vec<String>, (Status, String)> {
+fn command(
+    suite: &Suite,
+    case: &SuiteCase,
+    args: &SuiteArgs,
+    machine: &Machine,
+) -> Result<Vec<String>, (Status, String)> {
     let Some(file) = workload(&suite.name, &case.workload) else {
         let near = match library::unknown(&case.workload) {
             InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
@@ -95,7 +100,7 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
     };
     if suite.name.ends_with(".ron")
         && library::find(&file).is_none()
-        && let Err(error) = reach::check(Path::new(&suite.name), Path::new(&file), "workload")
+        && let Err(error) = file_access::check(Path::new(&suite.name), Path::new(&file), "workload")
     {
         return Err((Status::Failed, format!("bad input: {error}")));
     }

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::axes::shuffled;
 use crate::cli::outputs::{Files, PageArgs};
-use crate::cli::passed::{Passed, Passing};
+use crate::cli::passed::{Passed, PassedOptions};
 
 const AFTER_HELP: &str = "\
 A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that
@@ -53,14 +53,14 @@ pub struct SweepArgs {
     #[arg(long, requires = "resume")]
     pub retry: bool,
     #[command(flatten)]
-    pub same: Passed<OfAllCases>,
+    pub same: Passed<CaseOptions>,
 }
 
 /// Options that become an axis if they have several values, in the order of the axes.
 #[derive(Clone, Debug)]
 pub struct Axes;
 
-impl Passing for Axes {
+impl PassedOptions for Axes {
     const HEADING: &str = "Axes";
     const OPTIONS: &[&str] = &[
         "preset", "set", "streams", "ranks", "launch", "sync", "cache", "gate", "data", "device", "emulate", "env",
@@ -71,9 +71,9 @@ impl Passing for Axes {
 
 /// Options that apply to all cases.
 #[derive(Clone, Debug)]
-pub struct OfAllCases;
+pub struct CaseOptions;
 
-impl Passing for OfAllCases {
+impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] =
         &["backend", "effort", "warmup", "iterations", "timeout", "cycle", "config-file", "verify"];

@@ -13,7 +13,7 @@ use super::values::{split, unquoted};
 pub const MAX_CASES: usize = 4096;
 
 /// Number of cases tried before a search begins; one of them must be able to run.
-const SOME: u64 = 64;
+const TRIED_CASES: u64 = 64;
 
 /// Options with the value `NAME=VALUE`, where each name is an axis of its own.
 const NAMED: [&str; 3] = ["set", "env", "config"];
@@ -120,7 +120,7 @@ pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
 }
 
 /// Up to 64 cases that cover every value, to check that at least one can run.
-pub fn some(axes: &[Axis]) -> Vec<Vec<usize>> {
+pub fn covering(axes: &[Axis]) -> Vec<Vec<usize>> {
     let drawn = |case: u64, axis: u64, values: usize| (hash(case, axis) % values as u64) as usize;
     let places = |case: u64| {
         let place = |(number, axis): (u64, &Axis)| match case {
@@ -130,7 +130,7 @@ pub fn some(axes: &[Axis]) -> Vec<Vec<usize>> {
         };
         (0..).zip(axes).map(place).collect()
     };
-    (0..SOME).map(places).collect()
+    (0..TRIED_CASES).map(places).collect()
 }
 
 fn places(axes: &[Axis], zip: bool, index: usize) -> Vec<usize> {
@@ -144,7 +144,7 @@ fn places(axes: &[Axis], zip: bool, index: usize) -> Vec<usize> {
 }
 
 /// The case with these values, given as indices into the axes. `same` are the arguments that all cases share.
-pub fn at(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
+pub fn case(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
     let (mut values, mut arguments) = (IndexMap::new(), same.to_vec());
     for (axis, &place) in axes.iter().zip(places) {
         let value = &axis.values[place];
@@ -152,7 +152,7 @@ pub fn at(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
         arguments.push(argument(axis, value));
     }
     let named = values.iter().map(|(name, value)| format!("{name}={value}"));
-    Planned { name: named.collect::<Vec<_>>().join(", "), values, fate: Ok(arguments) }
+    Planned { name: named.collect::<Vec<_>>().join(", "), values, command: Ok(arguments) }
 }
 
 /// A permutation that is the same for the same number of cases and does not correlate with an axis, so that a device
@@ -179,7 +179,7 @@ mod tests {
 
     fn names(given: &[(&str, &str)], zip: bool) -> Vec<String> {
         let axes = options(given).unwrap().axes;
-        cases(&axes, zip).unwrap().iter().map(|places| at(&axes, &[], places).name).collect()
+        cases(&axes, zip).unwrap().iter().map(|places| case(&axes, &[], places).name).collect()
     }
 
     fn wrong(given: &[(&str, &str)], zip: bool) -> String {
@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(made.fixed, ["--set=n=4", "--env=A=0,1"]);
         let typed: Vec<_> = made.axes.iter().map(typed).collect();
         assert_eq!(typed, ["--streams 1,2", "--set m=[1, 2],8"]);
-        let last = at(&made.axes, &["x".to_owned()], &[1, 1]);
-        assert_eq!(last.fate.unwrap(), ["x", "--streams=2", "--set=m=8"]);
+        let last = case(&made.axes, &["x".to_owned()], &[1, 1]);
+        assert_eq!(last.command.unwrap(), ["x", "--streams=2", "--set=m=8"]);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
             let axes: Vec<Axis> = lengths.iter().enumerate().map(axis).collect();
             let all = cases(&axes, false).unwrap();
             prop_assert_eq!(all.len(), lengths.iter().product::<usize>());
-            let distinct: BTreeSet<String> = all.iter().map(|places| at(&axes, &[], places).name).collect();
+            let distinct: BTreeSet<String> = all.iter().map(|places| case(&axes, &[], places).name).collect();
             prop_assert_eq!(distinct.len(), all.len());
             for (index, axis) in axes.iter().enumerate() {
                 // Each value occurs in equally many cases.

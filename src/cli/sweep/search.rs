@@ -54,9 +54,9 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     match ended {
         Some(End::Failed(error)) => return Err(error),
         Some(End::Interrupted) => return Ok(INTERRUPTED),
-        Some(End::Spent | End::Mixed) | None => {}
+        Some(End::BudgetSpent | End::Mixed) | None => {}
     }
-    cases.beside_default(&found)
+    cases.compare_with_default(&found)
 }
 
 /// Indices of an axis's values in ascending order; `None` if a value is not a number.
@@ -93,7 +93,7 @@ enum End {
     /// One case could not be gated although another was, so their times cannot be compared.
     Mixed,
     /// The budget is spent.
-    Spent,
+    BudgetSpent,
 }
 
 impl Cases<'_> {
@@ -101,11 +101,11 @@ impl Cases<'_> {
     fn planned(&self, point: &[usize]) -> Planned {
         let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
         let places: Vec<usize> = self.orders.iter().zip(point).map(place).collect();
-        axes::at(&self.sweep.header.axes, &self.sweep.header.arguments, &places)
+        axes::case(&self.sweep.header.axes, &self.sweep.header.arguments, &places)
     }
 
     fn arguments(&self, point: &[usize]) -> Vec<String> {
-        self.planned(point).fate.unwrap_or_default()
+        self.planned(point).command.unwrap_or_default()
     }
 
     /// The next run of a case: a known one, or a new one.
@@ -114,7 +114,7 @@ impl Cases<'_> {
         let known = self.runs.entry(planned.name.clone()).or_default();
         if known.len() == *taken {
             // A resumed search has used up some of its budget already.
-            self.left = self.left.checked_sub(1).ok_or(End::Spent)?;
+            self.left = self.left.checked_sub(1).ok_or(End::BudgetSpent)?;
             let run = self.runner.case(&planned.name, |interrupt| self.sweep.run(planned, interrupt));
             known.push(run.map_err(End::Failed)?.ok_or(End::Interrupted)?);
         }
@@ -130,7 +130,7 @@ impl Cases<'_> {
 
     /// Compares the best case with the unchanged file in alternating blocks, or with the worst measured case if the
     /// file cannot run.
-    fn beside_default(&self, found: &Found) -> CliResult {
+    fn compare_with_default(&self, found: &Found) -> CliResult {
         let Some(best) = found.best() else { return Ok(FAILED) };
         let mut default = self.sweep.header.arguments.clone();
         if fits(&default).is_ok() {

@@ -1,11 +1,11 @@
-//! A page for machines that build and test: each check is a test.
+//! A page as JUnit XML for CI systems: each check is a test.
 
 use std::fmt::Write as _;
 
 use super::xml::escaped;
 use super::{Check, Outcome, Page};
 
-/// JUnit's XML, a test suite for each page. The text of a page is the output of its suite.
+/// JUnit XML with a test suite for each page, whose output is the page's text.
 pub fn junit(pages: &[Page]) -> String {
     let command = pages.first().map_or("aorta", |page| page.command);
     let mut out = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{command}\">\n");

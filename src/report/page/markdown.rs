@@ -1,8 +1,8 @@
-//! A page for pages, mails and comments on a change.
+//! A page as Markdown.
 
 use super::{Page, Table};
 
-/// Words of a table that a reader looks for first.
+/// Cells that are emphasized.
 const EMPHASIZED: [&str; 5] = ["better", "worse", "failed", "not held", "out of memory"];
 
 /// The result first, then sections: lines as lists, tables as tables.
@@ -39,8 +39,8 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// Text that stays in its cell, and is no markup: no links, images or HTML, and on GitHub no mention of a person, no
-/// reference to an issue and no address that becomes a link by itself.
+/// Escapes text so that it stays in its cell and contains no markup: no links, images or HTML, and on GitHub no
+/// mentions, references to issues or automatic links.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
@@ -48,7 +48,7 @@ fn escaped(text: &str) -> String {
         match letter {
             '|' | '*' | '_' | '[' | ']' | '<' | '`' | '\\' | '~' | '!' | '$' => escaped.extend(['\\', letter]),
             '&' => escaped.push_str("&amp;"),
-            // GitHub finds these behind a backslash too, but not in an element of their own.
+            // GitHub recognizes these even after a backslash, but not in an element of their own.
             '@' | '#' => alone(letter, &mut escaped),
             ':' if behind.starts_with("//") => alone(letter, &mut escaped),
             '.' if ends_with(before, "www") => alone(letter, &mut escaped),
@@ -66,7 +66,7 @@ fn alone(letter: char, out: &mut String) {
     out.push_str("</span>");
 }
 
-/// Whether the text ends so, in any case.
+/// True if the text ends with `end`, ignoring case.
 fn ends_with(text: &str, end: &str) -> bool {
     let begin = text.len().checked_sub(end.len());
     begin.and_then(|begin| text.get(begin..)).is_some_and(|last| last.eq_ignore_ascii_case(end))

@@ -5,7 +5,7 @@ use comfy_table::presets::NOTHING;
 
 use super::{Page, Table};
 
-/// Sections with an empty line between them, then the result and what there is to know about it.
+/// Sections separated by empty lines, then the summary and warnings.
 pub fn text(pages: &[Page]) -> String {
     pages.iter().map(one).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,6 @@
-//! Text as XML takes it.
+//! Escapes text for XML.
 
-/// Text in XML, also between quotes. Letters that XML cannot hold are left out.
+/// Escapes text for XML, also inside quotes. Characters that XML cannot contain are left out.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

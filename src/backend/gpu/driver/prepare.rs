@@ -41,7 +41,7 @@ const SCRATCH: u64 = 256;
 
 /// Bytes written to flush the last-level cache, as a multiple of its size. Once is not enough, since caches do not
 /// evict strictly by age.
-const SWEEP: u64 = 2;
+const FLUSH_FACTOR: u64 = 2;
 
 /// Status code for a failed allocation, the same for both vendors.
 const OUT_OF_MEMORY: i64 = 2;
@@ -51,54 +51,54 @@ fn device(fault: Box<Fault>) -> ExecError {
 }
 
 impl<A: Api> GpuDriver<A> {
-    /// Prepares everything that the image needs. All ranks of `meeting` run this concurrently and wait for each other.
+    /// Prepares everything that the image needs. All ranks of `id_exchange` run this concurrently and wait for each other.
     pub fn new(
         api: Arc<A>,
         image: Image,
         cache: Option<&Path>,
-        (meeting, places): (&IdExchange, &PeerDevices<A>),
+        (id_exchange, devices): (&IdExchange, &PeerDevices<A>),
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
-            let (api, count) = (driver.api.as_ref(), places.count());
-            driver.flags = match places.peers() {
+            let (api, count) = (driver.api.as_ref(), devices.count());
+            driver.flags = match devices.peers() {
                 Some(_) => Flags::of_process(api, &driver.image, count)?,
                 None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(device)?,
             };
-            places.publish(&driver.api, &driver.image, &driver.flags, driver.bases[0]);
+            devices.publish(&driver.api, &driver.image, &driver.flags, driver.bases[0]);
             Ok((driver.begin_communicators()?, driver))
         });
         let (own, made) = match made {
             Ok((ids, driver)) => (Some(ids), Ok(driver)),
             Err(error) => (None, Err(error)),
         };
-        let ids = match meeting.gather(own) {
+        let ids = match id_exchange.gather(own) {
             Ok(Some(ids)) => ids,
             Ok(None) => return made.and(Err(ExecError::Ended)),
             Err(lost) => return made.and(Err(lost)),
         };
         let mut driver = made?;
-        let finished = driver.finish(&ids, meeting, places);
+        let finished = driver.finish(&ids, id_exchange, devices);
         let Err(error) = finished else { return Ok(driver) };
-        let first = meeting.fail();
+        let first = id_exchange.fail();
         driver.abandon();
         // A failure caused by another rank's failure adds no information.
         Err(if first { error } else { ExecError::Ended })
     }
 
     /// Second half of the preparation, which needs all ranks.
-    fn finish(&mut self, ids: &Ids, meeting: &IdExchange, places: &PeerDevices<A>) -> Result<(), ExecError> {
-        self.make_communicators(ids, meeting)?;
-        self.exchange_memory_handles(places)?;
-        self.resolve(places)?;
+    fn finish(&mut self, ids: &Ids, id_exchange: &IdExchange, devices: &PeerDevices<A>) -> Result<(), ExecError> {
+        self.make_communicators(ids, id_exchange)?;
+        self.exchange_memory_handles(devices)?;
+        self.resolve(devices)?;
         self.reset().map_err(device)?;
-        meeting.goes_on();
-        self.choose_products(meeting)?;
-        self.infer_engines(meeting)?;
-        if !meeting.tried() {
+        id_exchange.goes_on();
+        self.choose_products(id_exchange)?;
+        self.infer_engines(id_exchange)?;
+        if !id_exchange.tried() {
             return Err(ExecError::Ended);
         }
         self.reset().map_err(device)?;
-        meeting.goes_on();
+        id_exchange.goes_on();
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl<A: Api> GpuDriver<A> {
             graphs: Vec::new(),
             gates: None,
             cells: None,
-            sweep: (0, 0),
+            flush_memory: (0, 0),
             capturing: false,
             observing: false,
             abandoned: false,
@@ -242,11 +242,11 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Creates this rank's communicators, in an order that is the same on all ranks.
-    fn make_communicators(&mut self, ids: &Ids, meeting: &IdExchange) -> Result<(), ExecError> {
+    fn make_communicators(&mut self, ids: &Ids, id_exchange: &IdExchange) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
-            self.comms.push(collectives.join(comm, self.image.rank, (ids, meeting)).map_err(device)?);
+            self.comms.push(collectives.join(comm, self.image.rank, (ids, id_exchange)).map_err(device)?);
             self.shared = Arc::new(Comms::new(Some(collectives), &self.comms));
         }
         Ok(())
@@ -263,21 +263,21 @@ impl<A: Api> GpuDriver<A> {
             let cells = Stamps::new(self.api.as_ref(), function, self.image.stamps);
             self.cells = Some(cells.map_err(device)?);
         }
-        let bytes = SWEEP * self.api.cache_bytes();
+        let bytes = FLUSH_FACTOR * self.api.cache_bytes();
         if !self.image.cold.is_empty() && bytes > 0 {
-            self.sweep = (self.api.allocate(bytes).map_err(device)?, bytes);
+            self.flush_memory = (self.api.allocate(bytes).map_err(device)?, bytes);
         }
         Ok(())
     }
 
     /// Exchanges the memory handles that processes need to copy to each other.
-    fn exchange_memory_handles(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
-        let Some(peers) = places.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
+    fn exchange_memory_handles(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {
+        let Some(peers) = devices.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
         let Self { api, image, flags, inter_process, bases, .. } = self;
-        inter_process.meet((api, places), (image, bases[0]), flags, peers)
+        inter_process.exchange((api, devices), (image, bases[0]), flags, peers)
     }
 
-    fn resolve(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
+    fn resolve(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {
         let context = Context {
             api: self.api.as_ref(),
             image: &self.image,
@@ -287,10 +287,10 @@ impl<A: Api> GpuDriver<A> {
             workspaces: &self.workspaces,
             comms: &self.comms,
             scratch: self.scratch,
-            places,
+            devices,
         };
         let calls = context.calls()?;
-        let notes = if self.image.crossings > 0 { peers::notes(places, &self.image)? } else { Vec::new() };
+        let notes = if self.image.crossings > 0 { peers::notes(devices, &self.image)? } else { Vec::new() };
         let mut fills = Vec::new();
         let mut args = Args::default();
         for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
@@ -310,7 +310,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Chooses an algorithm for each matrix product.
-    fn choose_products(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
+    fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
@@ -325,7 +325,7 @@ impl<A: Api> GpuDriver<A> {
             order: event(false)?,
         };
         let choose = |product| {
-            meeting.goes_on();
+            id_exchange.goes_on();
             chooser.choose(product)
         };
         let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
@@ -342,9 +342,9 @@ impl<A: Api> GpuDriver<A> {
 
     /// Determines whether copy engines or kernels make the image's copies, if the image contains the kernel for this
     /// test.
-    fn infer_engines(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
+    fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
-            meeting.goes_on();
+            id_exchange.goes_on();
             // A process does not know what the other ranks are doing, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);

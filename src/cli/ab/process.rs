@@ -5,22 +5,22 @@ use std::time::Duration;
 use super::side::SideArgs;
 use crate::base::shell;
 use crate::cli::blocks::{Message, Ready};
-use crate::cli::child::{Child, Interrupt, Silence, not_started};
+use crate::cli::child::{Child, Interrupt, LineError, not_started};
 use crate::cli::error::InputError;
 use crate::cli::{FAILED, INTERRUPTED};
 use crate::measure::Block;
 
 /// How long a run may take until it has warmed up: it may compile kernels and fill a device's memory.
-const PREPARES: Duration = Duration::from_secs(1800);
+const WARM_UP_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// How long a block may take beyond an iteration that hangs, which the run finds by itself.
-const BEYOND: Duration = Duration::from_secs(20);
+const BLOCK_MARGIN: Duration = Duration::from_secs(20);
 
 /// A side that is ready to measure.
-pub struct Standing {
+pub struct SideProcess {
     side: SideArgs,
     child: Child,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Why a side gave no answer.
@@ -31,29 +31,29 @@ pub enum Failure {
     /// The process has ended, or does not answer.
     Ended {
         /// What it has printed for people.
-        said: String,
+        stderr: String,
         /// Its own error, in a line.
         message: Option<String>,
         error: Box<InputError>,
     },
 }
 
-impl Standing {
+impl SideProcess {
     /// Starts a side's run, and waits until it has warmed up.
-    pub fn start(side: &SideArgs, interrupt: &Interrupt) -> Result<(Standing, Ready), Failure> {
+    pub fn start(side: &SideArgs, interrupt: &Interrupt) -> Result<(SideProcess, Ready), Failure> {
         let arguments = ["--blocks"].into_iter().chain(side.arguments.iter().map(String::as_str));
         let child = Child::start(arguments).map_err(|error| Failure::Ended {
-            said: String::new(),
+            stderr: String::new(),
             message: None,
             error: Box::new(not_started(&error)),
         })?;
-        let mut standing = Standing { side: side.clone(), child, patience: Duration::ZERO };
-        match standing.answer(PREPARES, interrupt)? {
+        let mut process = SideProcess { side: side.clone(), child, timeout: Duration::ZERO };
+        match process.answer(WARM_UP_TIMEOUT, interrupt)? {
             Message::Ready(ready) => {
-                standing.patience = Duration::from_nanos(ready.timeout.0.max(0) as u64) + BEYOND;
-                Ok((standing, *ready))
+                process.timeout = Duration::from_nanos(ready.timeout.0.max(0) as u64) + BLOCK_MARGIN;
+                Ok((process, *ready))
             }
-            other => Err(standing.ended(Some(format!("it began with {other:?}")), None)),
+            other => Err(process.ended(Some(format!("it began with {other:?}")), None)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Standing {
             return Err(Failure::Interrupted);
         }
         self.child.ask(&iterations.to_string());
-        match self.answer(self.patience + 20 * expected, interrupt)? {
+        match self.answer(self.timeout + 20 * expected, interrupt)? {
             // A block that was cut short is none.
             Message::Block(block) if block.stopped => Err(Failure::Interrupted),
             Message::Block(block) => Ok(block),
@@ -73,18 +73,18 @@ impl Standing {
     }
 
     /// The next message that is no failure.
-    fn answer(&mut self, patience: Duration, interrupt: &Interrupt) -> Result<Message, Failure> {
-        match self.child.line(patience, interrupt) {
+    fn answer(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<Message, Failure> {
+        match self.child.line(timeout, interrupt) {
             Ok(line) => match serde_json::from_str(&line) {
                 Ok(Message::Failed { message }) => Err(self.ended(None, Some(message))),
                 Ok(message) => Ok(message),
                 Err(why) => Err(self.ended(Some(format!("it answered `{line}`: {why}")), None)),
             },
-            Err(Silence::Interrupted) => Err(Failure::Interrupted),
-            Err(Silence::Ended) => Err(self.ended(None, None)),
-            Err(Silence::TimedOut) => {
+            Err(LineError::Interrupted) => Err(Failure::Interrupted),
+            Err(LineError::Ended) => Err(self.ended(None, None)),
+            Err(LineError::TimedOut) => {
                 self.child.kill();
-                let why = format!("it did not answer for {} s, and was ended", patience.as_secs());
+                let why = format!("it did not answer for {} s, and was ended", timeout.as_secs());
                 Err(self.ended(Some(why), None))
             }
         }
@@ -102,7 +102,7 @@ impl Standing {
             why: why.unwrap_or(ended.how),
             code: ended.code.filter(|code| matches!(code, 2 | 3)).unwrap_or(FAILED),
         };
-        Failure::Ended { said: ended.stderr, message, error: Box::new(error) }
+        Failure::Ended { stderr: ended.stderr, message, error: Box::new(error) }
     }
 
     /// Ends the run. Returns what it has printed for people.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use crate::base::Nanos;
-use crate::cli::backends::OneOf;
+use crate::cli::backends::LaunchedRank;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
@@ -17,7 +17,7 @@ use crate::cli::{CliResult, DONE, environment, secret};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
 
-use super::{ExecArgs, Part, Ready, failure, finish, interrupt, prepare};
+use super::{ExecArgs, ProcessRole, Ready, failure, finish, interrupt, prepare};
 
 /// This process among those of the run.
 pub(super) struct Process {
@@ -70,13 +70,13 @@ pub(super) fn run(
     let rank = launcher.rank;
     let place = JoinOptions { rank, world: launcher.world, transport, job: launcher.job.clone(), timeout, stall };
     let control = Arc::new(Control::default());
-    let aftermath = failure::Aftermath::once(how, rank);
+    let on_failure = failure::OnFailure::once(how, rank);
     // A thread inside a library may wait for a dead rank forever. So the communicators are aborted, and if that does
     // not help, this process reports its partial results and exits.
     let ended = control.clone();
     let rescue = move |error: ExecError| {
         if !ended.end(&error) {
-            aftermath.leave(error.into());
+            on_failure.leave(error.into());
         }
     };
     let meeting = Rendezvous::join(&place, Box::new(rescue))?;
@@ -93,7 +93,7 @@ fn duration(time: Nanos) -> Duration {
 }
 
 /// True if this process prints its error. Rank 0 reports a lost rank for all.
-pub(super) fn tells(error: &CliError, rank: u32) -> bool {
+pub(super) fn prints_error(error: &CliError, rank: u32) -> bool {
     match error {
         CliError::Exec { error: ExecError::Ended, .. } => false,
         CliError::Exec { error: ExecError::LostRank { rank: lost, .. }, .. } => rank == 0 || *lost == 0,
@@ -119,8 +119,8 @@ impl Process {
         self.launcher.rank == 0
     }
 
-    pub(super) fn one_of(&self) -> OneOf {
-        OneOf { local_rank: self.launcher.local_rank, peers: self.meeting.clone() }
+    pub(super) fn launched_rank(&self) -> LaunchedRank {
+        LaunchedRank { local_rank: self.launcher.local_rank, peers: self.meeting.clone() }
     }
 
     fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
@@ -133,11 +133,11 @@ impl Process {
         }
         check_same(&all)?;
         check_devices(&all)?;
-        let part = Part {
+        let role = ProcessRole {
             leads: self.leads(),
             launched: true,
             facts: self.facts(&all),
-            aftermath: failure::Aftermath::once(how, self.launcher.rank),
+            on_failure: failure::OnFailure::once(how, self.launcher.rank),
             control: self.control.clone(),
         };
         if ready.chosen.backend.peers().is_none() {
@@ -149,7 +149,7 @@ impl Process {
             // No call here waits for a lost process, so the run can end as after Ctrl-C.
             self.meeting.watch(Some(self.control.stop.clone()));
         }
-        finish(&ready, &part, how)
+        finish(&ready, &role, how)
     }
 
     /// How the run was launched, for its record.
@@ -184,7 +184,7 @@ impl Process {
                 self.meeting.leave(Some(own.error.as_deref().unwrap_or("it has lost another rank")));
                 let lost = CliError::from(lost);
                 let error = result.err().filter(|error| !ended(error)).unwrap_or(lost);
-                if tells(&error, self.launcher.rank) {
+                if prints_error(&error, self.launcher.rank) {
                     return Err(error);
                 }
                 return Ok(error.code());

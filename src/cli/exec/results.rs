@@ -15,10 +15,10 @@ use crate::cli::output;
 use crate::cli::outputs::{Files, PageArgs};
 
 /// Time allowed for the thread that exits the process to report the results.
-const LEAVING: Duration = Duration::from_secs(10);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the results of a run go.
-pub(super) struct Telling {
+pub(super) struct Results {
     /// True if this process prints and writes files.
     leads: bool,
     expected: ExpectedArgs,
@@ -28,23 +28,23 @@ pub(super) struct Telling {
     page: PageArgs,
     files: Files,
     trace: Option<PathBuf>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Partial>,
 }
 
 /// Partial results of a run in progress.
 #[derive(Default)]
-enum Kept {
+enum Partial {
     #[default]
     Nothing,
     Some(Box<RunRecord>),
     /// A thread has begun to report them.
-    Told,
+    Taken,
 }
 
-impl Telling {
-    pub fn of(ready: &Ready, leads: bool) -> Telling {
+impl Results {
+    pub fn of(ready: &Ready, leads: bool) -> Results {
         let Ready { args, expected, .. } = ready;
-        Telling {
+        Results {
             leads,
             expected: args.expected.clone(),
             own: expected.clone(),
@@ -59,34 +59,34 @@ impl Telling {
     /// Keeps partial results in case the process must exit early.
     pub fn keep(&self, record: RunRecord) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*kept, Kept::Told) {
-            *kept = Kept::Some(Box::new(record));
+        if !matches!(*kept, Partial::Taken) {
+            *kept = Partial::Some(Box::new(record));
         }
     }
 
     /// Claims the right to report. Returns what was kept, or `None` if another thread is reporting already.
-    fn take(&self) -> Option<Kept> {
+    fn take(&self) -> Option<Partial> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *kept, Kept::Told) {
-            Kept::Told => None,
+        match std::mem::replace(&mut *kept, Partial::Taken) {
+            Partial::Taken => None,
             kept => Some(kept),
         }
     }
 
     /// Prints and writes a record. If one output fails, the others are still written, and the first error is returned.
-    pub fn tell(&self, record: &mut RunRecord) -> Result<(), CliError> {
+    pub fn report(&self, record: &mut RunRecord) -> Result<(), CliError> {
         if self.take().is_none() {
             // Another thread is reporting partial results and will then exit the process.
-            std::thread::sleep(LEAVING);
+            std::thread::sleep(REPORT_TIMEOUT);
         }
         self.write(record)
     }
 
     /// Reports the partial results with `warning`, before the process exits early. Returns false if the run's own
     /// thread is reporting: it is not stuck and will exit by itself.
-    pub fn tell_kept(&self, warning: &str) -> bool {
+    pub fn report_partial(&self, warning: &str) -> bool {
         let Some(kept) = self.take() else { return false };
-        if let Kept::Some(mut record) = kept {
+        if let Partial::Some(mut record) = kept {
             record.complete = false;
             record.warnings.push(warning.to_owned());
             if let Err(unwritable) = self.write(&mut record) {
