@@ -1,4 +1,4 @@
-//! The types that a setting may have: how RON writes a value, and which values are good.
+//! Types of settings: how RON represents a value, and which values are allowed.
 
 use std::ops::RangeInclusive;
 
@@ -23,17 +23,17 @@ pub struct EffortPlan {
 
 /// The type of a setting.
 pub(super) trait Value: Sized {
-    /// What RON holds.
+    /// The representation in RON.
     type Written: DeserializeOwned;
 
-    /// Words that a value may be; empty for a type of numbers or names.
+    /// Words that a value can be; empty for numbers and names.
     const WORDS: &[&str] = &[];
 
-    /// Converts what RON holds. A number has to lie in `range`, where there is one.
+    /// Converts the RON representation. A number must be in `range`, if there is one.
     fn read(written: Self::Written, range: Option<RangeInclusive<u64>>) -> Result<Self, Wrong>;
 }
 
-/// A value that a setting cannot have.
+/// Why a setting cannot have a value.
 pub(super) struct Wrong {
     /// The part of the setting that is wrong, such as `.warmup`; empty for all of it.
     pub part: &'static str,
@@ -102,7 +102,7 @@ impl Value for String {
     }
 }
 
-/// A name, or `auto` for `None`.
+/// A name; `auto` is `None`.
 impl Value for Option<String> {
     type Written = String;
 
@@ -127,7 +127,8 @@ impl Value for Bytes {
     }
 }
 
-/// A number with a unit, in base units, at least 1 and less than `end`. `no_unit` is said of text without a unit.
+/// A number with a unit, in base units, at least 1 and less than `end`. `no_unit` is the message for text without a
+/// unit.
 fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Result<f64, Wrong> {
     match quantity(&text, dimension) {
         None => Err(Wrong::new(text, no_unit)),
@@ -137,7 +138,7 @@ fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Resu
     }
 }
 
-/// `60s`, `1.5TiB`: a number with a unit, in base units.
+/// Parses a number with a unit, such as `60s` or `1.5TiB`, to base units.
 fn quantity(text: &str, dimension: Dimension) -> Option<f64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);

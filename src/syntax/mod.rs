@@ -1,4 +1,4 @@
-//! Text to tree. Takes `&str`; knows no file system, no device and no settings but its limits.
+//! Text to syntax tree. Takes `&str`, and does not depend on files, devices or settings except its limits.
 
 pub mod ast;
 mod brackets;
@@ -24,12 +24,12 @@ pub use slashes::{SyntaxWarning, lint};
 pub use tree::{tree, written};
 pub use words::{DECLARATIONS, RESERVED, STATEMENTS};
 
-/// How large and how deep a file may be, so that none exhausts memory or the stack.
+/// Limits of a file, which prevent exhaustion of memory and stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a file.
+    /// Maximum size of a file in bytes.
     pub file_bytes: usize,
-    /// Brackets inside one another.
+    /// Maximum nesting of brackets.
     pub nesting: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Declarations.
+//! Parses declarations.
 
 use super::expr::unquote;
 use super::*;
@@ -16,7 +16,7 @@ impl<'a> Builder<'a> {
                 self.read(kind, span).map(decl)
             }
             Body::Block(body) => {
-                // The block is parsed even where its head is wrong, for the errors in it.
+                // The block is parsed even if its head is wrong, to find the errors in it.
                 let head = self.old.decl(span, true).or_else(|| self.decl_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
@@ -26,7 +26,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A declaration whose block follows, with an empty one.
+    /// Parses the head of a declaration with a block, and returns it with an empty block.
     fn decl_head(&mut self, head: SrcSpan, lead: &Lead) -> Option<DeclKind> {
         let mut at = self.pairs(lead.rule, head, lead.what)?;
         let body = Block::default();
@@ -137,8 +137,8 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A declaration that could not be read and would not be part of this version either: only that is told of it, so
-    /// the errors behind the first `told` are not.
+    /// A declaration that this version does not support and cannot parse. Removes the errors after the first `told`,
+    /// since only that is reported.
     fn later(&mut self, span: SrcSpan, lead: &Lead, told: usize) -> Option<DeclKind> {
         if !lead.is_later() {
             return None;
@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
         let (text, word) = (self.slice(span), lead.word);
         self.errors.truncate(told);
         self.unread.push(span.start);
-        // A name stands behind the word and blanks; what a file is used as does not.
+        // A name follows the word after blanks; the path of `use` is not a name.
         let behind = text[word.len()..].trim_start_matches([' ', '\t']);
         let name = behind.split(|c: char| !is_word(c)).next().unwrap_or_default();
         let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use";
@@ -259,7 +259,7 @@ mod tests {
     use crate::syntax::ast::DeclKind;
     use crate::syntax::{Limits, parse};
 
-    /// The name of the last declaration, by its place, where that is of a later version and cannot be read.
+    /// The name of the last declaration, if this version does not support it and cannot parse it.
     fn later(text: &str) -> Option<&str> {
         let (ast, _) = parse(text, 0, &Limits::default());
         let DeclKind::Later { name, .. } = &ast.decls.last()?.kind else { return None };
@@ -271,7 +271,7 @@ mod tests {
     fn names_of_later_versions_stand_where_they_are() {
         assert_eq!(later("draw load ~ ("), Some("load"));
         assert_eq!(later("kernel  k(x: f32[4) { }"), Some("k"));
-        // A character of several bytes lies between, and is no blank.
+        // A character of several bytes is in between and is not a blank.
         assert_eq!(later("kernel\u{fffd}k(x: f32\u{fffd}) { }"), None);
         assert_eq!(later("use a as ("), None);
     }

@@ -1,4 +1,4 @@
-//! Pieces to tree, by pest.
+//! Pieces to syntax tree, by pest.
 
 mod advice;
 mod aftermath;
@@ -23,14 +23,14 @@ use super::grammar::{Grammar, Rule};
 use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
 use super::words::Lead;
 
-/// Errors told of one text: nobody reads more, and each costs time and output.
+/// Maximum number of errors reported for one text.
 const MAX_ERRORS: usize = 100;
 
-/// Bytes of a piece: the parser takes two hundred times as much memory.
+/// Maximum size of a piece in bytes, since the parser needs two hundred times as much memory.
 const MAX_PIECE: usize = 1 << 20;
 
-/// Parses a file whose text lies at `base` of the source map. The tree holds whatever could be understood;
-/// the errors are all that the text has, in the order of their places, a hundred at most.
+/// Parses a file whose text is at `base` in the source map. The tree has everything that could be parsed. The errors
+/// are sorted by location, at most a hundred.
 pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) {
     if text.len() > limits.file_bytes {
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
@@ -40,27 +40,27 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
     (built.ast, built.errors)
 }
 
-/// Parses a text within the limits, but for the pieces whose trees are in `old`.
+/// Parses a text within the limits. Takes the trees of unchanged pieces from `old`.
 fn parse_with(text: &str, base: u32, limits: &Limits, old: Old) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
-    // The formatter alone needs it further.
+    // Only the formatter needs it.
     pieces.outline = Default::default();
     build(text, base, &pieces, errors, old)
 }
 
-/// What becomes of a file in pieces.
+/// The tree of a file and its errors.
 pub struct Built {
     pub ast: Ast,
-    /// All errors, in the order of their places.
+    /// All errors, sorted by location.
     pub errors: Vec<SyntaxError>,
-    /// Where the heads begin that could not be understood, in the order of their places.
+    /// Offsets of heads that could not be parsed, sorted.
     pub unread: Vec<u32>,
-    /// The number of pieces that were parsed, in place of taken from an old tree.
+    /// Number of pieces that were parsed rather than taken from an old tree.
     pub parsed: usize,
 }
 
-/// The tree of a file in pieces; `errors` are those that the splitter found, `old` has trees of pieces that are known.
+/// Builds the tree of a file. `errors` are the splitter's; `old` has trees of known pieces.
 pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: Old) -> Built {
     let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     broken.sort_unstable();
@@ -73,15 +73,15 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
     let mut decls = Vec::with_capacity(pieces.decls.len());
-    // Where declarations of a later version stand: what is wrong in them is not told.
+    // Ranges of unsupported declarations, whose errors are not reported.
     let mut later: Vec<std::ops::Range<usize>> = Vec::new();
     for (number, (piece, end)) in pieces.decls.iter().zip(ends).enumerate() {
         let decl = builder.decl(piece);
         if std::mem::take(&mut builder.lost_block) || decl.is_none() {
             builder.lost.push(SrcSpan::new(piece.head.start as usize, end as usize));
         }
-        // With the rest of its line, wherever the piece seemed to end, but not with a declaration that follows there. What
-        // is wrong at the first byte is that something above ends.
+        // The range includes the rest of the line, wherever the piece seemed to end, but no declaration that follows
+        // there. An error at its first byte belongs to the piece above.
         if let Some(Decl { kind: DeclKind::Later { .. }, span, .. }) = &decl {
             let mut behind = pieces.decls[number + 1..].iter();
             let next = behind.find(|piece| !matches!(piece.body, Body::Stray));
@@ -108,7 +108,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     Built { ast: Ast { about, decls, names, comments, lost: apart(lost) }, errors, unread, parsed }
 }
 
-/// The stretches in order, those that touch made one.
+/// Sorts ranges and merges those that touch.
 fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
     spans.sort_unstable();
     let mut apart: Vec<SrcSpan> = Vec::new();
@@ -121,10 +121,10 @@ fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
     apart
 }
 
-/// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
+/// Parses a single expression, such as the value of `--set`. Its names are interned in `names`.
 pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) -> Result<Expr, Vec<SyntaxError>> {
     let mut errors = Vec::new();
-    // The splitter checks the nesting; its pieces are not needed.
+    // Only checks the nesting.
     let _ = split::split(&format!("let value = {text}"), base, limits.nesting, Clues::None, &mut errors);
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
@@ -139,25 +139,25 @@ pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) 
     }
 }
 
-/// Builds the tree. A method returns nothing when it has pushed an error.
+/// Builds the tree. A method returns `None` after it has added an error.
 struct Builder<'a> {
     text: &'a str,
     base: u32,
     names: Interner,
     errors: Vec<SyntaxError>,
-    /// Where the heads begin that could not be understood.
+    /// Offsets of heads that could not be parsed.
     unread: Vec<u32>,
-    /// Where the splitter found mistakes, sorted: a piece around one is not blamed again.
+    /// Offsets of the splitter's errors, sorted: a piece that contains one gets no further error.
     broken: Vec<usize>,
-    /// What could not be understood.
+    /// Ranges that could not be parsed.
     lost: Vec<SrcSpan>,
-    /// A statement of this declaration was lost with its block.
+    /// True if a statement of this declaration was lost with its block.
     lost_block: bool,
-    /// Calls of `sized` under way; several belong to one level of brackets.
+    /// Depth of recursion of `sized`; one level of brackets needs several.
     level: usize,
     /// Trees of pieces that need not be parsed again.
     old: Old,
-    /// The number of pieces that were parsed.
+    /// Number of pieces that were parsed.
     parsed: usize,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
         &self.text[start..start + span.len as usize]
     }
 
-    /// Notes where a head begins that could not be understood.
+    /// Records the offset of a head that could not be parsed.
     fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
         if head.is_none() {
             self.unread.push(span.start);
@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
         text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()
     }
 
-    /// Parses one piece and returns what stands inside it; `what` names it in messages.
+    /// Parses one piece and returns its parts. `what` names the piece in messages.
     fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
         self.parsed += 1;
         let text = self.slice(span);
@@ -201,7 +201,7 @@ impl<'a> Builder<'a> {
                 Some(Piecewise { pairs: piece.into_inner(), base: span.start })
             }
             Err(error) if matches!(error.variant, ErrorVariant::CustomError { .. }) => {
-                // Pest guards its own stack; nothing else makes it give up with a text of its own.
+                // Only pest's guard against stack overflow makes it fail with a message of its own.
                 self.too_long(span);
                 None
             }
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A pair of pest's with the place of its piece.
+/// A pair of pest's with the offset of its piece.
 struct Item<'a> {
     pair: Pair<'a, Rule>,
     base: u32,
@@ -241,7 +241,7 @@ fn item_span(pair: &Pair<'_, Rule>, base: u32) -> SrcSpan {
     SrcSpan::new(start, start + text.len())
 }
 
-/// The pairs inside one, walked from the first to the last.
+/// The parts of a pair, in order.
 struct Piecewise<'a> {
     pairs: Pairs<'a, Rule>,
     base: u32,
@@ -257,12 +257,12 @@ impl<'a> Piecewise<'a> {
         self.pairs.peek().map(|pair| pair.as_rule())
     }
 
-    /// The next pair, if it is of that rule.
+    /// The next part if it matches that rule; `None` otherwise.
     fn take(&mut self, rule: Rule) -> Option<Item<'a>> {
         if self.peek() == Some(rule) { self.next() } else { None }
     }
 
-    /// Steps over a keyword.
+    /// Skips a keyword.
     fn keyword(&mut self) {
         self.pairs.next();
     }
