@@ -70,7 +70,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
 
 /// One that always gives the same time cannot be compared with anything.
 #[test]
-fn a_clock_that_makes_no_sense_is_not_believed() {
+fn an_implausible_clock_is_rejected() {
     let traces = observe(LATE, 2, &Mock::new(Script::default()), 0);
     assert!(traces.iter().flatten().all(|trace| trace.origin.is_none()));
 }

@@ -1,5 +1,5 @@
 //! The pages of docs/errors are complete: one for each diagnostic's code, in the form that `aorta explain` prints.
-//! That what they show is true is the business of `tests/docs`.
+//! `tests/docs` checks their contents.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below a folder with that ending.
+/// Every file in a folder and its subfolders with this extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.flatten().map(|entry| entry.path());
@@ -25,7 +25,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     nested.flatten().collect()
 }
 
-/// A code of a diagnostic: `aorta::<phase>::<name>`, and nothing else.
+/// True for a code of the form `aorta::<phase>::<name>`.
 fn is_code(text: &str) -> bool {
     let parts: Vec<&str> = text.split("::").collect();
     let word = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_');
@@ -42,7 +42,7 @@ fn declared() -> BTreeSet<String> {
     codes.collect()
 }
 
-/// The pages, each with the code that its path stands for.
+/// The pages, each with the code of its path.
 fn pages() -> Vec<(String, String)> {
     let folder = root().join("docs/errors");
     let pages = files(&folder, "md").into_iter().filter_map(|path| {

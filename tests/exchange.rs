@@ -1,4 +1,4 @@
-//! Several ranks in one process: what collectives leave in memory on the CPU, and when they end on the simulator.
+//! Several ranks in one process: results of collectives on the CPU, and their durations on the simulator.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;

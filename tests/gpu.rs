@@ -1,5 +1,5 @@
-//! On a GPU: every operation, every shipped file and random programs compute what the CPU does, as streams and as a
-//! graph. Where there is no GPU each test says so and skips.
+//! On a GPU: every operation, every shipped file and random programs give the CPU's results, as streams and as a graph.
+//! Without a GPU, each test prints that it skips.
 
 mod common;
 
@@ -233,7 +233,7 @@ fn a_gate_makes_the_time_the_device_s() {
 }
 
 #[test]
-fn what_does_not_fit_is_not_held_and_runs_all_the_same() {
+fn iterations_that_do_not_fit_run_ungated() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..3000 { nop() } } }\n");
@@ -260,7 +260,7 @@ fn a_gate_that_nobody_opens_opens_by_itself() {
 }
 
 #[test]
-fn the_device_says_how_it_is_doing() {
+fn device_health_is_recorded() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let facts = gpu.device().facts;
@@ -464,7 +464,7 @@ fn the_rank_that_others_wait_for_is_named() {
 /// Whether an engine or a kernel makes a copy is inferred before a run; large ones from pinned memory are an engine's on
 /// every GPU of NVIDIA's, and what a kernel of ours copies is told nowhere.
 #[test]
-fn what_makes_a_copy_is_inferred() {
+fn the_maker_of_a_copy_is_inferred() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let text = "\
@@ -634,7 +634,7 @@ fn variants_take_turns_on_the_device() {
 
 /// Two sides that do not fit on the device at once take turns as fresh processes.
 #[test]
-fn what_does_not_fit_at_once_takes_turns_alone() {
+fn blocks_that_do_not_fit_run_in_several_waves() {
     let folder = folder();
     let Some((gpu, _alone)) = gpu(&folder) else { return };
     let memory = gpu.device().memory_bytes.expect("a GPU says how much it has");
@@ -737,7 +737,7 @@ fn suite(arguments: &[&str]) -> Vec<aorta::measure::cases::Case> {
 
 /// What is normal is for the reader: a machine may be slow. That something is known of an H200 is not.
 #[test]
-fn suites_run_and_tell_what_is_normal() {
+fn suites_run_and_report_normal_figures() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let h200 = gpu.device().name == "NVIDIA H200";

@@ -1,6 +1,6 @@
-//! The whole HIP backend, on the double of AMD's libraries that runs on the CPU: every shipped file and every operation
-//! computes what the CPU does, as streams and as a graph, and each fault is told and ends the run. What an AMD GPU would
-//! do is not shown by this.
+//! The whole HIP backend on the double of AMD's libraries that runs on the CPU: every shipped file and every operation
+//! give the CPU's results, as streams and as a graph, and each fault is reported and ends the run. This does not show
+//! the behaviour of an AMD GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -299,14 +299,14 @@ fn the_report_says_what_ran() {
 }
 
 #[test]
-fn an_allocation_that_fails_is_told() {
+fn a_failed_allocation_is_reported() {
     let Some(told) = told("alloc:1", &[], 4) else { return };
     assert!(told.contains("aorta::exec::out_of_memory"), "{told}");
     assert!(told.contains("`hipMalloc` returned 2"), "{told}");
 }
 
 #[test]
-fn a_compilation_that_fails_is_told() {
+fn a_failed_compilation_is_reported() {
     let Some(libraries) = doubles::cpu() else { return };
     // Nothing is kept of what no compiler gave: the fault strikes as long as no other test has compiled this kernel.
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -359,7 +359,7 @@ fn a_launch_that_fails_points_at_its_operation() {
 }
 
 #[test]
-fn an_error_that_comes_late_is_told() {
+fn an_asynchronous_error_is_reported() {
     let Some(told) = told("late:map", &[], 4) else { return };
     // Which call tells it depends on how far the host has come.
     assert!(told.contains("_fault") && told.contains("returned 700 (an illegal memory access"), "{told}");
@@ -415,13 +415,13 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
 
 /// Behind the runs: what measures the timer, with the kernels that it needs.
 #[test]
-fn a_device_that_does_not_answer_is_told() {
+fn a_device_that_does_not_answer_is_reported() {
     let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
     assert!(told.contains("an empty kernel does not come to its end"), "{told}");
 }
 
 #[test]
-fn a_timer_that_fails_is_told() {
+fn a_failed_timer_is_reported() {
     // The run itself pins memory twice, for its gates and its stamps; the timer comes behind.
     let Some(told) = told("pinned:3", &["--effort", "quick"], 0) else { return };
     assert!(told.contains("What timing costs could not be measured"), "{told}");
@@ -445,7 +445,7 @@ fn an_operation_that_no_graph_takes_is_named() {
 }
 
 #[test]
-fn no_device_is_told() {
+fn a_missing_device_is_reported() {
     let Some(libraries) = doubles::cpu() else { return };
     let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
         .args(["exec", "--backend", "hip", FILE])

@@ -1,6 +1,6 @@
-//! What the HIP backend makes of a device, on the double that runs on the CPU: hardware queues, masks of compute units,
-//! what a management library says, and what `aorta devices` tells of it all. The double keeps masks and invents figures
-//! only where it is told to; nothing here is an AMD GPU's.
+//! How the HIP backend handles devices, on the double that runs on the CPU: hardware queues, CU masks, the management
+//! library, and the output of `aorta devices`. The double keeps masks and invents figures only on request; nothing here
+//! is an AMD GPU's.
 
 use std::path::Path;
 use std::process::Command;
@@ -105,7 +105,7 @@ fn streams_keep_to_parts_where_there_are_masks() {
 }
 
 #[test]
-fn a_runtime_without_masks_is_told() {
+fn a_runtime_without_masks_is_reported() {
     let Some((told, _)) = measure(PARTS, &[], &[]) else { return };
     assert!(told.contains("stream a asks for 50 % of the units, and may use all of them"), "{told}");
     assert!(!told.contains("keeps to units"), "{told}");
@@ -113,7 +113,7 @@ fn a_runtime_without_masks_is_told() {
 
 /// What a management library says reaches the record, and a device that is held down is told.
 #[test]
-fn a_device_that_is_held_down_is_told() {
+fn a_throttled_device_is_reported() {
     let slow = [("HIP_DOUBLE_SMI", "1400/2100")];
     let Some((told, record)) = measure(SIX, &slow, &[]) else { return };
     let facts = &record["device"]["facts"];

@@ -1,6 +1,6 @@
-//! Every call of a vendor's library fails once, on the double of AMD's libraries: the run ends with a documented exit code
-//! and a message, or goes on and computes the right results. `.ci/long` sets `AORTA_LONG`, with which each call of each
-//! function fails; else the first, the one in the middle and the last of each function do.
+//! Every call of a vendor's library fails once, on the double of AMD's libraries: the run ends with a documented exit
+//! code and a message, or continues with correct results. With `AORTA_LONG`, as in `.ci/long`, each call of each
+//! function fails; otherwise the first, the middle and the last of each function.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,10 +28,10 @@ step {
 /// Calls of one function beyond which a long run takes only some.
 const MOST: u64 = 64;
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The call did not matter, or something else was done in its place; the results are right.
+    /// The call did not matter, or was replaced by another one; the results are correct.
     WentOn,
     /// Exit code 3 or 4, with a message.
     Told,

@@ -1,6 +1,6 @@
-//! What holds of every record, whatever ran on whatever machine: random programs on random devices and topologies.
+//! Properties of every record: random programs on random devices and topologies.
 //!
-//! A program that breaks one is shrunk and written to a file, whose path is printed.
+//! A program that violates one is shrunk and written to a file, whose path is printed.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! The mixture-of-experts workload against the same layer worked out densely: every expert for every token, in double
-//! precision, from the same weights, by code that shares nothing with the operations.
+//! The mixture-of-experts workload compared with a dense implementation: every expert for every token, in double
+//! precision, from the same weights, in code that shares nothing with the operations.
 
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};

@@ -1,4 +1,4 @@
-//! Copies to other ranks: what they leave in memory, what waits for them, and how long they take on the simulator.
+//! Copies to other ranks: their results, their dependencies, and their durations on the simulator.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -84,7 +84,7 @@ fn text(step: &str) -> String {
 }
 
 #[test]
-fn what_is_sent_arrives() {
+fn sent_data_arrives() {
     let ring = results(&text("on t { copy(x -> y at (rank + 1) % world) }"), 3, "y");
     assert_eq!(ring, [[3.0; 4], [1.0; 4], [2.0; 4]]);
     let chain = results(&text("on t { copy(x -> y at rank + 1 when rank + 1 < world) }"), 3, "y");
@@ -107,7 +107,7 @@ fn what_is_sent_arrives() {
 
 /// What stands above and below a copy is in order with what arrives there, on whatever stream.
 #[test]
-fn what_arrives_is_ordered_by_the_place_in_the_text() {
+fn received_data_is_ordered_by_program_order() {
     let text = text(
         "on s { fill(9 -> y) } on t { copy(x -> y at (rank + 1) % world) } on s { map(y * 10 -> y) } \
          on t { spin(2ms) copy(y -> z[0] at (rank + 1) % world) } on s { fill(5 -> y) }",

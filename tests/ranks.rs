@@ -1,4 +1,4 @@
-//! Many ranks: what each rank's program is, and whether all of them go together.
+//! Several ranks: each rank's program, and whether all of them match.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a race's message says to write, written: no race is left, nothing else is wrong, and what could overlap still
-//! does.
+//! Applying the suggestion of a race's message: no race is left, nothing else is wrong, and operations that could
+//! overlap still do.
 
 use aorta::base::SrcSpan;
 use aorta::plan::{self, PlanError};
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn written_they_leave_no_race(chain in chain()) {
+    fn suggested_waits_remove_the_races(chain in chain()) {
         let mut mended = chain.clone();
         prop_assert!(mended.mended(), "nothing orders what hands data on\n{}", chain.text("declared"));
         prop_assert!(!mended.mended(), "one round of messages tells everything\n{}", mended.text("declared"));

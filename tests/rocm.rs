@@ -1,9 +1,9 @@
-//! What AMD's own libraries say on a machine without an AMD GPU: their runtime's functions resolve and it sees no device,
-//! their compiler compiles every kernel, and their management library is as it is read. `.ci/rocm` unpacks them below
-//! `target/rocm`; where that has not been done, each test says so and skips.
+//! AMD's own libraries on a machine without an AMD GPU: their runtime's functions resolve and it sees no device, their
+//! compiler compiles every kernel, and their management library's structures are as we read them. `.ci/rocm` unpacks
+//! them below `target/rocm`; without that, each test prints that it skips.
 //!
-//! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
-//! unpacked beside them: the program itself, or this test's own binary.
+//! The libraries may need a newer C library than this machine has. So the programs that load them run under the loader
+//! that was unpacked beside them: the program itself, or this test's own binary.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! The calls that a session makes, against the plan: whatever streams iterations use, everything that the plan orders is in
-//! order on the device, and with `sync: iteration` no iteration begins before the last is complete.
+//! The calls of a session compared with the plan: whatever streams iterations use, the device keeps every dependency of
+//! the plan, and with `sync: iteration` no iteration begins before the last is complete.
 
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;

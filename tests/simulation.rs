@@ -1,4 +1,4 @@
-//! The simulator against closed forms, on a device without latencies; and what it says of a small program.
+//! The simulator compared with closed formulas, on a device without latencies; and its results for a small program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -354,7 +354,7 @@ fn pageable_copies_hold_the_host_and_are_observed() {
 }
 
 #[test]
-fn twice_the_same() {
+fn repeated_runs_are_equal() {
     let body = "
         on s[0] { a: spin(3us, units: 70) }
         for i in 1..8 { on s[i] after a { copy(x[i] -> y[i]) } }
@@ -497,7 +497,7 @@ fn long_rows_are_read_again() {
 }
 
 #[test]
-fn what_was_measured_is_above_the_floor() {
+fn measured_times_are_above_the_lower_bound() {
     // Of docs/measurements/2026-11-21-beside-others.md, in ns.
     let chain = "map(gelu(x * 1.5 + 0.5) * sigmoid(x) - x -> y)";
     for (operation, shape, measured) in [

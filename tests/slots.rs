@@ -1,5 +1,5 @@
 //! Programs whose iterations differ: every slot is observed, the order of slots changes no figure, and a rate divides
-//! work by the time in which it was done. Compared over random slots, on the simulator, which has no noise.
+//! work by the time in which it was done. Checked over random slots on the simulator, which has no noise.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Speculative decoding against plain attention: each token looks at every one before it, in double precision, with the
-//! same weights and the same keys and values at the beginning, by code that shares nothing with the operations.
+//! Speculative decoding compared with plain attention: each token attends to every earlier one, in double precision,
+//! with the same weights and the same initial keys and values, in code that shares nothing with the operations.
 
 use aorta::backend::host::Host;
 use aorta::base::{MemoryId, OpId};
@@ -338,7 +338,7 @@ fn any_number_of_tokens_is_accepted() {
 
 /// The original toolkit's form: no cache, and no mask.
 #[test]
-fn without_a_cache_everything_is_worked_out_again() {
+fn without_a_cache_everything_is_computed_again() {
     check(Size { cached: false, accepted: 1, rounds: 1, ..SMALL });
     check(Size { cached: false, accepted: 3, rounds: 2, ..SMALL });
 }

@@ -1,5 +1,5 @@
-//! A run that is stopped at any moment ends: ranks that are connected by what they exchange, directly or through others, end
-//! after the same iteration, and what was measured is kept.
+//! A run that is stopped at any moment ends: ranks that exchange data, directly or through others, end after the same
+//! iteration, and measurements are kept.
 
 use std::sync::atomic::Ordering;
 use std::thread;

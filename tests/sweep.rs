@@ -1,5 +1,5 @@
-//! Sweeps as people meet them: what they print and write, how cases end, and what a crash, Ctrl-C and another command
-//! make of their files.
+//! Sweeps: what they print and write, how cases end, and the effects of a crash, Ctrl-C and another command on their
+//! files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -442,7 +442,7 @@ fn like_is_compared_with_like() {
 
 /// Equal numbers of operations, streams and waits are not the same program.
 #[test]
-fn plans_are_told_apart() {
+fn plans_are_distinguished() {
     let sandbox = Sandbox::new();
     let text = "param apart = true\nparam unused = 1\nstream s[2]\nstep {\n\
                 on s[0] { spin(30us) }  on s[if apart { 1 } else { 0 }] { spin(30us) }\n\

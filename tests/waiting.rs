@@ -1,5 +1,5 @@
-//! What ranks wait for, and what they transfer, in programs in which one rank is late by design. What holds of every program
-//! is in `invariants`.
+//! Waiting and transfer times of ranks in programs in which one rank is late by design. `invariants` has the properties
+//! of every program.
 
 use proptest::prelude::*;
 

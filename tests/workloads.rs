@@ -1,4 +1,4 @@
-//! Every shipped file: it says what it is, runs on the simulator as it stands, and computes the same on the CPU
+//! Every shipped file has a description, runs on the simulator without options, and gives the same results on the CPU
 //! however it is run.
 
 use std::collections::BTreeMap;

@@ -13,12 +13,12 @@ pub mod wire;
 
 /// First byte of an input that is a list of choices rather than a text. It is not valid UTF-8, so no text begins with
 /// it.
-const MADE: u8 = 0xff;
+const CHOICES_MARK: u8 = 0xff;
 
 /// The text of an input: its bytes, or a file that they choose from the grammar.
 pub fn text(data: &[u8]) -> String {
     match data {
-        [MADE, choices @ ..] => grammar::text(choices),
+        [CHOICES_MARK, choices @ ..] => grammar::text(choices),
         bytes => String::from_utf8_lossy(bytes).into_owned(),
     }
 }

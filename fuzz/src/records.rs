@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub use common::{show, show_cases};
 
-use crate::MADE;
+use crate::CHOICES_MARK;
 
 /// Records written by runs: of two ranks, and of a program whose iterations differ.
 pub const RECORDS: [&str; 2] = [include_str!("../seeds/ranks.json"), include_str!("../seeds/slots.json")];
@@ -17,7 +17,7 @@ pub const JOURNALS: [&str; 2] = [include_str!("../seeds/sweep.jsonl"), include_s
 
 /// The text of an input: its bytes, or one of `seeds` with the edits that the bytes choose.
 pub fn text(data: &[u8], seeds: &[&str]) -> String {
-    let [MADE, seed, choices @ ..] = data else { return String::from_utf8_lossy(data).into_owned() };
+    let [CHOICES_MARK, seed, choices @ ..] = data else { return String::from_utf8_lossy(data).into_owned() };
     let lines: Vec<&str> = seeds[usize::from(*seed) % seeds.len()].lines().collect();
     let edited = |(index, line): (usize, &&str)| {
         let value: Value = serde_json::from_str(line).expect("seeds are JSON, a value on each line");

@@ -114,7 +114,7 @@ mod tests {
     use super::share;
 
     #[test]
-    fn a_share_is_written_as_people_do() {
+    fn relative_values_are_parsed() {
         for (text, value) in [("3%", 0.03), (" 2.5 % ", 0.025), ("0.03", 0.03), ("0", 0.0)] {
             assert!((share(text).unwrap() - value).abs() < 1e-12, "{text}");
         }

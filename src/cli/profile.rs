@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_where_to_write() {
+    fn tools_get_the_output_path() {
         let words = |tool: Tool| tool.arguments(Path::new("out")).join(" ");
         assert_eq!(words(Tool::Nsys), "profile --trace=cuda,nvtx --force-overwrite=true --output out");
         assert_eq!(words(Tool::Ncu), "--nvtx --force-overwrite --export out");

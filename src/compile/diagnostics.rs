@@ -91,7 +91,7 @@ impl Reporting {
     /// The error with `syntax_errors` and those of the analysis that do not follow from them.
     pub fn with_syntax_errors(&self, syntax_errors: Vec<Boxed>, errors: Vec<Mistake>, ast: &Ast) -> CompileError {
         let broken = !syntax_errors.is_empty();
-        let lost = ast.lost.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
+        let lost = ast.unparsed.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
         let own = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
         let mut all = syntax_errors;
         all.extend(boxed(own));

@@ -83,7 +83,7 @@ impl Figure {
 /// Source and destination of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum CopyDirection {
     H2d,
     D2h,
     D2d,
@@ -91,13 +91,13 @@ pub enum Way {
     Peer,
 }
 
-impl Way {
+impl CopyDirection {
     pub fn name(self) -> &'static str {
         match self {
-            Way::H2d => "h2d",
-            Way::D2h => "d2h",
-            Way::D2d => "d2d",
-            Way::Peer => "peer",
+            CopyDirection::H2d => "h2d",
+            CopyDirection::D2h => "d2h",
+            CopyDirection::D2d => "d2d",
+            CopyDirection::Peer => "peer",
         }
     }
 }
@@ -122,7 +122,7 @@ pub struct Range {
     /// Arithmetic of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`.
     pub arithmetic: Option<String>,
     /// Direction of a copy.
-    pub direction: Option<Way>,
+    pub direction: Option<CopyDirection>,
     /// Whether a copy's host memory is pageable.
     pub pageable: Option<bool>,
     /// Bytes that the operation moves.
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_amd_was_measured_here() {
+    fn no_amd_figure_claims_to_be_measured_here() {
         let expected = Expected::of("AMD Instinct MI300X").unwrap();
         assert!(expected.sources.values().all(|source| matches!(source, Source::Published(_))));
     }

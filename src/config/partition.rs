@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_its_units() {
+    fn a_partition_is_recognized_by_its_units() {
         let with = |units| Profile::named("mi300x").unwrap().with_units(units).units.value();
         assert_eq!((with(304), with(152), with(38)), (304.0, 152.0, 38.0));
         assert_eq!((with(0), with(100), with(19)), (304.0, 304.0, 304.0), "none of its modes");

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let text = EMBEDDED[0].1.replace("kernel_floor", "kernel_flor");
         assert!(matches!(Profile::parse("x.ron", &text), Err(ConfigError::BadRon { .. })));
         assert!(matches!(Profile::named("h20"), Err(ConfigError::UnknownProfile { help: Some(_), .. })));

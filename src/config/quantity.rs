@@ -33,8 +33,8 @@ impl Quantity {
         match unit.trim() {
             "" => Err(wrong()),
             name => {
-                let unit = units::unit(name).ok_or_else(|| match near(name) {
-                    Some(near) => format!("there is no unit `{name}`, did you mean `{near}`?"),
+                let unit = units::unit(name).ok_or_else(|| match nearest_unit(name) {
+                    Some(nearest_unit) => format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"),
                     None => wrong(),
                 })?;
                 Ok(Quantity { value: value * unit.factor, dimension: unit.dimension })
@@ -49,7 +49,7 @@ impl Quantity {
 }
 
 /// The unit that was probably meant; `None` if none is similar.
-fn near(name: &str) -> Option<&'static str> {
+fn nearest_unit(name: &str) -> Option<&'static str> {
     crate::base::suggest::nearest(name, units::UNITS.iter().map(|unit| unit.name))
 }
 

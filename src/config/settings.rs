@@ -52,7 +52,7 @@ macro_rules! settings {
         #[derive(Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         struct Layer {
-            $($name: Option<<$type as Value>::Written>,)+
+            $($name: Option<<$type as Value>::Repr>,)+
         }
 
         impl Layer {
@@ -159,7 +159,7 @@ fn definition(name: &str) -> Option<&'static Setting> {
 }
 
 /// Converts and checks the value of a setting.
-fn read<T: Value>(name: &str, written: Option<T::Written>) -> Result<T, ConfigError> {
+fn read<T: Value>(name: &str, written: Option<T::Repr>) -> Result<T, ConfigError> {
     let range = definition(name).and_then(|setting| setting.range.clone());
     let value = T::read(written.expect("the defaults name every setting"), range);
     value.map_err(|wrong| bad_value(name, format!("{name}{}", wrong.part), wrong.value, wrong.why))
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let error = |pair: &str| Settings::layered(None, &[pair.to_owned()]).unwrap_err().to_string();
         assert_eq!(error("in_flihgt=4"), "there is no setting `in_flihgt`");
         assert_eq!(error("in_flight"), "`in_flight` is no `key=value`");

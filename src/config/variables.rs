@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_on_the_list_names_code_or_a_file() {
+    fn no_allowed_variable_names_code_or_a_file() {
         let suspicious =
             ["PATH", "FILE", "PLUGIN", "INJECTION64", "LIB", "DIR", "DIRECTORY", "PRELOAD", "DUMP", "CONF"];
         for name in allowed() {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_code_is_refused() {
+    fn variables_that_load_code_are_refused() {
         let names = "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT AORTA_LIBRARY_PATH PATH HOME TMPDIR PYTHONPATH CUDA_HOME \
             CUDA_INJECTION64_PATH NVTX_INJECTION64_PATH CUDA_CACHE_PATH CUDA_LOG_FILE NCCL_NET_PLUGIN \
             NCCL_TUNER_PLUGIN NCCL_PROFILER_PLUGIN NCCL_CONF_FILE NCCL_TOPO_FILE NCCL_GRAPH_FILE NCCL_DEBUG_FILE \

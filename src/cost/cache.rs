@@ -18,7 +18,7 @@ const PAGE: u64 = 64 << 10;
 pub const WHOLE: u8 = 8;
 
 /// Maximum number of page accesses of a program; above it, the cache is not modelled page by page.
-const TOUCHED: u64 = 1 << 25;
+const MAX_ACCESSES: u64 = 1 << 25;
 
 #[derive(Debug, Default)]
 struct Cache {
@@ -89,7 +89,7 @@ pub fn shares<'a, I: Iterator<Item = Access<'a>>>(accesses: impl Fn() -> I, prof
     // For accesses without operands on the device, or if there are too many: the share when nothing else runs in
     // between.
     let otherwise = |access: &Access| if fits_cache(access.spec, profile) { WHOLE } else { 0 };
-    if touched > TOUCHED {
+    if touched > MAX_ACCESSES {
         return accesses().map(|access| otherwise(&access)).collect();
     }
     let mut cache = Cache { capacity, ..Cache::default() };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_stretch_leaves_nothing() {
+    fn a_range_larger_than_the_cache_leaves_nothing() {
         let mut cache = cache(4);
         cache.touch_range(0, PAGE);
         assert_eq!(cache.touch_range(10 * PAGE, 5 * PAGE), 0);

@@ -162,7 +162,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// True if another error would be reported; otherwise its text need not be prepared.
-    pub fn listens(&self) -> bool {
+    pub fn has_room_for_errors(&self) -> bool {
         !self.mistakes.is_full()
     }
 

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_found() {
+    fn inserted_numbers_are_found() {
         let mut buckets = Buckets::default();
         assert_eq!(buckets.find(7, |_| true), None);
         // A third of the numbers share a hash, and another third share its bucket.

@@ -53,7 +53,7 @@ impl Inputs {
 impl<'a> Analyzer<'a> {
     pub(super) fn call(&mut self, call: &'a Call) {
         // The check of names has already reported other callees.
-        let [callee] = call.callee.as_slice() else { return self.give_unknown(call) };
+        let [callee] = call.callee.as_slice() else { return self.declare_failed_call(call) };
         match self.callee(callee.symbol) {
             Callee::Def(decl) => {
                 self.no_group(call);
@@ -68,18 +68,18 @@ impl<'a> Analyzer<'a> {
                 let mut inputs = std::mem::take(&mut self.expansion.inputs);
                 inputs.clear();
                 if self.operation(place, call, &mut inputs).is_none() {
-                    self.give_unknown(call);
+                    self.declare_failed_call(call);
                 }
                 self.expansion.inputs = inputs;
             }
             // The check of names has reported it; here only its label and outputs become known.
-            Callee::Unknown => self.give_unknown(call),
+            Callee::Unknown => self.declare_failed_call(call),
         }
     }
 
     /// Declares a failed call's label without a value, so that its uses are not reported.
-    pub(super) fn give_unknown(&mut self, call: &Call) {
-        self.forget_label(call);
+    pub(super) fn declare_failed_call(&mut self, call: &Call) {
+        self.declare_unknown_label(call);
         for output in &call.outputs {
             // An output of the enclosing definition counts as written.
             if let Some(name) = output.value.as_name()
@@ -92,7 +92,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    pub(super) fn forget_label(&mut self, call: &Call) {
+    pub(super) fn declare_unknown_label(&mut self, call: &Call) {
         let Some(label) = &call.label else { return };
         let name = label.name.symbol;
         if label.index.is_empty() {
@@ -108,7 +108,7 @@ impl<'a> Analyzer<'a> {
         if self.expansion.batch.is_some() {
             let help = "a group holds collectives, `send` and `recv`, which are issued together: move it out";
             self.not_in_group(&format!("`{name}`"), help, call.span);
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         let takes = usize::from(name == "wait");
         if call.inputs.len() != takes || !call.outputs.is_empty() || !call.options.is_empty() {
@@ -121,7 +121,7 @@ impl<'a> Analyzer<'a> {
                 at: call.span.into(),
                 help: Some(format!("it is `{name}({})`", if takes == 1 { "label" } else { "" })),
             });
-            self.give_unknown(call);
+            self.declare_failed_call(call);
             return;
         }
         let kind = match name {

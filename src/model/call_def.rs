@@ -8,7 +8,7 @@ use super::error::{LimitError, ModelError};
 use super::expand::Written;
 use super::labels::LabelData;
 use super::limits::{CALLS, TURNS_PER_OPERATION};
-use super::turns::TurnOf;
+use super::turns::TurnKind;
 use super::value::Value;
 
 impl<'a> Analyzer<'a> {
@@ -19,11 +19,11 @@ impl<'a> Analyzer<'a> {
         let text = self.names.name(name.symbol).to_owned();
         if self.expansion.calls.contains(&name.symbol) {
             self.error(ModelError::Recursion { name: text, at: call.span.into() });
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         if self.expansion.calls.len() >= CALLS {
             self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() }.into());
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
             return;
@@ -58,7 +58,7 @@ impl<'a> Analyzer<'a> {
                 at: call.span.into(),
                 help: Some(help),
             });
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         let mut values: Vec<Value> = Vec::new();
         for (arg, param) in call.inputs.iter().zip(inputs) {
@@ -81,7 +81,7 @@ impl<'a> Analyzer<'a> {
             self.expansion.label = label;
         }
         let outer_turn = self.expansion.turn;
-        let of = TurnOf::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
+        let of = TurnKind::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
         self.expansion.turn = self.program.turns.enter(outer_turn, of);
         self.expansion.calls.push(name.symbol);
         self.expansion.called += 1;

@@ -118,7 +118,7 @@ impl Analyzer<'_> {
             return Value::Labels(u32::MAX);
         }
         // The name may have been reported in an earlier turn of a loop.
-        if self.bad_names.contains(&(span.start as usize)) || !self.listens() {
+        if self.bad_names.contains(&(span.start as usize)) || !self.has_room_for_errors() {
             return Value::Unknown;
         }
         let name = text.to_owned();

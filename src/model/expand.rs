@@ -16,7 +16,7 @@ use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CYCLE, TURNS_PER_OPERATION};
 use super::program::{After, Label, Priority, Step, Stream};
 use super::specs::Specs;
-use super::turns::TurnOf;
+use super::turns::TurnKind;
 use super::value::Value;
 
 /// How much a turn counts against the limit once there is an error.
@@ -223,7 +223,7 @@ impl<'a> Analyzer<'a> {
             }
             other => {
                 self.wrong_type::<()>("a range, such as `0..n`, or a list", &other, over.span);
-                return self.forget(body);
+                return self.declare_unknown(body);
             }
         };
         let outer = self.expansion.turn;
@@ -232,7 +232,7 @@ impl<'a> Analyzer<'a> {
                 break;
             }
             let number = if let Value::Number(number) = &value { super::eval::plain(number) } else { None };
-            let of = TurnOf::Loop { span: over.span, variable: variable.symbol, value: number };
+            let of = TurnKind::Loop { span: over.span, variable: variable.symbol, value: number };
             self.expansion.turn = self.program.turns.enter(outer, of);
             self.scopes.enter();
             self.declare(variable, value);
@@ -252,7 +252,7 @@ impl<'a> Analyzer<'a> {
                 }
                 Some(false) => {}
                 // The condition is unknown, so no branch can be chosen.
-                None => return stmt.blocks().into_iter().for_each(|block| self.forget(block)),
+                None => return stmt.blocks().into_iter().for_each(|block| self.declare_unknown(block)),
             }
         }
         let Some(taken) = taken else { return };
@@ -264,7 +264,7 @@ impl<'a> Analyzer<'a> {
         }
         let names = self.scopes.leave();
         for (name, value) in names {
-            let everywhere = stmt.blocks().into_iter().all(|body| gives_label(body, name));
+            let everywhere = stmt.blocks().into_iter().all(|body| declares_label(body, name));
             if everywhere && matches!(value, Value::Label(_) | Value::Labels(_)) {
                 self.scopes.declare(name, value);
             }
@@ -272,10 +272,10 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Declares the names of a block without values, so that their uses are not reported.
-    fn forget(&mut self, block: &'a Block) {
+    fn declare_unknown(&mut self, block: &'a Block) {
         walk::block(block, &mut |stmt| {
             if let StmtKind::Call(call) = &stmt.kind {
-                self.give_unknown(call);
+                self.declare_failed_call(call);
             }
         });
     }
@@ -367,13 +367,13 @@ impl<'a> Analyzer<'a> {
 }
 
 /// True if a block declares a label of that name in its own scope.
-fn gives_label(block: &Block, name: Symbol) -> bool {
+fn declares_label(block: &Block, name: Symbol) -> bool {
     block.stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Call(call) => call.label.as_ref().is_some_and(|label| label.name.symbol == name),
         StmtKind::For { .. } | StmtKind::If { otherwise: None, .. } => false,
         _ => {
             let blocks = stmt.blocks();
-            !blocks.is_empty() && blocks.into_iter().all(|body| gives_label(body, name))
+            !blocks.is_empty() && blocks.into_iter().all(|body| declares_label(body, name))
         }
     })
 }

@@ -195,14 +195,14 @@ impl<'a> Analyzer<'a> {
             }
             ExprKind::Field { base, name } => {
                 let statistic = self.statistic(base, *name)?;
-                let (of, slot) = self.slot_behind(base)?;
+                let (of, slot) = self.split_slot(base)?;
                 self.picked(of, Pick { slot, statistic: Some(statistic) }, expr.span)
             }
             ExprKind::Index { base, .. } if self.names_metric_family(base) => {
                 self.picked(expr, Pick::default(), expr.span)
             }
             ExprKind::Index { base, .. } if self.names_slot(base) => {
-                let (of, slot) = self.slot_behind(expr)?;
+                let (of, slot) = self.split_slot(expr)?;
                 self.picked(of, Pick { slot, statistic: None }, expr.span)
             }
             ExprKind::Negate(inner) => match self.figure(inner)? {
@@ -271,7 +271,7 @@ impl<'a> Analyzer<'a> {
             && !self.words.contains(&symbol)
             && ![self.builtins.rank, self.builtins.world].contains(&symbol)
         {
-            let known = if self.listens() { self.known_names() } else { Vec::new() };
+            let known = if self.has_room_for_errors() { self.known_names() } else { Vec::new() };
             return self.unknown_figure(symbol, expr.span, &known);
         }
         match self.eval(expr) {

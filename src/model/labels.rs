@@ -167,7 +167,7 @@ impl<'a> Analyzer<'a> {
     pub(super) fn open_label(&mut self, call: &Call) -> Option<LabelId> {
         let label = call.label.as_ref()?;
         let Some(index) = self.label_index(label) else {
-            self.forget_label(call);
+            self.declare_unknown_label(call);
             return None;
         };
         let parent = self.expansion.label;

@@ -21,20 +21,20 @@ const MAX_CALLS: usize = 3;
 pub struct Mistake {
     pub error: ModelError,
     /// Calls, the innermost first.
-    calls: Vec<Site>,
+    calls: Vec<CallSite>,
     /// Number of calls between the last two of `calls` that are not shown.
-    left_out: usize,
+    hidden_calls: usize,
     /// Number of other locations where the same name is unknown.
-    places: usize,
+    other_locations: usize,
     /// Number of other calls of the innermost definition with the same error.
-    others: usize,
+    other_calls: usize,
     /// Number of the innermost call in which it was last found.
-    met_in: u32,
+    last_call: u32,
 }
 
 /// A call of a definition.
 #[derive(Clone, Debug)]
-struct Site {
+struct CallSite {
     at: SrcSpan,
     /// Its arguments, such as `x: f32[8], n = 4`; may be empty.
     arguments: String,
@@ -46,10 +46,10 @@ impl Mistake {
         self.error.offset()
     }
 
-    fn called_in(&mut self, site: Site) {
+    fn called_in(&mut self, site: CallSite) {
         if self.calls.len() == MAX_CALLS {
             self.calls.pop();
-            self.left_out += 1;
+            self.hidden_calls += 1;
         }
         self.calls.push(site);
     }
@@ -60,11 +60,11 @@ impl Mistake {
         if !self.calls[place].arguments.is_empty() {
             text += &format!(" with {}", self.calls[place].arguments);
         }
-        if place == 0 && self.others > 0 {
-            text += &format!("; the same in {}", counted(self.others, "other call"));
+        if place == 0 && self.other_calls > 0 {
+            text += &format!("; the same in {}", counted(self.other_calls, "other call"));
         }
-        if place + 1 == self.calls.len() && self.left_out > 0 {
-            text += &format!("; {} in between", counted(self.left_out, "call"));
+        if place + 1 == self.calls.len() && self.hidden_calls > 0 {
+            text += &format!("; {} in between", counted(self.hidden_calls, "call"));
         }
         text
     }
@@ -93,8 +93,8 @@ impl Diagnostic for Mistake {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let own = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
-            Some(text) if index == 0 && self.places > 0 => {
-                let text = format!("{text}, nor in {}", counted(self.places, "other place"));
+            Some(text) if index == 0 && self.other_locations > 0 => {
+                let text = format!("{text}, nor in {}", counted(self.other_locations, "other place"));
                 LabeledSpan::new_with_span(Some(text), *label.inner())
             }
             _ => label,
@@ -149,14 +149,14 @@ impl Mistakes {
         let key = (discriminant(&error), place);
         if let Some(&index) = self.known.get(&key) {
             let known = &mut self.found[index];
-            known.others += usize::from(known.met_in != call);
-            known.met_in = call;
+            known.other_calls += usize::from(known.last_call != call);
+            known.last_call = call;
             return;
         }
         let unknown = unknown(&error);
         if let Some(&index) = unknown.as_ref().and_then(|unknown| self.unknown.get(unknown)) {
             self.known.insert(key, index);
-            self.found[index].places += 1;
+            self.found[index].other_locations += 1;
             return;
         }
         if self.is_full() {
@@ -164,13 +164,20 @@ impl Mistakes {
         }
         self.known.insert(key, self.found.len());
         self.unknown.extend(unknown.map(|unknown| (unknown, self.found.len())));
-        self.found.push(Mistake { error, calls: Vec::new(), left_out: 0, places: 0, others: 0, met_in: call });
+        self.found.push(Mistake {
+            error,
+            calls: Vec::new(),
+            hidden_calls: 0,
+            other_locations: 0,
+            other_calls: 0,
+            last_call: call,
+        });
     }
 
     /// Adds a call to all errors from index `first` on.
     pub fn called(&mut self, first: usize, at: SrcSpan, arguments: String) {
         for mistake in &mut self.found[first..] {
-            mistake.called_in(Site { at, arguments: arguments.clone() });
+            mistake.called_in(CallSite { at, arguments: arguments.clone() });
         }
     }
 

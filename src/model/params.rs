@@ -39,7 +39,7 @@ impl<'a> Analyzer<'a> {
                 let text = self.names.name(name.symbol).to_owned();
                 if let Some(first) = first.insert(name.symbol, name.span) {
                     self.error(ModelError::GivenTwice { name: text, at: name.span.into(), first: first.into() });
-                } else if !known(name.symbol) && self.listens() {
+                } else if !known(name.symbol) && self.has_room_for_errors() {
                     let help = suggest::did_you_mean(&text, param_names.iter().map(String::as_str));
                     self.error(ModelError::UnknownParameter { name: text, at: name.span.into(), help });
                 } else {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_value_has_no_consequences() {
+    fn a_refused_value_causes_no_follow_up_errors() {
         let rest = "let part = 64 / n  buffer x: f32[part]  step { for i in 0..n { map(x[part - i - 1] + 1) } }";
         assert_eq!(mistakes(&format!("param n = 4 in 1..=16  preset p {{ n = 17 }}  {rest}")), ["`n` cannot be 17"]);
         assert_eq!(mistakes(&format!("param n = 17 in 1..=16  preset p {{ n = 4 }}  {rest}")), [""; 0]);

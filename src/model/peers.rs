@@ -80,7 +80,7 @@ impl Analyzer<'_> {
 
 /// One rank's copy at a location.
 #[derive(Clone, Copy, Debug)]
-struct Comer {
+struct SiteCopy {
     rank: usize,
     step: usize,
     op: OpId,
@@ -94,16 +94,16 @@ type CopySite = (usize, u32, u32);
 /// Adds what the ranks' copies write on each other to the programs of all ranks, given in rank order. Without it, a
 /// program's copies receive nothing.
 pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
-    let places = places(programs);
+    let places = peer_copies(programs);
     let mut linker = Linker { memories: vec![None; programs.len()], errors: Vec::new() };
-    for (number, comers) in places.values().enumerate() {
-        for comer in comers.values() {
-            let peers = programs[comer.rank].cycle[comer.step].peers_mut();
-            if let Ok(place) = peers.binary_search_by_key(&comer.op, |peer| peer.op) {
+    for (number, copies) in places.values().enumerate() {
+        for copy in copies.values() {
+            let peers = programs[copy.rank].cycle[copy.step].peers_mut();
+            if let Ok(place) = peers.binary_search_by_key(&copy.op, |peer| peer.op) {
                 peers[place].crossing = number as u32;
             }
         }
-        linker.place(programs, comers);
+        linker.place(programs, copies);
     }
     for program in programs.iter_mut().filter(|_| !places.is_empty()) {
         program.crossings = places.len() as u32;
@@ -113,21 +113,21 @@ pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
 }
 
 /// For each copy, the ranks that take part in it.
-fn places(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, Comer>> {
-    let mut places: BTreeMap<CopySite, BTreeMap<u32, Comer>> = BTreeMap::new();
+fn peer_copies(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, SiteCopy>> {
+    let mut copies: BTreeMap<CopySite, BTreeMap<u32, SiteCopy>> = BTreeMap::new();
     for (rank, program) in programs.iter().enumerate() {
         for (index, step) in program.cycle.iter().enumerate() {
             let mut turns: FxHashMap<u32, u32> = FxHashMap::default();
             for peer in step.peers() {
                 let statement = step.op(peer.op).span.start;
                 let turn = turns.entry(statement).or_default();
-                let comer = Comer { rank, step: index, op: peer.op, to: peer.to, target: peer.target };
-                places.entry((index, statement, *turn)).or_default().insert(rank as u32, comer);
+                let copy = SiteCopy { rank, step: index, op: peer.op, to: peer.to, target: peer.target };
+                copies.entry((index, statement, *turn)).or_default().insert(rank as u32, copy);
                 *turn += 1;
             }
         }
     }
-    places
+    copies
 }
 
 /// What arrives on a rank: the sender and the slice that is written.
@@ -144,12 +144,12 @@ struct Linker {
 
 impl Linker {
     /// Adds what arrives at each rank that executes the copy.
-    fn place(&mut self, programs: &mut [Program], comers: &BTreeMap<u32, Comer>) {
+    fn place(&mut self, programs: &mut [Program], copies: &BTreeMap<u32, SiteCopy>) {
         let told = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
-        for (&from, sender) in comers {
+        for (&from, sender) in copies {
             let Some(to) = sender.to else { continue };
-            let Some(receiver) = comers.get(&to) else {
+            let Some(receiver) = copies.get(&to) else {
                 self.error(ModelError::PeerAbsent { sender: from, receiver: to, at: span(programs, sender).into() });
                 continue;
             };
@@ -160,11 +160,11 @@ impl Linker {
         if self.errors.len() > told {
             return;
         }
-        for (rank, comer) in comers {
+        for (rank, copy) in copies {
             let arrivals = arrivals.remove(rank).unwrap_or_default();
-            match clash(programs, *rank, comer, &arrivals) {
+            match clash(programs, *rank, copy, &arrivals) {
                 Some(error) => self.error(error),
-                None => replace(&mut programs[comer.rank], *rank, comer, &arrivals),
+                None => replace(&mut programs[copy.rank], *rank, copy, &arrivals),
             }
         }
     }
@@ -180,8 +180,8 @@ impl Linker {
     fn target(
         &mut self,
         programs: &mut [Program],
-        (from, sender): (u32, &Comer),
-        (to, receiver): (u32, &Comer),
+        (from, sender): (u32, &SiteCopy),
+        (to, receiver): (u32, &SiteCopy),
     ) -> Option<ViewId> {
         let program = &programs[sender.rank];
         let view = sender.target;
@@ -214,8 +214,8 @@ impl Linker {
     }
 }
 
-fn span(programs: &[Program], comer: &Comer) -> SrcSpan {
-    programs[comer.rank].cycle[comer.step].op(comer.op).span
+fn span(programs: &[Program], copy: &SiteCopy) -> SrcSpan {
+    programs[copy.rank].cycle[copy.step].op(copy.op).span
 }
 
 fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
@@ -227,10 +227,10 @@ fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
 }
 
 /// Reports two accesses to the same elements of a rank in one copy, at least one of them a write, which nothing orders.
-fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -> Option<ModelError> {
-    let program = &programs[comer.rank];
+fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival]) -> Option<ModelError> {
+    let program = &programs[copy.rank];
     let slice = |view: ViewId| program.view_text(view);
-    let at = span(programs, comer).into();
+    let at = span(programs, copy).into();
     for (index, one) in arrivals.iter().enumerate() {
         if let Some(other) = arrivals[..index].iter().find(|other| program.views.overlap(one.view, other.view)) {
             let what =
@@ -238,8 +238,8 @@ fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -
             let help = "give each sender a part of its own: `copy(x -> y[rank] at 0)`";
             return Some(ModelError::PeerClash { what, help, at });
         }
-        let read = program.cycle[comer.step].inputs(comer.op)[0];
-        if comer.to.is_some() && program.views.overlap(one.view, read) {
+        let read = program.cycle[copy.step].inputs(copy.op)[0];
+        if copy.to.is_some() && program.views.overlap(one.view, read) {
             let (from, sent) = (one.from, slice(read));
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
@@ -252,10 +252,10 @@ fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -
 
 /// Replaces a rank's copy by an operation with everything that it sends and receives. A copy from a rank to itself
 /// becomes a plain copy.
-fn replace(program: &mut Program, rank: u32, comer: &Comer, arrivals: &[Arrival]) {
-    let step = &program.cycle[comer.step];
-    let OpKind::Run(id) = step.op(comer.op).kind else { return };
-    if let (Some(to), [Arrival { from, .. }]) = (comer.to, arrivals)
+fn replace(program: &mut Program, rank: u32, own: &SiteCopy, arrivals: &[Arrival]) {
+    let step = &program.cycle[own.step];
+    let OpKind::Run(id) = step.op(own.op).kind else { return };
+    if let (Some(to), [Arrival { from, .. }]) = (own.to, arrivals)
         && to == rank
         && *from == rank
     {
@@ -263,11 +263,11 @@ fn replace(program: &mut Program, rank: u32, comer: &Comer, arrivals: &[Arrival]
     }
     let copy = program.spec(id).clone();
     let team = ops::Team { rank, ..copy.team };
-    let inputs: Vec<ViewId> = step.inputs(comer.op).iter().copied().filter(|_| comer.to.is_some()).collect();
+    let inputs: Vec<ViewId> = step.inputs(own.op).iter().copied().filter(|_| own.to.is_some()).collect();
     let outputs: Vec<ViewId> = arrivals.iter().map(|arrival| arrival.view).collect();
     let tensors: Vec<(u32, Tensor)> =
         arrivals.iter().map(|arrival| (arrival.from, *program.views.tensor(arrival.view))).collect();
-    let spec = PeerCopy::of(comer.to.map(|to| (to, copy)), tensors, team);
+    let spec = PeerCopy::of(own.to.map(|to| (to, copy)), tensors, team);
     let spec = SpecId::from(program.specs.insert_full(spec).0);
-    program.cycle[comer.step].replace(comer.op, OpKind::Run(spec), &inputs, &outputs);
+    program.cycle[own.step].replace(own.op, OpKind::Run(spec), &inputs, &outputs);
 }

@@ -46,7 +46,7 @@ impl Analyzer<'_> {
     }
 
     /// Splits an expression before `.slot[…]` and evaluates the slot. Without a slot it returns the expression itself.
-    pub(super) fn slot_behind<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
+    pub(super) fn split_slot<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
         let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
         let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
         if !self.names_slot(base) {

@@ -39,14 +39,14 @@ impl OpSet {
     pub fn contains(&self, program: &Program, op: &Op) -> bool {
         self.parts.iter().any(|part| match part {
             SetPart::Streams { first, count } => (*first..first + count).contains(&op.stream.0),
-            SetPart::Label { name, index } => bears(&program.labels, op.label.index(), *name, index.as_deref()),
-            SetPart::Phase { name, index } => bears(&program.phases, op.phase.index(), *name, index.as_deref()),
+            SetPart::Label { name, index } => has_name(&program.labels, op.label.index(), *name, index.as_deref()),
+            SetPart::Phase { name, index } => has_name(&program.phases, op.phase.index(), *name, index.as_deref()),
         })
     }
 }
 
 /// True if a label, or an enclosing one, has that name and index.
-fn bears(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
+fn has_name(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
     while let Some(own) = labels[at].name {
         if own == name && index.is_none_or(|index| *index == *labels[at].index) {
             return true;
@@ -128,7 +128,7 @@ impl Analyzer<'_> {
         if phases.contains(&name) {
             return Some(SetPart::Phase { name, index });
         }
-        if !self.listens() {
+        if !self.has_room_for_errors() {
             return None;
         }
         let text = self.names.name(name).to_owned();

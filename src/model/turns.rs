@@ -9,12 +9,12 @@ use crate::base::{LabelId, SrcSpan, Symbol, TurnId};
 pub struct Turn {
     /// The enclosing turn; 0 is the step itself.
     pub outer: TurnId,
-    pub of: TurnOf,
+    pub of: TurnKind,
 }
 
 /// What a turn belongs to.
 #[derive(Clone, Copy, Debug)]
-pub enum TurnOf {
+pub enum TurnKind {
     Loop {
         /// Location of the loop.
         span: SrcSpan,
@@ -44,7 +44,7 @@ impl Turns {
     }
 
     /// Adds a turn and returns its id; returns `outer` if turns are not kept.
-    pub(super) fn enter(&mut self, outer: TurnId, of: TurnOf) -> TurnId {
+    pub(super) fn enter(&mut self, outer: TurnId, of: TurnKind) -> TurnId {
         if !self.kept {
             return outer;
         }
@@ -59,7 +59,7 @@ impl Turns {
 
     /// The values of the loop variables around a turn within the same definition, outermost first, for each turn of
     /// these loops in all calls and iterations. Turns with other values than plain whole numbers are left out.
-    pub fn beside(&self, turn: Option<TurnId>) -> FxHashSet<Vec<i64>> {
+    pub fn sibling_values(&self, turn: Option<TurnId>) -> FxHashSet<Vec<i64>> {
         let Some(turn) = turn else { return FxHashSet::default() };
         let spans = |turn: TurnId| self.loops(turn).map(|(span, _)| span);
         let own: Vec<SrcSpan> = spans(turn).collect();
@@ -77,13 +77,13 @@ impl Turns {
         let next = move |turn: &TurnId| (*turn != TurnId(0)).then(|| self.get(*turn).outer);
         let turns = std::iter::successors(Some(turn), next).take_while(|turn| *turn != TurnId(0));
         turns.map_while(|turn| match self.get(turn).of {
-            TurnOf::Loop { span, value, .. } => Some((span, value)),
-            TurnOf::Call { .. } => None,
+            TurnKind::Loop { span, value, .. } => Some((span, value)),
+            TurnKind::Call { .. } => None,
         })
     }
 
     /// A turn and those around it, the outermost first; empty for the step itself.
-    pub fn around(&self, mut turn: TurnId) -> Vec<TurnId> {
+    pub fn enclosing(&self, mut turn: TurnId) -> Vec<TurnId> {
         let mut chain = Vec::new();
         while turn != TurnId(0) {
             chain.push(turn);

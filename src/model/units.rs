@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_what_there_is() {
+    fn a_fraction_of_units_is_of_the_device_s_units() {
         assert_eq!(Units::Share(250_000).of(304), 76);
         assert_eq!(Units::Share(1).of(304), 1, "one at least");
         assert_eq!(Units::Count(400).of(304), 304, "all at most");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_stays_on_one_line() {
+    fn quoted_text_is_not_broken() {
         let text = shown("x");
         assert_eq!(text.matches("`--backend host`").count(), 2, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -14,11 +14,11 @@ pub fn ab(record: &AbRecord) -> Page {
     page.lines("", header(record));
     page.summary = match &record.result {
         Some(judged) => {
-            let notes = itself(&judged.turns).into_iter().chain(ways(record, judged)).collect();
+            let notes = self_difference(&judged.turns).into_iter().chain(method_agreement(record, judged)).collect();
             page.sections.push(Section { table: Some(table(record, judged)), notes, ..Section::default() });
             sentence(record, judged)
         }
-        None => "There is no whole round, so that nothing can be said.".to_owned(),
+        None => "No round is complete, so there is no verdict.".to_owned(),
     };
     page.warnings = differences(record);
     page.warnings.extend(record.warnings.iter().cloned());
@@ -108,17 +108,17 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
             percent(judged.between_runs.unwrap_or_default())
         ),
         Verdict::CannotTell if turns.rounds < FEWEST => {
-            format!("Cannot tell: {} say too little, {FEWEST} at least are needed.", counted(turns.rounds, "round"))
+            format!("Cannot tell: {} are too few, at least {FEWEST} are needed.", counted(turns.rounds, "round"))
         }
         Verdict::CannotTell if turns.itself.too_many() => format!(
-            "Cannot tell: a side beside itself differs in {} of the comparisons, and {} are allowed: the machine is not \
-             quiet enough, or not for long enough.",
+            "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are allowed: the \
+             machine is not quiet enough, or not for long enough.",
             percent(turns.itself.rate()),
             percent(ALARMS)
         ),
         Verdict::CannotTell => format!(
-            "Cannot tell: the interval holds differences that matter ({threshold} and more) and such that do not. \
-             `--rounds {}` would halve it.",
+            "Cannot tell: the interval contains both differences that matter ({threshold} and more) and differences that \
+             do not. `--rounds {}` would halve it.",
             4 * record.rounds
         ),
     }
@@ -129,7 +129,7 @@ fn share(ratio: f64) -> String {
 }
 
 /// A sentence on how often a side differs from itself; `None` if no comparison was possible.
-fn itself(turns: &Paired) -> Option<String> {
+fn self_difference(turns: &Paired) -> Option<String> {
     let alarms = &turns.itself;
     let found = format!(
         "A beside A and B beside B: {} of {} comparisons ({}) find a difference; {} may.",
@@ -146,7 +146,7 @@ fn itself(turns: &Paired) -> Option<String> {
 }
 
 /// Compares the results of alternating and of separate measurement.
-fn ways(record: &AbRecord, judged: &AbResult) -> Vec<String> {
+fn method_agreement(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     let mut lines = Vec::new();
     if record.way == BlockMode::Fresh {
         let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));

@@ -41,8 +41,8 @@ fn page(comparison: &Comparison, against: &SideComparison) -> Page {
         page.sections.push(case(pair, marked));
         page.sections.extend((!pair.operations.is_empty()).then(|| operations(pair)));
     }
-    let of_base = against.only_base.iter().map(|one| lone(&base.name, one));
-    page.lines("", of_base.chain(against.only_other.iter().map(|one| lone(&against.side.name, one))));
+    let of_base = against.only_base.iter().map(|one| unmatched(&base.name, one));
+    page.lines("", of_base.chain(against.only_other.iter().map(|one| unmatched(&against.side.name, one))));
     page
 }
 
@@ -121,12 +121,12 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
         let kind = if pair.refused.is_empty() { word(row.verdict) } else { "refused" };
         Check { class: pair.case.clone(), name: row.metric.clone(), outcome, kind, why, figures, seconds: None }
     };
-    let missing = |lone: &UnmatchedCase| Check {
-        class: lone.case.clone(),
+    let missing = |unmatched: &UnmatchedCase| Check {
+        class: unmatched.case.clone(),
         name: "present".to_owned(),
         outcome: if comparison.misses() { Outcome::Failed } else { Outcome::Skipped },
         kind: "missing",
-        why: lone.why.clone().unwrap_or_else(|| "the other side has no such case".to_owned()),
+        why: unmatched.why.clone().unwrap_or_else(|| "the other side has no such case".to_owned()),
         figures: String::new(),
         seconds: None,
     };
@@ -214,9 +214,9 @@ fn side(side: &SideSummary) -> String {
 }
 
 /// A case without a counterpart, such as `only in a.json: …`.
-fn lone(of: &str, lone: &UnmatchedCase) -> String {
-    let why = lone.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("only in {of}: {}{why}", lone.case)
+fn unmatched(of: &str, unmatched: &UnmatchedCase) -> String {
+    let why = unmatched.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("only in {of}: {}{why}", unmatched.case)
 }
 
 /// The number of verdicts, such as `1 worse, 2 better, 3 same, 4 cannot be told`.

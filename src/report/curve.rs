@@ -118,10 +118,10 @@ fn work(curve: &Curve) -> String {
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     match (curve.unit, curve.growth, curve.baseline) {
         (Unit::Iterations, _, Baseline::First) => {
-            format!("nothing is known to be computed or moved, so an iteration counts: efficiency is {strong}")
+            format!("the work is not known, so iterations are counted: efficiency is {strong}")
         }
         (Unit::Iterations, _, Baseline::Best) => {
-            format!("nothing is known to be computed or moved, so an iteration counts: efficiency is T({one}) / T")
+            format!("the work is not known, so iterations are counted: efficiency is T({one}) / T")
         }
         (_, Growth::Stays, Baseline::First) => {
             format!("the work stays ({amount}): strong scaling, efficiency is {strong}")

@@ -91,17 +91,17 @@ impl Page {
     }
 
     /// All text outside of tables: sections with their titles, the summary, and the warnings.
-    fn said(&self) -> impl Iterator<Item = String> {
+    fn all_text(&self) -> impl Iterator<Item = String> {
         let of = |section: &Section| -> Vec<String> {
             let title = if section.title.is_empty() { String::new() } else { format!("{}: ", section.title) };
             section.lines.iter().chain(&section.notes).map(|line| format!("{title}{line}")).collect()
         };
         let summary = Some(self.summary.clone()).filter(|summary| !summary.is_empty());
-        self.sections.iter().flat_map(of).chain(summary).chain(self.cautions())
+        self.sections.iter().flat_map(of).chain(summary).chain(self.warning_lines())
     }
 
     /// The warnings as lines.
-    fn cautions(&self) -> impl Iterator<Item = String> {
+    fn warning_lines(&self) -> impl Iterator<Item = String> {
         self.warnings.iter().map(|warning| format!("warning: {warning}"))
     }
 }

@@ -108,8 +108,7 @@ fn certainty(searched: &Searched) -> Vec<String> {
     lines.extend((lost > 0).then(|| format!("{} failed, and went on to be left out.", counted(lost, "point"))));
     let unfit = searched.unfit;
     lines.extend(
-        (unfit > 0)
-            .then(|| format!("{} that the search came by cannot run, and cost nothing.", counted(unfit, "point"))),
+        (unfit > 0).then(|| format!("{} cannot run, and did not count against the budget.", counted(unfit, "point"))),
     );
     lines
 }

@@ -64,13 +64,13 @@ fn table(header: &Header, cases: &[&Case], order: Option<&Order>, columns: &Colu
         format!("{}; --csv has all of them, and `--sort NAME` shows one here", counted(columns.hidden, "more metric"))
     }));
     if columns.pace == Pace::Host {
-        notes.extend(unlike(cases));
+        notes.extend(mixed_gating(cases));
     }
     Section { table: Some(table), notes, ..Section::default() }
 }
 
 /// Says that some cases could not be gated, and which times are compared therefore.
-fn unlike(cases: &[&Case]) -> [String; 2] {
+fn mixed_gating(cases: &[&Case]) -> [String; 2] {
     let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
     let free: Vec<_> = variants().filter(|(_, variant)| pace::held(variant) == Some(false)).collect();
     let reason = free.iter().find_map(|(_, variant)| variant.notes.iter().find_map(|note| note.split_once(", since ")));

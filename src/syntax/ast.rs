@@ -13,7 +13,7 @@ pub struct Ast {
     /// The `//` comments, in order.
     pub comments: Vec<SrcSpan>,
     /// Ranges that could not be parsed, sorted and disjoint: names that they would have declared are unknown.
-    pub lost: Vec<SrcSpan>,
+    pub unparsed: Vec<SrcSpan>,
 }
 
 impl Ast {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-use super::habits;
+use super::other_languages;
 use crate::base::counted;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
@@ -13,7 +13,7 @@ pub enum SyntaxError {
     #[error("unexpected character `{character}`")]
     #[diagnostic(
         code(aorta::syntax::unexpected_character),
-        help("{}", habits::character(*character))
+        help("{}", other_languages::character(*character))
     )]
     UnexpectedCharacter {
         character: char,

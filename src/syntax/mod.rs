@@ -5,23 +5,23 @@ mod brackets;
 mod error;
 mod format;
 mod grammar;
-mod habits;
 mod lex;
-mod lost;
+mod other_languages;
 mod parser;
 mod slashes;
 mod split;
 mod tree;
+mod unparsed;
 pub mod walk;
 mod words;
 
 pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
-pub use lost::declared;
 pub use parser::{Edit, Reparsed, parse, parse_expr, reparse};
 pub use slashes::{SyntaxWarning, lint};
 pub use tree::{tree, written};
+pub use unparsed::declared;
 pub use words::{DECLARATIONS, RESERVED, STATEMENTS};
 
 /// Limits of a file, which prevent exhaustion of memory and stack.

@@ -8,7 +8,7 @@ use super::sandbox::{Output, Sandbox, finish, no_cuda};
 const UNDER_WAY: u64 = 60;
 
 #[test]
-fn a_run_is_done() {
+fn a_run_completes() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", "step { spin(2us) }\nexpect time < 1s\nexpect time > 1us");
     let printed = sandbox.good(&["exec", "a.aorta", "--backend", "sim"]);
@@ -82,7 +82,7 @@ fn there_is_no_cuda() {
 }
 
 #[test]
-fn there_is_no_such_gpu() {
+fn an_unknown_gpu_is_an_error() {
     let sandbox = Sandbox::new();
     if no_cuda(&sandbox) {
         println!("skipped: this machine has no CUDA driver");
@@ -187,7 +187,7 @@ const LATER: &str = "buffer a: f32[128, 128] = ones\nbuffer b: f32[128, 128]
     step { if iteration % 4000 == 0 { nop() } else { gemm(a, a -> b) } }";
 
 #[test]
-fn an_interrupted_verification_is_no_verdict() {
+fn an_interrupted_verification_gives_no_verdict() {
     if !times_are_told() {
         return;
     }
@@ -232,7 +232,7 @@ fn a_verification_that_fails_keeps_the_figures() {
 }
 
 #[test]
-fn nothing_to_compare_is_no_agreement() {
+fn comparing_nothing_is_not_agreement() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", "step { nop() }");
     let output = sandbox.run(&["exec", "a.aorta", "--backend", "host", "--effort", "sanity", "--verify"]);

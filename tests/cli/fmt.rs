@@ -89,7 +89,7 @@ fn whole_parts_of_a_broken_file_are_formatted() {
 }
 
 #[test]
-fn one_bad_file_keeps_no_other_back() {
+fn one_bad_file_does_not_stop_the_others() {
     let sandbox = Sandbox::new();
     sandbox.write("first.aorta", "step {");
     sandbox.write("good.aorta", UGLY);

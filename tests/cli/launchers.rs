@@ -182,7 +182,7 @@ fn exit_codes_agree() {
 }
 
 #[test]
-fn what_all_get_wrong_is_said_once() {
+fn a_mistake_of_all_ranks_is_reported_once() {
     let sandbox = Sandbox::new();
     sandbox.write("wrong.aorta", "step { map(y -> x) }");
     let outputs = launch_same(&sandbox, torchrun, 3, &["exec", "wrong.aorta"]);
@@ -194,7 +194,7 @@ fn what_all_get_wrong_is_said_once() {
 }
 
 #[test]
-fn what_one_gets_wrong_it_says_itself() {
+fn a_mistake_of_one_rank_is_reported_by_it() {
     let sandbox = Sandbox::new();
     sandbox.write("stairs.aorta", STAIRS);
     let good = vec!["exec", "stairs.aorta", "--backend", "sim"];
@@ -241,7 +241,7 @@ fn ranks_are_as_many_as_processes() {
 }
 
 #[test]
-fn ranks_that_do_not_come_are_told() {
+fn missing_ranks_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("stairs.aorta", STAIRS);
     let alone = |rank: usize| {

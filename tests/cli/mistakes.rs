@@ -55,7 +55,7 @@ fn files_that_cannot_be_read() {
 /// Nothing that may never end is opened: nobody writes to these.
 #[test]
 #[cfg(unix)]
-fn what_is_no_file() {
+fn paths_that_are_not_files() {
     let sandbox = Sandbox::new();
     let made = Command::new("mkfifo").arg(sandbox.path("pipe.aorta")).status();
     assert!(made.expect("`mkfifo` is there").success());

@@ -73,7 +73,7 @@ fn a_search_goes_on_where_it_was() {
 }
 
 #[test]
-fn mistakes_in_a_search_are_told() {
+fn mistakes_in_a_search_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("parts.aorta", PARTS);
     for (given, told) in [

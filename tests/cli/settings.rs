@@ -61,7 +61,7 @@ fn flags_override_a_scenario() {
 }
 
 #[test]
-fn a_device_is_for_the_scenarios_own_backend() {
+fn a_scenario_s_device_applies_only_to_its_backend() {
     let sandbox = Sandbox::new();
     sandbox.write("a.ron", "(workload: \"moe\", preset: \"tiny\", backend: \"cuda\", device: 7)");
     sandbox.good(&["exec", "a.ron", "--backend", "sim", "--effort", "sanity"]);

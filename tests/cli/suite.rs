@@ -104,7 +104,7 @@ fn own() -> Sandbox {
 }
 
 #[test]
-fn each_way_to_end_is_told() {
+fn each_exit_status_is_described() {
     let sandbox = own();
     let run = |more: &[&str]| sandbox.run(&[&["suite", "suites/own.ron", "--backend", "sim"], more].concat());
     let output = run(&[]);
@@ -164,7 +164,7 @@ fn a_suite_goes_on_where_it_ended() {
 }
 
 #[test]
-fn mistakes_in_suites_are_told() {
+fn mistakes_in_suites_are_reported() {
     let sandbox = Sandbox::new();
     let cases = [
         "(description: \"d\", cases: [(worklod: \"moe\")])",
@@ -199,7 +199,7 @@ fn mistakes_in_suites_are_told() {
 
 /// What is normal is counted for each case that is no simulation.
 #[test]
-fn what_is_normal_is_counted() {
+fn normal_figures_are_counted() {
     let sandbox = own();
     let ranges = r#"(devices: ["this CPU"], sources: {"us": measured("here")}, ranges: [
         (name: "any", figure: metric, workload: "own", metric: "rate", normal: (from: "1B/s"), seen: "a", source: "us"),

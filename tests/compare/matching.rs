@@ -1,4 +1,4 @@
-//! Cases are matched by what they are cases of, never by where they stand.
+//! Cases are matched by their contents, never by their position.
 
 use aorta::measure::compare::{Comparison, FailOn, UnmatchedCase, compare};
 use aorta::measure::effect::Verdict;
@@ -33,7 +33,7 @@ fn a_sweep_in_another_order_is_the_same_sweep() {
 }
 
 #[test]
-fn cases_are_told_by_their_values() {
+fn cases_are_identified_by_their_values() {
     let sweep = cases(&[("16", at(1e5)), ("2", at(2e5)), ("1", at(4e5))]);
     let comparison = compared(std::slice::from_ref(&sweep), std::slice::from_ref(&sweep));
     let streams: Vec<&str> = comparison.others[0].pairs.iter().map(|pair| pair.key["streams"].as_str()).collect();
@@ -41,7 +41,7 @@ fn cases_are_told_by_their_values() {
 }
 
 #[test]
-fn what_is_on_one_side_only_is_listed() {
+fn unmatched_cases_are_listed() {
     let base = cases(&[("1", at(4e5)), ("2", at(2e5)), ("4", at(1e5))]);
     let other = cases(&[("1", at(4e5)), ("2", Err("it needs 200 GiB")), ("8", at(1e5))]);
     let comparison = compared(std::slice::from_ref(&base), std::slice::from_ref(&other));
@@ -75,7 +75,7 @@ fn equal_cases_of_one_side_are_its_runs() {
 }
 
 #[test]
-fn backends_tell_cases_apart_where_one_side_has_both() {
+fn backends_distinguish_cases_if_one_side_has_both() {
     let on = |backend: &'static str, median: f64| {
         Fixture { backend, device: backend, ..Fixture::with_time(1, median) }.text()
     };
@@ -155,7 +155,7 @@ fn a_record_beside_the_harness_s_result_is_matched_and_doubted() {
 }
 
 #[test]
-fn what_differs_of_the_machine_is_told() {
+fn differences_between_machines_are_reported() {
     let other =
         Fixture { driver: "560.10", variables: vec![("CUDA_DEVICE_MAX_CONNECTIONS", "32")], ..Fixture::default() };
     let mut other = other.value();

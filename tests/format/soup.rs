@@ -1,4 +1,4 @@
-//! Any text at all: words and signs in any order, shipped files with changes, random characters.
+//! Arbitrary texts: words and signs in any order, shipped files with changes, random characters.
 
 use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
 use proptest::prelude::*;

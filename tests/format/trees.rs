@@ -1,4 +1,4 @@
-//! Trees of every construct of the language, at random. They mean nothing: a name stands for anything.
+//! Random trees of every construct of the language, without regard to meaning.
 
 use aorta::base::units::UNITS;
 use aorta::base::{Interner, SrcSpan, Symbol};

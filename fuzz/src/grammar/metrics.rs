@@ -1,6 +1,6 @@
 //! Generates metrics and expectations.
 
-use super::Maker;
+use super::Generator;
 
 /// Metrics grouped by dimension: names without a set, and names that take one.
 const FIGURES: &[(&[&str], &[&str])] = &[
@@ -31,7 +31,7 @@ const OF_SETS: [&str; 12] = [
 
 const STATISTICS: [&str; 9] = ["mean", "std", "cv", "min", "p5", "p50", "p95", "p99", "max"];
 
-impl Maker<'_> {
+impl Generator<'_> {
     pub fn metrics(&mut self) {
         let mut earlier: Vec<String> = Vec::new();
         while !self.choices.0.is_empty() && !self.choices.once_in(8) && self.text.len() < 2 * super::MAX_TEXT {

@@ -36,7 +36,7 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// Generates a valid file.
 pub fn valid(bytes: &[u8]) -> String {
-    let mut maker = Maker { choices: Choices(bytes), ..Maker::default() };
+    let mut maker = Generator { choices: Choices(bytes), ..Generator::default() };
     maker.file();
     maker.text
 }
@@ -52,7 +52,7 @@ struct Def {
 }
 
 #[derive(Default)]
-struct Maker<'a> {
+struct Generator<'a> {
     choices: Choices<'a>,
     text: String,
     /// Number of names generated so far.
@@ -83,7 +83,7 @@ struct Maker<'a> {
     operations: u64,
 }
 
-impl Maker<'_> {
+impl Generator<'_> {
     fn fresh(&mut self, prefix: &str) -> String {
         self.numbers += 1;
         format!("{prefix}{}", self.numbers)

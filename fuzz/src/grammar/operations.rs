@@ -1,6 +1,6 @@
 //! Generates a valid call of each operation of the catalogue.
 
-use super::Maker;
+use super::Generator;
 use super::tensors::Tensor;
 
 pub const FLOATS: [&str; 4] = ["f32", "f16", "bf16", "f64"];
@@ -24,7 +24,7 @@ pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
     format!("{dtype}{dims:?}")
 }
 
-impl Maker<'_> {
+impl Generator<'_> {
     /// Generates an operation of one rank.
     pub fn alone(&mut self) -> Use {
         match self.choices.below(22) {

@@ -2,9 +2,9 @@
 
 use super::operations::{FLOATS, TYPES, tensor_type};
 use super::tensors::Tensor;
-use super::{MAX_DEPTH, MAX_OPERATIONS, MAX_TEXT, Maker};
+use super::{Generator, MAX_DEPTH, MAX_OPERATIONS, MAX_TEXT};
 
-impl Maker<'_> {
+impl Generator<'_> {
     pub fn statements(&mut self, depth: usize) {
         while !self.choices.0.is_empty() && self.text.len() < MAX_TEXT && !self.choices.once_in(6) {
             self.statement(depth);

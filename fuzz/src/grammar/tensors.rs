@@ -1,6 +1,6 @@
 //! Generates operands: earlier tensors, slices of them, and new memory.
 
-use super::Maker;
+use super::Generator;
 use super::operations::tensor_type;
 
 /// A tensor that statements can use.
@@ -26,7 +26,7 @@ impl Tensor {
     }
 }
 
-impl Maker<'_> {
+impl Generator<'_> {
     /// Returns a slice of a known tensor that satisfies `accept`; `None` if none is found.
     pub fn any_tensor(&mut self, accept: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
         if self.tensors.is_empty() {

@@ -1,6 +1,6 @@
 //! Generates expressions with a known value, so that statements that use them are valid.
 
-use super::Maker;
+use super::Generator;
 
 /// Maximum nesting of expressions.
 const MAX_DEPTH: usize = 4;
@@ -21,7 +21,7 @@ const FUNCTIONS: &[&str] = &[
     "floor", "ceil", "round",
 ];
 
-impl Maker<'_> {
+impl Generator<'_> {
     /// Generates an expression with the whole number `value`.
     pub fn whole(&mut self, value: u64) -> String {
         self.whole_at(value, 0)

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_have_names_and_idleness_is_none() {
+    fn throttle_reasons_have_names_and_idle_is_not_one() {
         assert_eq!(names(0x01), Vec::<&str>::new(), "idle");
         assert_eq!(names(0x02), Vec::<&str>::new(), "a clock that somebody set");
         assert_eq!(names(0x24), ["power cap", "temperature"]);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_the_size_of_the_library_s() {
+    fn process_info_has_the_library_s_size() {
         assert_eq!(size_of::<ProcessInfo>(), 24);
     }
 

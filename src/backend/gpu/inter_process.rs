@@ -32,7 +32,7 @@ pub struct InterProcessMemory {
 /// What a process publishes about itself.
 #[derive(Serialize, Deserialize)]
 struct PublishedMemory {
-    /// Index of its host: processes with the same index share one.
+    /// Identifies its host: processes with equal numbers are on the same one. See [`system::clock`].
     host: u32,
     /// The handle of its device memory; `None` if it has none.
     memory: Option<Vec<u8>>,

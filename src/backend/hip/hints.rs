@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_the_driver_is_told() {
+    fn a_missing_driver_is_reported() {
         let root = tempfile::tempdir().unwrap();
         let told = told(root.path(), Search::NoDevice, &[]);
         assert!(
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_hide_devices_are_told() {
+    fn variables_that_hide_devices_are_reported() {
         let root = machine(2);
         let nothing = |variables| told(root.path(), Search::NoDevice, variables);
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_without_a_gpu_is_told() {
+    fn a_driver_without_a_gpu_is_reported() {
         let root = machine(0);
         let nothing = told(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("offers no GPU for computation"), "{nothing}");

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_goes_by_what_was() {
+    fn the_remaining_time_is_estimated_from_completed_cases() {
         assert_eq!(estimate(&[], 4), None);
         assert_eq!(estimate(&[1.0, 3.0], 4), Some(8.0));
         assert_eq!([0.2, 90.0, 91.0, 5400.0, 5401.0].map(rough), ["1 s", "90 s", "2 min", "90 min", "1 h 30 min"]);

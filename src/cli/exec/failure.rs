@@ -95,13 +95,11 @@ impl Run<'_> {
             (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(super::measuring::one).collect();
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());
         let (diagnosis, nothing) = match what {
-            DiagnoseArg::Hang => {
-                (Diagnosis::Hang, "It did not hang again: in its first iterations everything came to its end.\n")
-            }
+            DiagnoseArg::Hang => (Diagnosis::Hang, "It did not hang again: its first iterations completed.\n"),
             DiagnoseArg::Fault => (
                 Diagnosis::Fault,
-                "It did not fail again, one operation after the other: what failed needs them side by side, as a race \
-                 does, or came from the machine.\n",
+                "It did not fail again with one operation after the other: the failure depends on concurrency, as a race \
+                 does, or on the machine.\n",
             ),
         };
         let found = opened.and_then(|mut ranks| ranks.diagnose(diagnosis, &self.control));

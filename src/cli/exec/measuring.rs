@@ -50,7 +50,7 @@ impl<'a> Run<'a> {
         }
         let kept = results.clone();
         interrupt::watch(&control, role.launched, move || {
-            if kept.report_partial("the run was interrupted: its figures are of the phases before") {
+            if kept.report_partial("the run was interrupted: its figures are from the phases before") {
                 backend::leave(INTERRUPTED);
             }
         });

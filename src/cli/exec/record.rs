@@ -50,7 +50,7 @@ impl Run<'_> {
             notes.push("the run went under a profiler: its figures are no measurement".to_owned());
         }
         if let Some(variable) = self.blocking {
-            notes.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
+            notes.push(format!("{variable} is set, so every driver call is synchronous: no iteration was gated"));
         }
         for variant in &measured.variants {
             let note = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
@@ -79,7 +79,7 @@ impl Run<'_> {
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
         let timer = asked.unwrap_or_else(|error| {
             output::eprint(&format!(
-                "What timing costs could not be measured, and is not role of the record: {error}\n"
+                "What timing costs could not be measured, and is not part of the record: {error}\n"
             ));
             None
         });

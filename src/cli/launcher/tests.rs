@@ -131,7 +131,7 @@ fn lists_of_hosts() {
 
 /// An incomplete or contradictory set of variables names the wrong variable.
 #[test]
-fn contradictions_are_told() {
+fn contradictory_variables_are_errors() {
     let cases = [
         ("RANK=0", "WORLD_SIZE is not set; set it, or `unset RANK`"),
         ("TORCHELASTIC_RUN_ID=x", "RANK is not set; set it, or `unset TORCHELASTIC_RUN_ID`"),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_cases_is_told() {
+    fn axes_without_cases_are_reported() {
         assert_eq!(wrong(&[("streams", "1,,2")], false), "a value of `--streams` is empty");
         assert_eq!(wrong(&[("set", "n=1,2,1")], false), "`--set n` has the value `1` twice");
         assert_eq!(wrong(&[("set", "streams=1,2"), ("streams", "4,8")], false), "two axes are called `streams`");

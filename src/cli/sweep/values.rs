@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_joined_is_split(values in prop::collection::vec(value(), 1..6), blank in " ?") {
+        fn joined_values_are_split_again(values in prop::collection::vec(value(), 1..6), blank in " ?") {
             let joined = values.join(&format!("{blank},{blank}"));
             prop_assert_eq!(split(&joined), values);
         }

@@ -25,7 +25,7 @@ fn suite(page: &Page, out: &mut String) {
         count(Outcome::Skipped)
     );
     page.checks.iter().for_each(|check| test(check, out));
-    let lines: Vec<String> = page.said().collect();
+    let lines: Vec<String> = page.all_text().collect();
     let _ = writeln!(out, "    <system-out>{}</system-out>\n  </testsuite>", escaped(&lines.join("\n")));
 }
 
@@ -37,11 +37,11 @@ fn test(check: &Check, out: &mut String) {
         Outcome::Error => format!("<error type=\"{kind}\" message=\"{why}\"/>"),
         Outcome::Skipped => format!("<skipped message=\"{kind}: {why}\"/>"),
     };
-    let said = match check.figures.is_empty() {
+    let all_text = match check.figures.is_empty() {
         true => String::new(),
         false => format!("<system-out>{}</system-out>", escaped(&check.figures)),
     };
     let time = check.seconds.map(|seconds| format!(" time=\"{seconds:.3}\"")).unwrap_or_default();
     let (class, name) = (escaped(&check.class), escaped(&check.name));
-    let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>{element}{said}</testcase>");
+    let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>{element}{all_text}</testcase>");
 }

@@ -12,7 +12,7 @@ pub fn latex(pages: &[Page]) -> String {
 
 fn one(page: &Page) -> String {
     let mut out = String::from("% needs \\usepackage{booktabs}\n");
-    for line in page.said() {
+    for line in page.all_text() {
         let _ = writeln!(out, "% {}", line.replace(['\n', '\r'], " "));
     }
     let tables = page.sections.iter().filter_map(|section| Some((section.title.as_str(), section.table.as_ref()?)));
@@ -69,7 +69,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn what_means_something_is_escaped() {
+    fn special_characters_are_escaped() {
         assert_eq!(
             escaped("5 % of a_b & 3 µs, × 2\\"),
             "5 \\% of a\\_b \\& 3 \\textmu{}s, $\\times$ 2\\textbackslash{}"

@@ -13,8 +13,8 @@ pub fn markdown(pages: &[Page]) -> String {
 fn one(page: &Page) -> String {
     let bold = |text: &str| format!("**{}**\n", escaped(text));
     let list = |lines: &[String]| lines.iter().map(|line| format!("- {}\n", escaped(line))).collect::<String>();
-    let cautions: Vec<String> = page.cautions().collect();
-    let mut parts = vec![bold(&page.summary), list(&cautions)];
+    let warning_lines: Vec<String> = page.warning_lines().collect();
+    let mut parts = vec![bold(&page.summary), list(&warning_lines)];
     for section in &page.sections {
         parts.extend((!section.title.is_empty()).then(|| bold(&section.title)));
         parts.extend([
@@ -77,12 +77,12 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn a_cell_stays_a_cell() {
+    fn cells_are_escaped() {
         assert_eq!(escaped("a|b_c[2]\n`d` -> <e>"), "a\\|b\\_c\\[2\\] \\`d\\` -> \\<e>");
     }
 
     #[test]
-    fn nothing_becomes_a_link_or_calls_somebody() {
+    fn markdown_contains_no_links_or_mentions() {
         assert_eq!(escaped("![a](b) <img src=x>"), "\\!\\[a\\](b) \\<img src=x>");
         assert_eq!(escaped("@team #1 a/b#2"), "<span>@</span>team <span>#</span>1 a/b<span>#</span>2");
         assert_eq!(

@@ -25,7 +25,7 @@ fn one(page: &Page) -> String {
         }
     }
     let result = Some(&page.summary).filter(|summary| !summary.is_empty()).cloned();
-    write(&result.into_iter().chain(page.cautions()).collect::<Vec<_>>(), &mut out);
+    write(&result.into_iter().chain(page.warning_lines()).collect::<Vec<_>>(), &mut out);
     out.trim_end().to_owned() + "\n"
 }
 

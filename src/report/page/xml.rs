@@ -22,7 +22,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn what_is_no_text_in_xml_is_escaped_or_left_out() {
+    fn invalid_xml_characters_are_escaped_or_left_out() {
         assert_eq!(escaped("a < \"b\" & c\u{1b}[0m"), "a &lt; &quot;b&quot; &amp; c[0m");
     }
 }

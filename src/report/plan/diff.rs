@@ -195,8 +195,14 @@ fn edges(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
             }
             let from = side.document.source(index, edge);
             let to = &side.document.iterations[index].operations[edge.to as usize];
-            let ago = edge.ago();
-            let _ = writeln!(lines, "{sign} {} waits for {}{ago}: {}", to.heading(), from.heading(), edge.why());
+            let distance_suffix = edge.distance_suffix();
+            let _ = writeln!(
+                lines,
+                "{sign} {} waits for {}{distance_suffix}: {}",
+                to.heading(),
+                from.heading(),
+                edge.why()
+            );
         }
     }
     section(text, "edges", &lines);

@@ -65,7 +65,7 @@ fn attributes(edge: &Edge, critical: bool) -> String {
     let mut text = match edge.reason {
         // The box shows the stream already.
         Reason::Stream => "tooltip=\"same stream\"".to_owned(),
-        _ => format!("label={}", quoted(&format!("{}{}", edge.why(), edge.ago()))),
+        _ => format!("label={}", quoted(&format!("{}{}", edge.why(), edge.distance_suffix()))),
     };
     match (critical, edge.is_stream()) {
         (true, _) => text += &format!(", color=\"{CRITICAL}\", penwidth=2"),

@@ -64,7 +64,7 @@ fn label(edge: &Edge) -> String {
     match edge.reason {
         // The box shows the stream already.
         Reason::Stream => String::new(),
-        _ => format!("|{}|", quoted(&format!("{}{}", edge.why(), edge.ago()))),
+        _ => format!("|{}|", quoted(&format!("{}{}", edge.why(), edge.distance_suffix()))),
     }
 }
 

@@ -313,7 +313,7 @@ impl Edge {
     }
 
     /// Suffix for an edge from an earlier iteration.
-    fn ago(&self) -> String {
+    fn distance_suffix(&self) -> String {
         match self.distance {
             0 => String::new(),
             1 => ", an iteration earlier".to_owned(),

@@ -134,7 +134,7 @@ fn list(slices: &[Slice], out: &mut impl Write) -> io::Result<()> {
 fn wait(document: &PlanDocument, index: usize, edge: &Edge, out: &mut impl Write) -> io::Result<()> {
     let source = document.source(index, edge);
     write!(out, "      waits for #{} {} on {}", source.id, source.name(), source.stream)?;
-    writeln!(out, "{}: {}", edge.ago(), edge.why())
+    writeln!(out, "{}: {}", edge.distance_suffix(), edge.why())
 }
 
 fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {

@@ -120,7 +120,7 @@ impl<'a> Printer<'a> {
                     self.wait_for(Pending::Line);
                 }
                 Command::Indent(more) => {
-                    self.go_on();
+                    self.print_pending();
                     self.indents.push(self.indent + more);
                 }
                 Command::Nest(more) => self.indents.push(self.top() + more),
@@ -190,7 +190,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints the pending space or line breaks.
-    fn go_on(&mut self) {
+    fn print_pending(&mut self) {
         match self.pending.take() {
             Some(Pending::Line | Pending::Blank) if self.out.is_empty() => self.begin_line(0),
             Some(Pending::Blank) => self.begin_line(2),
@@ -204,7 +204,7 @@ impl<'a> Printer<'a> {
     }
 
     fn text(&mut self, text: &str) {
-        self.go_on();
+        self.print_pending();
         self.out.push_str(text);
         match text.rfind('\n') {
             None => self.column += width(text),

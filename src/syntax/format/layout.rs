@@ -20,20 +20,20 @@ pub struct Layout<'a> {
     wrong: &'a [usize],
     /// Offsets of heads that the parser could not parse, sorted.
     unread: &'a [u32],
-    /// What was laid out last.
+    /// Preceding was laid out last.
     last: Last,
 }
 
-/// What precedes the next piece.
+/// Preceding precedes the next piece.
 #[derive(Clone, Copy)]
 struct Last {
     /// Its end in the text.
     end: usize,
-    what: What,
+    what: Preceding,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum Preceding {
     /// Nothing: a file or block begins here.
     Begin,
     Comment,
@@ -44,7 +44,7 @@ impl<'a> Layout<'a> {
     pub fn new(text: &'a str, pieces: &'a Pieces, wrong: &'a [usize], unread: &'a [u32]) -> Layout<'a> {
         let tokens = Tokens { text, outline: &pieces.outline, lead: None };
         let code = Code { tokens, trivia: &pieces.trivia, commands: Vec::new() };
-        Layout { code, pieces, wrong, unread, last: Last { end: 0, what: What::Begin } }
+        Layout { code, pieces, wrong, unread, last: Last { end: 0, what: Preceding::Begin } }
     }
 
     pub fn print(mut self) -> String {
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
             let comment = &text[start..end];
             if comment == ";" {
                 self.stray(start, end, comment);
-            } else if self.last.end > 0 && self.last.what != What::Comment && self.is_on_line(start) {
+            } else if self.last.end > 0 && self.last.what != Preceding::Comment && self.is_on_line(start) {
                 self.code.push(Command::Trailing(comment));
                 self.last = Last { end, what: self.last.what };
             } else {
@@ -104,19 +104,19 @@ impl<'a> Layout<'a> {
     fn own(&mut self, start: usize, end: usize, comment: &'a str) {
         self.line(start);
         self.code.push(Command::Own(comment));
-        self.last = Last { end, what: What::Comment };
+        self.last = Last { end, what: Preceding::Comment };
     }
 
     /// Copies a stray character.
     fn stray(&mut self, start: usize, end: usize, text: &'a str) {
         self.begin_stray(start);
         self.code.push(Command::Text(text));
-        self.last = Last { end, what: What::Piece };
+        self.last = Last { end, what: Preceding::Piece };
     }
 
     /// Continues the line of a piece, or begins a line.
     fn begin_stray(&mut self, start: usize) {
-        if self.last.what == What::Piece && self.is_on_line(start) {
+        if self.last.what == Preceding::Piece && self.is_on_line(start) {
             self.code.push(Command::Raw(0, &self.code.tokens.text[self.last.end..start]));
         } else {
             self.line(start);
@@ -132,7 +132,7 @@ impl<'a> Layout<'a> {
         let between = &self.code.tokens.text[self.last.end..start];
         let breaks = between.bytes().filter(|byte| *byte == b'\n').count();
         // A block begins with a line break of its own.
-        if self.last.what != What::Begin {
+        if self.last.what != Preceding::Begin {
             self.code.push(if breaks > 1 { Command::Blank } else { Command::Hard });
         }
     }
@@ -168,7 +168,7 @@ impl<'a> Layout<'a> {
             }
             Body::Block(_) => self.verbatim(tokens.clone()),
         }
-        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: What::Piece };
+        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: Preceding::Piece };
     }
 
     /// Lays out a simple piece or the head of a block. `indent` is that of its continuation lines.
@@ -256,7 +256,7 @@ impl<'a> Layout<'a> {
         let edge = if flat { Command::Line(Flat::Space) } else { Command::Hard };
         self.code.push(Command::Nest(INDENT));
         self.code.push(edge);
-        self.last = Last { end: self.code.tokens.end(Some(block.open)), what: What::Begin };
+        self.last = Last { end: self.code.tokens.end(Some(block.open)), what: Preceding::Begin };
         let mut at = block.open + 1;
         for piece in &block.pieces {
             self.between(at..piece.tokens.start);

@@ -8,7 +8,7 @@ mod spacing;
 
 use super::brackets::Clues;
 use super::error::SyntaxError;
-use super::parser::Old;
+use super::parser::OldTrees;
 use super::split::Pieces;
 use super::{Limits, parser, split};
 use layout::Layout;
@@ -31,12 +31,12 @@ pub fn format(text: &str, limits: &Limits) -> Formatted {
     let mut errors = Vec::new();
     // Not `Clues::Indentation`, because the formatter changes the indentation.
     let Some(pieces) = split::split(text, 0, limits.nesting, Clues::Declarations, &mut errors) else {
-        let built = parser::build(text, 0, &Pieces::default(), errors, Old::default());
+        let built = parser::build(text, 0, &Pieces::default(), errors, OldTrees::default());
         return Formatted { text: text.to_owned(), errors: built.errors };
     };
     let mut wrong: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     wrong.sort_unstable();
-    let built = parser::build(text, 0, &pieces, errors, Old::default());
+    let built = parser::build(text, 0, &pieces, errors, OldTrees::default());
     let errors = if wrong.is_empty() { built.errors } else { parser::parse(text, 0, limits).1 };
     Formatted { text: Layout::new(text, &pieces, &wrong, &built.unread).print(), errors }
 }

@@ -157,12 +157,12 @@ impl<'a> Builder<'a> {
         Some(DeclKind::Later { word, name })
     }
 
-    pub(super) fn let_(&mut self, mut at: Piecewise<'a>) -> Option<Binding> {
+    pub(super) fn let_(&mut self, mut at: Parts<'a>) -> Option<Binding> {
         at.keyword();
         Some(Binding { name: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
-    pub(super) fn bindings(&mut self, at: &mut Piecewise<'a>) -> Option<Vec<Binding>> {
+    pub(super) fn bindings(&mut self, at: &mut Parts<'a>) -> Option<Vec<Binding>> {
         let mut bindings = Vec::new();
         while let Some(binding) = at.take(Rule::binding) {
             let mut at = binding.inner();
@@ -171,7 +171,7 @@ impl<'a> Builder<'a> {
         Some(bindings)
     }
 
-    pub(super) fn buffer(&mut self, mut at: Piecewise<'a>) -> Option<Buffer> {
+    pub(super) fn buffer(&mut self, mut at: Parts<'a>) -> Option<Buffer> {
         at.keyword();
         let mut families = Vec::new();
         while let Some(family) = at.take(Rule::family) {
@@ -242,7 +242,7 @@ impl<'a> Builder<'a> {
         Some(Setting { key: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
-    pub(super) fn when(&mut self, at: &mut Piecewise<'a>) -> Option<Option<Expr>> {
+    pub(super) fn when(&mut self, at: &mut Parts<'a>) -> Option<Option<Expr>> {
         match at.take(Rule::when) {
             None => Some(None),
             Some(when) => {

@@ -7,7 +7,7 @@ use pest::pratt_parser::{Assoc, Op, PrattParser};
 use crate::base::suggest;
 use crate::base::units::{self, UNITS};
 
-use super::super::habits;
+use super::super::other_languages;
 use super::*;
 
 /// Maximum height of an expression's tree, which limits recursion in later passes.
@@ -40,12 +40,12 @@ impl Sized {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn name(&mut self, at: &mut Piecewise<'a>) -> Option<Name> {
+    pub(super) fn name(&mut self, at: &mut Parts<'a>) -> Option<Name> {
         let item = at.next()?;
         Some(Name { symbol: self.names.intern(item.pair.as_str()), span: item.span() })
     }
 
-    pub(super) fn name_and_index(&mut self, at: &mut Piecewise<'a>) -> Option<Family> {
+    pub(super) fn name_and_index(&mut self, at: &mut Parts<'a>) -> Option<Family> {
         let name = self.name(at)?;
         let count = match at.take(Rule::index) {
             Some(index) => self.exprs(index)?,
@@ -54,7 +54,7 @@ impl<'a> Builder<'a> {
         Some(Family { name, count })
     }
 
-    pub(super) fn next_expr(&mut self, at: &mut Piecewise<'a>) -> Option<Expr> {
+    pub(super) fn next_expr(&mut self, at: &mut Parts<'a>) -> Option<Expr> {
         let item = at.next()?;
         self.expr(item)
     }
@@ -72,7 +72,7 @@ impl<'a> Builder<'a> {
         self.sized(item).map(|sized| sized.expr)
     }
 
-    fn sized_list(&mut self, at: &mut Piecewise<'a>) -> Option<(Vec<Expr>, usize)> {
+    fn sized_list(&mut self, at: &mut Parts<'a>) -> Option<(Vec<Expr>, usize)> {
         let mut exprs = Vec::new();
         let mut depth = 0;
         while let Some(item) = at.next() {
@@ -332,7 +332,7 @@ pub(super) fn unquote(text: &str) -> String {
 
 /// The unit that was probably meant, or where all units are listed.
 fn unit_help(number: &str, text: &str) -> Option<String> {
-    let meant = habits::unit(number, text);
+    let meant = other_languages::unit(number, text);
     let near =
         || suggest::nearest(text, UNITS.iter().map(|unit| unit.name)).map(|near| format!("did you mean `{near}`?"));
     meant.or_else(near).or_else(|| {

@@ -1,14 +1,14 @@
 //! Pieces to syntax tree, by pest.
 
 mod advice;
-mod aftermath;
 mod decl;
 mod expr;
 mod failure;
 mod reparse;
+mod reported;
 mod stmt;
 
-pub use reparse::{Edit, Old, Reparsed, reparse};
+pub use reparse::{Edit, OldTrees, Reparsed, reparse};
 
 use crate::base::{Interner, SrcSpan};
 use pest::Parser as _;
@@ -36,12 +36,12 @@ pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) 
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
         return (Ast::default(), vec![error]);
     }
-    let built = parse_with(text, base, limits, Old::default());
+    let built = parse_with(text, base, limits, OldTrees::default());
     (built.ast, built.errors)
 }
 
 /// Parses a text within the limits. Takes the trees of unchanged pieces from `old`.
-fn parse_with(text: &str, base: u32, limits: &Limits, old: Old) -> Built {
+fn parse_with(text: &str, base: u32, limits: &Limits, old: OldTrees) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
     // Only the formatter needs it.
@@ -61,14 +61,14 @@ pub struct Built {
 }
 
 /// Builds the tree of a file. `errors` are the splitter's; `old` has trees of known pieces.
-pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: Old) -> Built {
+pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: OldTrees) -> Built {
     let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     broken.sort_unstable();
     let names = std::mem::take(&mut old.names);
     let mut builder = Builder { broken, old, ..Builder::new(text, base, names) };
     let end = base as usize + text.len();
     let taken = errors.iter().filter_map(|error| error.takes(end));
-    builder.lost.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
+    builder.unparsed.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
     let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
@@ -78,7 +78,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     for (number, (piece, end)) in pieces.decls.iter().zip(ends).enumerate() {
         let decl = builder.decl(piece);
         if std::mem::take(&mut builder.lost_block) || decl.is_none() {
-            builder.lost.push(SrcSpan::new(piece.head.start as usize, end as usize));
+            builder.unparsed.push(SrcSpan::new(piece.head.start as usize, end as usize));
         }
         // The range includes the rest of the line, wherever the piece seemed to end, but no declaration that follows
         // there. An error at its first byte belongs to the piece above.
@@ -92,7 +92,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         }
         decls.extend(decl);
     }
-    let Builder { names, errors: further, mut unread, lost, parsed, .. } = builder;
+    let Builder { names, errors: further, mut unread, unparsed, parsed, .. } = builder;
     errors.extend(further);
     if !later.is_empty() {
         errors.retain(|error| {
@@ -101,11 +101,11 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         });
     }
     errors.sort_by_key(SyntaxError::offset);
-    let errors = aftermath::told(errors, text, base, MAX_ERRORS);
+    let errors = reported::select(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
     let comments = pieces.trivia.iter().map(|trivia| trivia.span);
     let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
-    Built { ast: Ast { about, decls, names, comments, lost: apart(lost) }, errors, unread, parsed }
+    Built { ast: Ast { about, decls, names, comments, unparsed: apart(unparsed) }, errors, unread, parsed }
 }
 
 /// Sorts ranges and merges those that touch.
@@ -150,22 +150,22 @@ struct Builder<'a> {
     /// Offsets of the splitter's errors, sorted: a piece that contains one gets no further error.
     broken: Vec<usize>,
     /// Ranges that could not be parsed.
-    lost: Vec<SrcSpan>,
+    unparsed: Vec<SrcSpan>,
     /// True if a statement of this declaration was lost with its block.
     lost_block: bool,
     /// Depth of recursion of `sized`; one level of brackets needs several.
     level: usize,
     /// Trees of pieces that need not be parsed again.
-    old: Old,
+    old: OldTrees,
     /// Number of pieces that were parsed.
     parsed: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(text: &'a str, base: u32, names: Interner) -> Self {
-        let (errors, unread, broken, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let old = Old::default();
-        Builder { text, base, names, errors, unread, broken, lost, lost_block: false, level: 0, old, parsed: 0 }
+        let (errors, unread, broken, unparsed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let old = OldTrees::default();
+        Builder { text, base, names, errors, unread, broken, unparsed, lost_block: false, level: 0, old, parsed: 0 }
     }
 
     fn slice(&self, span: SrcSpan) -> &'a str {
@@ -188,7 +188,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Parses one piece and returns its parts. `what` names the piece in messages.
-    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
+    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Parts<'a>> {
         self.parsed += 1;
         let text = self.slice(span);
         if text.len() > MAX_PIECE {
@@ -198,7 +198,7 @@ impl<'a> Builder<'a> {
         match Grammar::parse(rule, text) {
             Ok(mut pairs) => {
                 let piece = pairs.next().expect("a rule that matched gives one pair");
-                Some(Piecewise { pairs: piece.into_inner(), base: span.start })
+                Some(Parts { pairs: piece.into_inner(), base: span.start })
             }
             Err(error) if matches!(error.variant, ErrorVariant::CustomError { .. }) => {
                 // Only pest's guard against stack overflow makes it fail with a message of its own.
@@ -229,8 +229,8 @@ impl<'a> Item<'a> {
         item_span(&self.pair, self.base)
     }
 
-    fn inner(self) -> Piecewise<'a> {
-        Piecewise { pairs: self.pair.into_inner(), base: self.base }
+    fn inner(self) -> Parts<'a> {
+        Parts { pairs: self.pair.into_inner(), base: self.base }
     }
 }
 
@@ -242,12 +242,12 @@ fn item_span(pair: &Pair<'_, Rule>, base: u32) -> SrcSpan {
 }
 
 /// The parts of a pair, in order.
-struct Piecewise<'a> {
+struct Parts<'a> {
     pairs: Pairs<'a, Rule>,
     base: u32,
 }
 
-impl<'a> Piecewise<'a> {
+impl<'a> Parts<'a> {
     fn next(&mut self) -> Option<Item<'a>> {
         let pair = self.pairs.next().filter(|pair| pair.as_rule() != Rule::EOI)?;
         Some(Item { pair, base: self.base })

@@ -50,23 +50,23 @@ pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32, limits: &Limits)
         let (ast, errors) = parse(text, base, limits);
         return Reparsed { ast, errors, parsed: 0 };
     }
-    let Built { ast, errors, parsed, .. } = parse_with(text, base, limits, Old::new(before, edit, base));
+    let Built { ast, errors, parsed, .. } = parse_with(text, base, limits, OldTrees::new(before, edit, base));
     Reparsed { ast, errors, parsed }
 }
 
 /// Trees of the pieces that an edit does not touch, by the piece's location in the new text and by whether a block
 /// followed. The blocks of heads are empty.
 #[derive(Default)]
-pub struct Old {
+pub struct OldTrees {
     pub names: Interner,
     decls: FxHashMap<(SrcSpan, bool), DeclKind>,
     stmts: FxHashMap<(SrcSpan, bool), StmtKind>,
     conditions: FxHashMap<SrcSpan, Expr>,
 }
 
-impl Old {
-    fn new(before: Ast, edit: &Edit, base: u32) -> Old {
-        let mut old = Old { names: before.names, ..Old::default() };
+impl OldTrees {
+    fn new(before: Ast, edit: &Edit, base: u32) -> OldTrees {
+        let mut old = OldTrees { names: before.names, ..OldTrees::default() };
         let edited = Edited {
             start: base + edit.range.start as u32,
             end: base + edit.range.end as u32,

@@ -32,7 +32,7 @@ impl<'a> Builder<'a> {
         };
         if stmt.is_none() {
             match piece.body {
-                Body::None | Body::Stray => self.lost.push(span),
+                Body::None | Body::Stray => self.unparsed.push(span),
                 Body::Block(_) | Body::Branches { .. } => self.lost_block = true,
             }
         }

@@ -56,7 +56,7 @@ pub fn context(cuda: &Cuda, index: c_int) -> Result<usize, c_int> {
         return Ok(context);
     }
     let mut context: Handle = std::ptr::null_mut();
-    // SAFETY: the place is valid for the call; a device that is not there is refused.
+    // SAFETY: the output pointer is valid for the call; a device that is not there is refused.
     match unsafe { (cuda.context_retain)(&mut context, index) } {
         0 => Ok(*place.get_or_init(|| context as usize)),
         code => Err(code),
@@ -78,7 +78,7 @@ pub fn take_last() -> c_int {
 
 pub fn raw_attribute(cuda: &Cuda, number: c_int, index: c_int) -> Option<c_int> {
     let mut value = 0;
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     (unsafe { (cuda.device_attribute)(&mut value, number, index) } == 0).then_some(value)
 }
 

@@ -90,14 +90,14 @@ pub extern "C" fn hiprtcGetErrorString(code: c_int) -> *const c_char {
 /// What the code object manager says, which real compilers ask for: the one architecture that is compiled for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { count.write(1) };
     0
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_name(index: usize, name: *mut *const c_char) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { name.write(c"amdgcn-amd-amdhsa--gfx000".as_ptr()) };
     c_int::from(index != 0)
 }

@@ -37,7 +37,7 @@ fn element(number: c_int) -> Option<Element> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocblas_create_handle(to: *mut Handle) -> c_int {
     crate::api::counted!(rocblas_create_handle);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(LIBRARIES.add(Arc::new(Mutex::new(0)))) };
     SUCCESS
 }

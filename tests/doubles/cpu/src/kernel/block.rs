@@ -170,7 +170,7 @@ fn released(block: &Block, waiting: &[Waiting]) -> Vec<bool> {
 /// As for [`run_block`]; the fiber is one of this block.
 unsafe fn turn(block: *mut Block, mut fiber: Box<Fiber>, thread: Option<u32>) -> Option<Waiting> {
     let pointer: *mut Fiber = &mut *fiber;
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe {
         (*block).fiber = pointer;
         if let Some(thread) = thread {

@@ -104,7 +104,7 @@ impl Fiber {
     /// # Safety
     /// It is this fiber that runs.
     pub unsafe fn pause(fiber: *mut Fiber) {
-        // SAFETY: the caller says so; the one that gave the turn waits where it kept its registers.
+        // SAFETY: the caller guarantees it; the one that gave the turn waits where it kept its registers.
         unsafe { hip_double_switch(&raw mut (*fiber).pointer, (*fiber).back) };
     }
 }

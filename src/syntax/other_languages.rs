@@ -115,6 +115,6 @@ pub(super) fn character(character: char) -> &'static str {
     }
 }
 
-fn among(habits: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
-    habits.iter().find(|(words, _)| words.contains(&word)).map(|(_, help)| *help)
+fn among(other_languages: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
+    other_languages.iter().find(|(words, _)| words.contains(&word)).map(|(_, help)| *help)
 }

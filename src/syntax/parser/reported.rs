@@ -6,14 +6,14 @@ use std::ops::Range;
 use crate::base::{suggest, units};
 
 use super::super::error::SyntaxError;
-use super::super::habits;
+use super::super::other_languages;
 use super::super::words::{self, DECLARATIONS, STATEMENTS};
 
 /// Descriptions of what the splitter expects.
 const SPLITTER: [&str; 3] = ["a declaration", "a statement", "`{` or `if`"];
 
 /// The first `limit` errors worth reporting. `errors` are sorted, and the text is at `base` in the source map.
-pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize) -> Vec<SyntaxError> {
+pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize) -> Vec<SyntaxError> {
     // A file that is too large is not parsed, so it has only this error.
     if errors.is_empty() || errors.iter().any(|error| matches!(error, SyntaxError::FileTooLarge { .. })) {
         return errors;
@@ -191,7 +191,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
     let first_on_line = first_on_line(text, at);
     if what == "statement" {
-        return match (habits::statement(word), suggest::nearest(word, STATEMENTS)) {
+        return match (other_languages::statement(word), suggest::nearest(word, STATEMENTS)) {
             (Some(help), _) => help.to_owned(),
             (None, _) if DECLARATIONS.contains(&word) => {
                 format!("a `{word}` is declared outside of the step: move it above")
@@ -204,7 +204,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         };
     }
     let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
-    match habits::declaration(word) {
+    match other_languages::declaration(word) {
         _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
             let number = text[..at].trim_end();
             let number = &number[number.trim_end_matches(|c| is_number(c) || c == '.' || c == '_').len()..];
@@ -228,7 +228,9 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') => help.to_owned(),
-        None if habits::statement(word).is_some() => habits::statement(word).unwrap_or_default().to_owned(),
+        None if other_languages::statement(word).is_some() => {
+            other_languages::statement(word).unwrap_or_default().to_owned()
+        }
         _ if word == "for" && behind.contains("{ metric ") => {
             "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
         }
