@@ -75,8 +75,8 @@ fn each_page_shows_its_code() {
         let has = |line: &str| text.lines().any(|found| found == line);
         let mended = has("```aorta file=mended.aorta") && has("$ aorta check mended.aorta");
         let wrong = has("```aorta wrong file=wrong.aorta") && has("$ aorta check wrong.aorta");
-        // What only warns passes the check; a mistake in a command, or a limit that an option lowers, has its commands
-        // instead; what no test machine can provoke says so.
+        // A warning's file passes the check. A mistake in a command, or a limit that an option lowers, shows commands
+        // instead. A page about a fault that no test machine can provoke says so.
         let commands = text.lines().filter(|line| line.starts_with("$ ") && line.contains(" aorta ")).count() >= 2;
         let told = text.contains("This machine cannot provoke it");
         assert!((wrong && mended) || (!wrong && (commands || told)), "{code}: a mistake, and the same mended");

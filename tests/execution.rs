@@ -269,7 +269,7 @@ step {
   on a { second: map(x + 1 -> x) }
 }
 ";
-    // All three are one kernel with one shape: the place is the failing launch's own.
+    // All three share one kernel and shape; the reported location is that of the failing launch.
     let prepared = Prepared::of(text);
     let mut shown_all = String::new();
     for faulty in [1, 2] {
@@ -377,7 +377,7 @@ fn interrupted(modes: &[LaunchMode], call: &'static str, turn: u32) -> Measured 
 
 #[test]
 fn an_interrupted_run_keeps_its_samples() {
-    // Of six iterations, two are for warming up; each launches operation 0 once.
+    // Two of six iterations are warm-up; each launches operation 0 once.
     let mut text = String::new();
     for (when, call, turn) in [
         ("while warming up", "launch #0 fill on a", 0),
@@ -441,7 +441,7 @@ fn throttling_is_reported() {
     assert_eq!(clocks, [Some(345), Some(1410)]);
 }
 
-/// It is asked before the first block and behind each; in the third of four, something holds it down.
+/// The state is read before the first block and after each; throttling begins in the third of four.
 #[test]
 fn device_state_is_read_between_blocks() {
     let (fine, held) = (health(1980, &[]), health(1500, &["temperature"]));
@@ -486,7 +486,7 @@ fn calls_of_held_iterations() {
     insta::assert_snapshot!(mock.take().join("\n"));
 }
 
-/// Whether the last of three iterations is held, and why none is.
+/// True if the last of three iterations is gated, and otherwise why none is.
 fn held(text: &str, depth: u32, mode: LaunchMode) -> (bool, Option<String>) {
     let mock = Mock::new(Script { has_gates: true, ..Script::default() });
     let Prepared { program, schedule, .. } = Prepared::of(text);

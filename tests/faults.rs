@@ -192,7 +192,7 @@ fn a_rank_that_fails_ends_the_others_wherever_they_wait() {
 fn diagnosed(script: Script, diagnosis: Diagnosis, text: &str, world: u32) -> String {
     let mock = Mock::new(script);
     let ranks = World::new(text, world, &mock);
-    // By the mock's clock, which goes on with each look at it.
+    // Measured with the mock's clock, which advances with each query.
     let mut open = open(&ranks, &mock, Nanos(100_000));
     match open.diagnose(diagnosis, &Control::default()) {
         Ok(()) => "nothing".to_owned(),

@@ -39,7 +39,7 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()
     }
 }
 
-/// Those GPUs, one for each rank, as [`gpu`] does; a GPU may stand for several.
+/// The GPUs with these numbers, one for each rank, like [`gpu`]; a GPU may serve several ranks.
 fn gpus(kernels: &tempfile::TempDir, devices: &[u32]) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
     let (one, alone) = gpu(kernels)?;
     drop(one);
@@ -228,7 +228,7 @@ fn a_gate_makes_the_time_the_device_s() {
         times[times.len() / 2]
     };
     println!("held {}, as issued {}", median(&held.time), median(&issued.time));
-    // What it says of time is for the reader: a test looks at no clock.
+    // Times are printed for the reader; tests do not check them.
     assert!(held.time.iter().chain(&issued.time).all(|time| time.0 > 0));
 }
 
@@ -453,7 +453,7 @@ fn the_rank_that_others_wait_for_is_named() {
         for variant in &measured.variants {
             let skew = variant.skew.as_ref().expect("the ranks meet");
             println!("{}: {skew:#?}\n{:#?}", variant.launch, variant.blocks);
-            // Of equal ranks, chance or the machine may make one late: that is for the reader.
+            // With equal ranks, chance or the machine may delay one, so this is only printed.
             if text == LATE {
                 assert_eq!(skew.straggler, Some(1), "{}: {skew:?}", variant.launch);
             }
@@ -461,8 +461,8 @@ fn the_rank_that_others_wait_for_is_named() {
     }
 }
 
-/// Whether an engine or a kernel makes a copy is inferred before a run; large ones from pinned memory are an engine's on
-/// every GPU of NVIDIA's, and what a kernel of ours copies is told nowhere.
+/// Whether an engine or a kernel makes a copy is inferred before a run. NVIDIA's GPUs copy large pinned memory by
+/// engines. Copies by our own kernels are not listed.
 #[test]
 fn the_maker_of_a_copy_is_inferred() {
     let kernels = folder();
@@ -547,7 +547,7 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
             let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
             let notes = two_ranks(&text, &gpu);
             assert!(notes.iter().any(|note| note.contains("copies to rank")), "{notes:?}");
-            // Of iterations that overlap nothing is held, so nothing is inferred.
+            // Overlapping iterations are not gated, so nothing is inferred.
             let inferred =
                 notes.iter().any(|note| note.contains("copies to another device") && note.contains("an engine"));
             assert_eq!(inferred, options.is_empty(), "{notes:?}");
@@ -735,7 +735,7 @@ fn suite(arguments: &[&str]) -> Vec<aorta::measure::cases::Case> {
     aorta::measure::cases::Cases::parse(&bytes).expect("whole lines").expect("a header").cases
 }
 
-/// What is normal is for the reader: a machine may be slow. That something is known of an H200 is not.
+/// Whether figures are normal is only printed, since a machine may be slow. An H200 must have known ranges.
 #[test]
 fn suites_run_and_report_normal_figures() {
     let kernels = folder();

@@ -44,7 +44,7 @@ fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
         preset: None,
         params: program.params.iter().cloned().collect(),
     };
-    // Where in the text stands for a line and a column.
+    // The offset in the text stands for line and column.
     let places = |span: aorta::base::SrcSpan| format!("test.aorta:{}", span.start);
     let (program, plan, schedule) = (&program, &plan, &schedule);
     report::build(report::Request {
@@ -124,7 +124,7 @@ fn streams_in_records_name_their_rank() {
     assert!(said.contains("\n8 hardware queues, 8 used, 4 shared: "), "{said}");
 }
 
-/// What the plan knows of an edge.
+/// An edge of the plan.
 type Known = (u32, u32, u32, String);
 
 fn known(program: &aorta::model::Program, plan: &plan::StepPlan, op: aorta::base::OpId) -> Vec<Known> {
@@ -370,7 +370,7 @@ fn operations_are_matched_by_name_and_not_by_number() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One that is written and read again is the same, and a difference is one from either side.
+    /// A document is unchanged by writing and reading it, and differences are symmetric.
     #[test]
     fn differences_go_both_ways(
         a in common::programs::statements(4, 12),

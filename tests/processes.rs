@@ -136,7 +136,7 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync)
     })
 }
 
-/// What all processes know of a run, whichever of them leads.
+/// Results that all processes of a run have in common.
 fn common_text(measured: &Result<Measured, ExecError>) -> String {
     match measured {
         Ok(Measured { variants, complete, .. }) => {
@@ -150,7 +150,7 @@ fn common_text(measured: &Result<Measured, ExecError>) -> String {
     }
 }
 
-/// Without the moments at which iterations began: each simulator has a clock of its own here.
+/// Without the begins of iterations, since each simulator has its own clock here.
 fn text(mut measured: Result<Measured, ExecError>) -> String {
     let variants = measured.iter_mut().flat_map(|measured| &mut measured.variants);
     variants.flat_map(|variant| &mut variant.ranks).for_each(|rank| rank.origins.clear());
@@ -186,7 +186,7 @@ fn rank_0_gathers_what_a_single_process_measures() {
     }
 }
 
-/// One mock for each rank, with what goes wrong there.
+/// A mock for each rank, with the rank's script.
 fn with_mocks(ranks: u32, script: impl Fn(u32, &Arc<Control>) -> Script + Sync) -> Vec<Result<Measured, ExecError>> {
     let world = world(STAIRS, ranks);
     in_each(ranks, |rank, peers| {
@@ -291,7 +291,7 @@ fn a_thread_that_waits_for_a_dead_rank_is_abandoned() {
     assert_eq!(kept[..], [("stream".to_owned(), 5)]);
 }
 
-/// What is observed of many operations goes to rank 0 alone, in as many pieces as it takes.
+/// Observed operations go only to rank 0, in several messages if there are many.
 #[test]
 fn observed_iterations_go_to_the_first_rank() {
     const OPERATIONS: usize = 20_000;

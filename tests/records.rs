@@ -201,7 +201,7 @@ fn a_contradiction_names_the_field() {
     assert!(why.starts_with("line 3 is damaged: in `record`, `variants[0].ranks[0].trace[0].id` is 77"), "{why}");
 }
 
-/// Of no time, and of one in which the work of all operations has no number.
+/// Records without time, and with an infinite amount of work.
 #[test]
 fn values_that_are_not_numbers_have_no_rate() {
     for time in [0, 1] {

@@ -14,7 +14,7 @@ struct Stage {
     label: String,
     /// Its streams, which it takes in turn.
     streams: usize,
-    /// What its block waits for.
+    /// Dependencies of its block.
     edges: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ proptest! {
     }
 }
 
-/// What the messages of a text say to write.
+/// The suggestions in a text's messages.
 fn told(text: &str) -> Vec<String> {
     let program = common::analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
     let errors = plan::build(&program).expect_err("it has races");
@@ -201,7 +201,7 @@ fn operations_of_calls_wait_for_calls() {
     common::planned(&mended);
 }
 
-/// Where no rule fits, all members are waited for.
+/// If no rule fits, the suggestion is to wait for all members.
 #[test]
 fn irregular_turns_wait_for_the_family() {
     let text = "stream load\nstream work\nbuffer x: f32[8, 64]\nbuffer b: f32[3, 64]\n\

@@ -105,7 +105,7 @@ fn one_rank_s_failure_ends_all() {
             _ => Ok(rank),
         };
         let first = agree(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed").to_string();
-        // All go on together, if they want to.
+        // All continue together if all agree.
         let then = agree(Some(&peers as &dyn Peers), "graphs", Ok(rank)).expect("all are there");
         peers.leave(None);
         (first, then)
@@ -138,7 +138,7 @@ fn a_failure_wakes_those_that_are_under_way() {
             };
             peers.watch(None);
             let error = agree::<u32>(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed");
-            // What is over wakes nobody later.
+            // A wait that has ended wakes nobody later.
             let later = Arc::new(AtomicBool::new(false));
             peers.watch(Some(later.clone()));
             agree(Some(&peers as &dyn Peers), "graphs", Ok(())).expect("all are there");
@@ -200,7 +200,7 @@ fn places_that_differ_are_a_bug_and_no_hang() {
     assert!(told[0].contains("it is at its iterations, and this one at its graphs"), "{}", told[0]);
 }
 
-/// What is stuck elsewhere is ended from outside.
+/// A thread stuck elsewhere is ended from outside.
 #[test]
 fn a_thread_that_never_returns_is_abandoned() {
     let (port, rescued) = (port(), Arc::new(Mutex::new(Vec::new())));
@@ -385,7 +385,7 @@ fn a_rank_that_makes_no_progress_is_named() {
     }
 }
 
-/// One that works is waited for, however long that takes.
+/// A rank that makes progress is waited for, however long it takes.
 #[test]
 fn a_rank_that_makes_progress_is_waited_for() {
     for slow in [0, 2] {

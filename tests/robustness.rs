@@ -475,7 +475,7 @@ fn files_with_changes() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What may stand behind `--set name=`.
+    /// Values of `--set name=`.
     #[test]
     fn any_value(tokens in prop::collection::vec(token(), 0..12)) {
         let text = tokens.concat();
@@ -489,7 +489,7 @@ proptest! {
         }
     }
 
-    /// What may stand behind `--config`, in a file of settings, and in a scenario.
+    /// Values of `--config`, in a settings file, and in a scenario.
     #[test]
     fn any_settings(
         key in "[a-z_]{0,8}|in_flight|timeout|effort|profile|max_memory|full",

@@ -28,7 +28,7 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// What is inferred beside a wait that is spelled out is issued only where it is needed.
+/// An inferred wait beside an explicit one is issued only if it is needed.
 #[test]
 fn an_explicit_wait_adds_nothing_else() {
     let text = "stream s[6]\nbuffer a: f32[8, 16]\nstep {\n  on s[0] { nop() }\n  on s[5] { sync() }\n  \
@@ -152,10 +152,10 @@ fn streams_with_units_stand_apart() {
     assert_eq!(place(true, Some(5)), "a: 0, f[0] f[2]: 1, f[1] f[3]: 2, p[0] p[1] p[2] p[3]: 4, q: 5");
 }
 
-/// What became of programs whose order is declared.
+/// Counts of programs with declared order, by result.
 #[derive(Debug, Default)]
 struct Judged {
-    /// They have races.
+    /// Programs with races.
     racing: usize,
     /// Operations of different streams touch the same memory, and each two are in order.
     ordered: usize,

@@ -15,7 +15,7 @@ use crate::common::{calls, programs};
 /// More than go into flight at once, over several rounds of every cycle.
 const ITERATIONS: u64 = 13;
 
-/// How a session is run.
+/// Options of a session.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     mode: LaunchMode,
@@ -83,7 +83,7 @@ proptest! {
         judge(&programs::turns_text(&turns, 4, &format!("(sync: end, depth: {depth})")), way, ceiling)?;
     }
 
-    /// What a hardware queue gets of an iteration is no more than the gate reckons with, and hardly less.
+    /// The commands of an iteration on a hardware queue are at most as many as the gate expects, and hardly fewer.
     #[test]
     fn a_queue_gets_as_many_commands_as_the_gate_expects(turns in programs::turns(10, 12), caches in any::<bool>()) {
         let text = programs::turns_text(&turns, 10, "");

@@ -74,7 +74,7 @@ fn session_of(profile: Profile, text: &str) -> Session {
     common::session(&program, &schedule, &sim)
 }
 
-/// One iteration of it.
+/// Traces one iteration of a step.
 fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
     let mut session = session(profile, body);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
@@ -365,7 +365,7 @@ fn repeated_runs_are_equal() {
     assert_eq!(run(), run());
 }
 
-/// Of a thousand equal iterations a few are launched.
+/// Only a few of a thousand equal iterations are launched.
 #[test]
 fn equal_iterations_are_not_launched() {
     let text = "stream s[4]\nbuffer x[4]: f32[1048576]\n\
@@ -443,7 +443,7 @@ fn arithmetic(vector: f64, special: f64) -> Profile {
     profile
 }
 
-/// How long an operation over so many elements takes.
+/// Duration of an operation over this many elements.
 fn over(elements: u64, profile: Profile, operation: &str) -> Nanos {
     let text = format!("stream a\nbuffer x, y: f32[{elements}]\nstep {{ on a {{ {operation} }} }}\n");
     let mut session = session_of(profile, &text);
@@ -498,7 +498,7 @@ fn long_rows_are_read_again() {
 
 #[test]
 fn measured_times_are_above_the_lower_bound() {
-    // Of docs/measurements/2026-11-21-beside-others.md, in ns.
+    // From docs/measurements/2026-11-21-beside-others.md, in ns.
     let chain = "map(gelu(x * 1.5 + 0.5) * sigmoid(x) - x -> y)";
     for (operation, shape, measured) in [
         ("softmax(x -> y)", "f32[4096, 128]", 2010.0),

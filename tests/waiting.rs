@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// What two ranks may do together, on rank 0 and on rank 1.
+/// Operations between two ranks, for rank 0 and for rank 1.
 const WAYS: [(&str, &str); 5] = [
     ("meet: send(x, to: 1)", "meet: recv(from: 0 -> y)"),
     ("meet: recv(from: 1 -> y)", "meet: send(x, to: 0)"),

@@ -26,7 +26,7 @@ fn witness_on(backend: &dyn Backend, (program, plan): &(Program, Plan), schedule
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What was missed in some iterations on the CPU.
+/// The dependencies violated in some iterations on the CPU.
 fn missed(witness: &mut Witness, mode: LaunchMode, iterations: u64) -> Vec<(Edge, u32)> {
     witness.ranks.reset(&Control::default()).expect("the CPU resets");
     let samples = witness.ranks.iterate(mode, 0, iterations, &Control::default());

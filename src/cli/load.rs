@@ -76,7 +76,7 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
     Ok(Settings::layered(file, &args.config)?)
 }
 
-/// What a file is read as.
+/// The purpose of a file that is read, which determines its limits and messages.
 #[derive(Clone, Copy, Debug)]
 pub enum FileKind {
     /// A workload of at most this many bytes.
@@ -293,6 +293,6 @@ fn name_and_value(pair: &str) -> Result<(String, String), InputError> {
 
 /// Checks the value of `--streams`.
 fn at_least_one(streams: u32) -> Result<NonZeroU32, InputError> {
-    let help = "write `--streams 1`, or leave it away";
+    let help = "write `--streams 1`, or leave it out";
     NonZeroU32::new(streams).ok_or_else(|| InputError::bad_value("`--streams`", "0", "a run needs a stream", help))
 }

@@ -91,8 +91,13 @@ fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
 
 /// Fails if the record has no rank of that number.
 fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
-    let ranks: Vec<String> =
-        record.variants.first().into_iter().flat_map(|of| &of.ranks).map(|of| of.rank.to_string()).collect();
+    let ranks: Vec<String> = record
+        .variants
+        .first()
+        .into_iter()
+        .flat_map(|variant| &variant.ranks)
+        .map(|rank| rank.rank.to_string())
+        .collect();
     if ranks.contains(&rank.to_string()) {
         return Ok(());
     }
@@ -121,9 +126,10 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     }
     let (header, latest) = (&read.header, read.latest());
     if let (CasesKind::Suite, Some(name)) = (header.kind, &args.sort) {
-        return Err(unsorted(name, "a suite's cases are those of different workloads", "leave `--sort` away").into());
+        return Err(unsorted(name, "a suite's cases are those of different workloads", "leave `--sort` out").into());
     }
-    let metrics = latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|of| &of.metrics);
+    let metrics =
+        latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|variant| &variant.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     let page = match header.kind {
         CasesKind::Sweep => report::sweep(header, &latest, order.as_ref()),

@@ -41,13 +41,13 @@ pub fn run(args: SuiteArgs) -> CliResult {
     let planned = plan::plan(&suite, &args, &machine)?;
     if args.dry_run {
         output::print(&commands(&planned));
-        let bad = planned.iter().any(|of| matches!(of.planned.command, Err((Status::Failed, _))));
+        let bad = planned.iter().any(|case| matches!(case.planned.command, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
     let header = header(&suite, &text, &planned, same);
     let mut runner = Runner::open(args.files.json.as_ref(), None, &header, args.resume, planned.len())?;
     // Cases that were skipped or failed may succeed now.
-    let is_planned = |case: &Case| planned.iter().any(|of| of.planned.name == case.name);
+    let is_planned = |case: &Case| planned.iter().any(|plan| plan.planned.name == case.name);
     runner.keep(|case| case.status.is_measured() && is_planned(case));
     let mut cases = Vec::with_capacity(planned.len());
     for of in &planned {
@@ -105,7 +105,7 @@ fn commands(planned: &[SuitePlan]) -> String {
 fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -> Header {
     let mut digest = Sha256::new();
     digest.update(text);
-    for arguments in planned.iter().filter_map(|of| of.planned.command.as_ref().ok()) {
+    for arguments in planned.iter().filter_map(|case| case.planned.command.as_ref().ok()) {
         // Shipped workloads change only with aorta's version, which the header contains.
         digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
     }

@@ -52,7 +52,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
         return code;
     }
     sweep.check(&runner);
-    let unfit = |case: &Case| sweep.planned.iter().find(|of| of.name == case.name)?.command.as_ref().err();
+    let unfit = |case: &Case| sweep.planned.iter().find(|planned| planned.name == case.name)?.command.as_ref().err();
     runner.keep(|case| match unfit(case) {
         Some((status, why)) => case.status == *status && case.reason.as_ref() == Some(why),
         // A skipped case depends on the machine, which may have a device now.

@@ -166,7 +166,7 @@ impl Suite {
         let counts =
             [("ranks", case.ranks), ("needs.gpus", case.needs.gpus), ("streams", case.streams.first().copied())];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
-            return self.bad(field(name), "0", "it is 1 at least", "leave it away where any number will do");
+            return self.bad(field(name), "0", "it is 1 at least", "leave it out where any number will do");
         }
         let memory = case.needs.memory;
         if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {

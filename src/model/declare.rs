@@ -173,7 +173,7 @@ impl<'a> Analyzer<'a> {
             } else if size as u64 > limit {
                 (format!("the number of {what} `{}`", name()), size.to_string(), help)
             } else if dims.push(size as u64).is_none() {
-                let help = "a family and its type have at most 8 dimensions together: leave some away";
+                let help = "a family and its type have at most 8 dimensions together: leave some out";
                 (format!("the number of indices of `{}`", name()), count.len().to_string(), help)
             } else {
                 continue;
@@ -192,7 +192,7 @@ impl<'a> Analyzer<'a> {
                 "priority" => priority = self.priority(&setting.value),
                 "units" => units = self.units(&setting.value),
                 "queue" | "kind" => {
-                    self.not_yet(&format!("`{key}` of a stream"), "leave it away", setting.key.span);
+                    self.not_yet(&format!("`{key}` of a stream"), "leave it out", setting.key.span);
                 }
                 _ => self.unknown_option("stream", key, &["priority", "units"], setting.key.span),
             }

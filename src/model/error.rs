@@ -167,7 +167,7 @@ pub enum ModelError {
         value: String,
         #[label("is {value}")]
         at: SourceSpan,
-        #[label("this division leaves a rest")]
+        #[label("this division leaves a remainder")]
         division: Option<SourceSpan>,
     },
 
@@ -184,7 +184,7 @@ pub enum ModelError {
     #[error("the result is too large")]
     #[diagnostic(code(aorta::model::overflow), help("integers go up to 9223372036854775807; `1e20` is a float"))]
     Overflow {
-        #[label("passes what a number can hold")]
+        #[label("exceeds what a number can hold")]
         at: SourceSpan,
     },
 
@@ -405,7 +405,7 @@ pub enum ModelError {
     NoGroup {
         name: String,
         help: &'static str,
-        #[label("a group, behind what is no collective")]
+        #[label("only a collective runs over a group")]
         at: SourceSpan,
     },
 
@@ -421,7 +421,7 @@ pub enum ModelError {
     #[error("memory that has no name cannot be written")]
     #[diagnostic(
         code(aorta::model::written_type),
-        help("leave `-> …` away for scratch memory, or declare it: `buffer y: f32[4]`")
+        help("leave `-> …` out for scratch memory, or declare it: `buffer y: f32[4]`")
     )]
     WrittenType {
         #[label("this is a type, not a buffer")]
@@ -437,10 +437,10 @@ pub enum ModelError {
     Limit(#[from] LimitError),
 
     // --- Copies to other ranks --------------------------------------------------------------------------------
-    #[error("only what a `copy` writes may lie on another rank")]
+    #[error("only the output of a `copy` can be on another rank")]
     #[diagnostic(
         code(aorta::model::peer_operand),
-        help("write `copy(x -> y at 1)`: it writes `y` of rank 1, whose text comes by this copy too")
+        help("write `copy(x -> y at 1)`: it writes `y` of rank 1, which executes this copy too")
     )]
     PeerOperand {
         #[label("another rank")]
@@ -462,7 +462,7 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("rank {receiver} does not come by this copy, which rank {sender} sends to it")]
+    #[error("rank {receiver} does not execute this copy, which rank {sender} sends to it")]
     #[diagnostic(
         code(aorta::model::peer_absent),
         help(
@@ -519,7 +519,7 @@ pub enum ModelError {
     #[error("this metric is {found}, and its unit `{unit}` is for {of}")]
     #[diagnostic(
         code(aorta::model::metric_unit),
-        help("write a unit that fits, or leave it away: the one that follows from the expression is printed then")
+        help("write a unit that fits, or leave it out: the one that follows from the expression is printed then")
     )]
     MetricUnit {
         found: String,

@@ -145,7 +145,7 @@ struct Linker {
 impl Linker {
     /// Adds what arrives at each rank that executes the copy.
     fn place(&mut self, programs: &mut [Program], copies: &BTreeMap<u32, SiteCopy>) {
-        let told = self.errors.len();
+        let errors_before = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
         for (&from, sender) in copies {
             let Some(to) = sender.to else { continue };
@@ -157,7 +157,7 @@ impl Linker {
                 arrivals.entry(to).or_default().push(Arrival { from, view });
             }
         }
-        if self.errors.len() > told {
+        if self.errors.len() > errors_before {
             return;
         }
         for (rank, copy) in copies {

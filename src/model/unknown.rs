@@ -72,16 +72,18 @@ pub(super) enum NameRole {
 
 /// Help for an unknown word, given the valid ones; `None` if none seems meant.
 pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
-    let here =
-        WORDS.iter().find(|(others, here)| others.contains(&text) && words.contains(here)).map(|(_, here)| *here);
-    let near = here.or_else(|| suggest::nearest(text, words.iter().copied()));
+    let instead = WORDS
+        .iter()
+        .find(|(others, instead)| others.contains(&text) && words.contains(instead))
+        .map(|(_, instead)| *instead);
+    let near = instead.or_else(|| suggest::nearest(text, words.iter().copied()));
     near.map(|near| format!("did you mean `{near}`?"))
 }
 
 /// Help for an unknown option of `of`, given the known ones.
 pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
-    let here = OPTIONS.iter().find(|(others, here)| others.contains(&name) && known.contains(here));
-    let near = here.map(|(_, here)| *here).or_else(|| suggest::nearest(name, known.iter().copied()));
+    let instead = OPTIONS.iter().find(|(others, instead)| others.contains(&name) && known.contains(instead));
+    let near = instead.map(|(_, instead)| *instead).or_else(|| suggest::nearest(name, known.iter().copied()));
     let along = ["dim", "axis", "axes"].contains(&name);
     let by_rows = ops::find(of).is_some_and(|operation| operation.category() == Category::RowWise);
     let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);

@@ -40,10 +40,10 @@ fn drawn(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> 
         GraphicalReportHandler::new_themed(theme).with_width(style.width).with_links(false).with_context_lines(CONTEXT);
     let (mut labels, mut places) = (Vec::new(), String::new());
     for label in diagnostic.labels().into_iter().flatten() {
-        let said = label.label().map(shortened);
+        let text = label.label().map(shortened);
         match place_in_long_line(&label, source) {
-            Some(place) => places += &format!("\n{place}: {}", said.as_deref().unwrap_or("here")),
-            None => labels.push(LabeledSpan::new(said, label.offset(), shown_length(&label, source))),
+            Some(place) => places += &format!("\n{place}: {}", text.as_deref().unwrap_or("here")),
+            None => labels.push(LabeledSpan::new(text, label.offset(), shown_length(&label, source))),
         }
     }
     let message = joined(&shortened(&format!("{diagnostic}{places}")));

@@ -33,7 +33,9 @@ pub(super) fn section(record: &RunRecord) -> Option<Section> {
 pub fn expected(record: &RunRecord) -> Page {
     let all: Vec<&ExpectedRecord> = record.expected.iter().collect();
     let by_name = by_name(&all);
-    let seen = by_name.values().flat_map(|of| [format!("{}: {}", of.name, of.seen), format!("  {}", of.source)]);
+    let seen = by_name
+        .values()
+        .flat_map(|figure| [format!("{}: {}", figure.name, figure.seen), format!("  {}", figure.source)]);
     let title = format!("Figures beside what is normal for {}", record.device.name);
     let notes = seen.chain(checks(&all)).collect();
     let section = Section { title, table: Some(figures(record, &all)), notes, ..Section::default() };

@@ -30,8 +30,10 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
         record.variants.iter().flat_map(|variant| variant.expectations.iter().map(move |expects| (variant, expects)))
     };
     page.lines("", expectations().map(|(variant, expects)| expectation(record, variant, expects)));
-    let notes =
-        record.variants.iter().flat_map(|of| of.notes.iter().map(|note| format!("note: {}: {note}", of.launch)));
+    let notes = record
+        .variants
+        .iter()
+        .flat_map(|variant| variant.notes.iter().map(|note| format!("note: {}: {note}", variant.launch)));
     page.lines("", notes);
     page.warnings.clone_from(&record.warnings);
     page.checks = expectations().map(|(variant, expects)| check(record, variant, expects)).collect();
@@ -70,7 +72,7 @@ fn check(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> Check
 
 /// The rank of a variant that is shown: the one with that number, or the first. `None` if the record does not have it.
 pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord> {
-    variant.ranks.iter().find(|of| rank.is_none_or(|rank| of.rank == rank))
+    variant.ranks.iter().find(|record| rank.is_none_or(|rank| record.rank == rank))
 }
 
 fn header(record: &RunRecord) -> Vec<String> {
@@ -176,7 +178,8 @@ fn times(record: &RunRecord) -> Section {
     for (index, metric) in metrics.iter().enumerate() {
         row(&metric.name, &|variant| cell(variant.metrics.get(index).map(|metric| &metric.text)));
     }
-    let absent = metrics.iter().filter_map(|of| Some(format!("{}: no value, since {}", of.name, of.note.as_ref()?)));
+    let absent =
+        metrics.iter().filter_map(|metric| Some(format!("{}: no value, since {}", metric.name, metric.note.as_ref()?)));
     Section { table: Some(table), notes: absent.collect(), ..Section::default() }
 }
 

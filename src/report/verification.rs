@@ -20,7 +20,7 @@ pub fn section(record: &RunRecord) -> Option<Section> {
 /// Operations compared one by one.
 fn operations(verification: &VerificationRecord) -> Vec<String> {
     let VerificationRecord { operations, mistakes, unread, .. } = verification;
-    let all: u64 = operations.iter().map(|of| of.count).sum();
+    let all: u64 = operations.iter().map(|operation| operation.count).sum();
     if all == 0 {
         return Vec::new();
     }
@@ -32,18 +32,21 @@ fn operations(verification: &VerificationRecord) -> Vec<String> {
         let share = (100.0 * worst.error).max(1.0);
         format!("  the largest error is {share:.0} % of what rounding explains ({})", worst.operation)
     }));
-    lines.extend(operations.iter().filter(|of| of.by_vectors > 0).map(|of| {
+    lines.extend(operations.iter().filter(|operation| operation.by_vectors > 0).map(|operation| {
         format!(
             "  {} of {} {}: by random vectors, which miss an error of 10 times what is allowed once in {:.0}",
-            of.by_vectors,
-            of.count,
-            of.operation,
+            operation.by_vectors,
+            operation.count,
+            operation.operation,
             1.0 / MISSES
         )
     }));
-    lines.extend(operations.iter().filter(|of| of.undecided > 0).map(|of| {
-        let elements = counted(of.elements as usize, "element");
-        format!("  {} of {elements} of {}: not compared, rounding decides them", of.undecided, of.operation)
+    lines.extend(operations.iter().filter(|operation| operation.undecided > 0).map(|operation| {
+        let elements = counted(operation.elements as usize, "element");
+        format!(
+            "  {} of {elements} of {}: not compared, rounding decides them",
+            operation.undecided, operation.operation
+        )
     }));
     lines.extend((*unread > 0).then(|| {
         let unread = counted(*unread as usize, "operation");

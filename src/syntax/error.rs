@@ -33,7 +33,7 @@ pub enum SyntaxError {
         at: SourceSpan,
     },
 
-    #[error("this text has no end")]
+    #[error("this text is not closed")]
     #[diagnostic(
         code(aorta::syntax::unclosed_text),
         help(

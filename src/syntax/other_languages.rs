@@ -45,7 +45,7 @@ const UNITS: [(&[&str], &str); 7] = [
     (&["usec", "micros", "u"], "write `us`"),
     (&["nsec", "nanos", "n"], "write `ns`"),
     (&["min", "h", "hour"], "write it in seconds: `60s`"),
-    (&["x", "X", "times"], "a factor is a plain number: leave its unit away"),
+    (&["x", "X", "times"], "a factor is a plain number: leave its unit out"),
 ];
 
 /// Characters with another spelling here.

@@ -30,7 +30,7 @@ fn an_expectation_does_not_hold() {
     let verdicts = record["variants"][0]["expectations"].as_array().expect("a list");
     let verdicts: Vec<_> = verdicts.iter().map(|expectation| expectation["verdict"].as_str()).collect();
     assert_eq!(verdicts, [Some("held"), Some("failed")]);
-    // One of two ways of launching is enough.
+    // It is sufficient that one of the two launch modes fails.
     let both = sandbox.run(&["exec", "a.aorta", "--backend", "sim", "--launch", "both"]);
     assert_eq!(both.code, Some(1));
 }
@@ -142,7 +142,7 @@ fn interrupted_after(sandbox: &Sandbox, arguments: &str, ticks: u64) -> Output {
     output
 }
 
-/// Whether the system tells how long a process has run.
+/// True if the system reports how long a process has run.
 pub fn times_are_told() -> bool {
     let told = std::path::Path::new("/proc/self/stat").exists();
     if !told {
@@ -353,7 +353,7 @@ fn a_time_without_a_unit_is_no_timeout() {
     assert!(output.stderr.contains("`timeout` cannot be 5: a time has its unit"), "{}", output.stderr);
 }
 
-/// What a run that has failed starts to find the operation.
+/// The second run of a failed command, which looks for the failing operation.
 #[test]
 fn a_run_that_looks_for_a_failure_says_what_it_finds() {
     let sandbox = Sandbox::new();

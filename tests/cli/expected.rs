@@ -98,7 +98,7 @@ fn own_ranges_judge_in_place_of_the_shipped_ones() {
     let page = report(&sandbox, &measured(&sandbox), &["--expected=own.ron"]);
     let (_, list) = page.split_once("Figures beside").expect("a list");
     snapshot!("expected_own", format!("Figures beside{list}"));
-    // Of a file that is about another device nothing follows.
+    // Ranges for another device do not apply.
     sandbox.write("own.ron", own.replace("NVIDIA H200", "AMD Instinct MI300X"));
     let page = report(&sandbox, &measured(&sandbox), &["--expected=own.ron"]);
     assert!(page.ends_with("no verdict: own.ron is about AMD Instinct MI300X, and this was NVIDIA H200\n"), "{page}");

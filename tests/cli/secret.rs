@@ -112,7 +112,8 @@ fn ranks_with_different_secrets_end_alike() {
     assert!(second.stderr.contains("does not know the"), "{}", second.stderr);
 }
 
-/// What a squatter says reaches nobody, and every rank ends with the code of ranks that do not meet.
+/// Data from a process that occupies the port is not accepted, and every rank ends with the code of ranks that do not
+/// connect.
 #[test]
 fn a_process_that_occupies_a_port_decides_nothing() {
     let port = port();

@@ -42,7 +42,7 @@ fn smoke_passes_wholly() {
     assert!(lines[1..].iter().all(|line| line["status"] == "done" && line["record"]["complete"] == true));
 }
 
-/// What does not exist is told by its name, and everything else is a valid run.
+/// Missing workloads are reported by name, and every other case is a valid run.
 #[test]
 fn every_shipped_suite_names_what_there_is() {
     let sandbox = Sandbox::new();
@@ -116,10 +116,11 @@ fn each_exit_status_is_described() {
     let output = run(&["--format", "junit"]);
     let seconds = without_times(&output.stdout);
     snapshot!("suite_own_junit", seconds);
-    // Without a failure, what does not hold decides; without that, all is well.
+    // Without failed cases, a failed expectation determines the exit code; without those, it is 0.
     assert_eq!(run(&["--only", "broken"]).code, Some(1));
     assert_eq!(run(&["--only", "good"]).code, Some(0));
-    // What is skipped does not fail beside a case that ran, unless the suite is strict; alone, nothing was shown.
+    // Skipped cases do not fail a suite in which a case ran, unless it is strict; a suite with only skipped cases
+    // fails.
     assert_eq!(run(&["--only", "oo"]).code, Some(0));
     assert_eq!(run(&["--only", "oo", "--strict"]).code, Some(1));
     assert_eq!(run(&["--only", "too large"]).code, Some(4));
@@ -148,7 +149,7 @@ fn a_suite_goes_on_where_it_ended() {
     let again = sandbox.run(&suite);
     assert_eq!(again.code, Some(2));
     assert!(again.stderr.contains("aorta::cli::cases_there"), "{}", again.stderr);
-    // What was measured is not run again, and the page is the same.
+    // Measured cases do not run again, and the page is the same.
     let resumed = sandbox.run(&[&suite[..], &["--resume"]].concat());
     assert_eq!((resumed.code, &resumed.stdout), (first.code, &first.stdout));
     assert!(!resumed.stderr.contains("good"), "{}", resumed.stderr);
@@ -197,7 +198,7 @@ fn mistakes_in_suites_are_reported() {
     snapshot!("suite_mistakes", told);
 }
 
-/// What is normal is counted for each case that is no simulation.
+/// Normal figures are counted for each measured case.
 #[test]
 fn normal_figures_are_counted() {
     let sandbox = own();

@@ -48,7 +48,7 @@ fn percentiles_that_one_side_does_not_carry_are_not_compared() {
     let comparison = compared(&[Fixture::default().text()], &[short.text()]);
     let metrics: Vec<&str> = comparison.others[0].pairs[0].rows.iter().map(|row| row.metric.as_str()).collect();
     assert!(metrics.contains(&"time.p95") && !metrics.contains(&"time.p99"), "{metrics:?}");
-    // It is there, and too short for an interval.
+    // The value exists, but there are too few samples for an interval.
     let why = row(&comparison, "time.p95").why.as_deref();
     assert!(why.is_some_and(|why| why.starts_with("too few independent samples")), "{why:?}");
 }
@@ -60,7 +60,7 @@ fn a_metric_that_follows_the_time_is_as_certain_as_the_time() {
         (row(&comparison, "time.p50").effect.unwrap(), row(&comparison, "tokens_per_second").effect.unwrap());
     assert_eq!(own.basis, Basis::Iterations);
     assert!((own.ratio * time.ratio - 1.0).abs() < 1e-3);
-    // One that does not, since the work differs, has nothing that tells how it varies.
+    // A value that does not follow the time, since the work differs, has no estimate of its variance.
     let other = Fixture { tokens: 4096.0, ..Fixture::with_time(2, 1.1e5) };
     let comparison = compared(&[Fixture::with_time(1, 1e5).text()], &[other.text()]);
     let own = row(&comparison, "tokens_per_second");

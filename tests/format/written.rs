@@ -545,7 +545,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// What an index or a field follows. Paths have no parentheses.
+    /// The base of an index or a field. Paths have no parentheses.
     fn base(&mut self, expr: &'a Expr) {
         if tightness(&expr.kind) < 8 { self.enclosed(expr) } else { self.plain(expr) }
     }

@@ -256,7 +256,7 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 }
 
-/// One note for each direction and kind, with the sizes that each maker copied.
+/// Returns a note for each direction and kind, with the sizes that each maker copied.
 fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
     /// Direction, whether to another device, whether an engine was requested, whether in rows.
     type CopyKind = (Direction, bool, bool, bool);

@@ -159,7 +159,7 @@ mod tests {
         root
     }
 
-    fn told(root: &Path, search: Search, variables: &[(&str, &str)]) -> String {
+    fn hints_of(root: &Path, search: Search, variables: &[(&str, &str)]) -> String {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         hints(root, search, variable).join("\n")
@@ -168,23 +168,23 @@ mod tests {
     #[test]
     fn a_missing_driver_is_reported() {
         let root = tempfile::tempdir().unwrap();
-        let told = told(root.path(), Search::NoDevice, &[]);
+        let hints = hints_of(root.path(), Search::NoDevice, &[]);
         assert!(
-            told.contains("modprobe amdgpu") && told.contains("no /dev/kfd") && told.contains("--device"),
-            "{told}"
+            hints.contains("modprobe amdgpu") && hints.contains("no /dev/kfd") && hints.contains("--device"),
+            "{hints}"
         );
     }
 
     #[test]
     fn variables_that_hide_devices_are_reported() {
         let root = machine(2);
-        let nothing = |variables| told(root.path(), Search::NoDevice, variables);
+        let nothing = |variables| hints_of(root.path(), Search::NoDevice, variables);
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
         let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
         assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "-1")]).contains("there is no device -1"));
         assert!(nothing(&[("ROCR_VISIBLE_DEVICES", "GPU-1234")]).contains("chooses among the devices"));
-        let some = |variables| told(root.path(), Search::Devices, variables);
+        let some = |variables| hints_of(root.path(), Search::Devices, variables);
         assert_eq!(some(&[]), "", "nothing is wrong");
         assert_eq!(some(&[("HIP_VISIBLE_DEVICES", "1,0")]), "", "all of them");
         assert!(some(&[("HIP_VISIBLE_DEVICES", "1")]).contains("1 of 2 GPUs are visible"));
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn a_driver_without_a_gpu_is_reported() {
         let root = machine(0);
-        let nothing = told(root.path(), Search::NoDevice, &[]);
+        let nothing = hints_of(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("offers no GPU for computation"), "{nothing}");
         // A file that cannot be opened is simulated by a missing one.
         std::fs::remove_file(root.path().join("dev/kfd")).unwrap();
         std::fs::create_dir(root.path().join("dev/kfd")).unwrap();
-        let nothing = told(root.path(), Search::NoDevice, &[]);
+        let nothing = hints_of(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("/dev/kfd does not open"), "{nothing}");
     }
 }

@@ -42,18 +42,18 @@ impl Hip {
         let mut read = vec![0; wanted.len()];
         // SAFETY: there is room for as many words as stated, and the stream was made just now.
         let code = unsafe { (self.driver.table.stream_mask)(stream, read.len() as u32, read.as_mut_ptr()) };
-        let told = match code {
+        let difference = match code {
             0 if read == wanted => None,
             // If a mask is set for the whole process, runtimes return an empty mask.
             0 if counted(&read) == 0 => Some("the runtime does not give it back".to_owned()),
             0 => Some(format!("the runtime gives one of {} back", counted(&read))),
             code => Some(format!("the runtime does not give it back ({code})")),
         };
-        if let Some(told) = told {
-            self.note(format!("a stream with a mask of {} units: {told}; not proven to hold", counted(&wanted)));
+        if let Some(difference) = difference {
+            self.note(format!("a stream with a mask of {} units: {difference}; not proven to hold", counted(&wanted)));
         }
         if priority != Priority::Normal {
-            self.note(format!("a stream with a mask has no priority on HIP: `{}` is left away", priority.name()));
+            self.note(format!("a stream with a mask has no priority on HIP: `{}` is left out", priority.name()));
         }
         Ok(Some(stream))
     }

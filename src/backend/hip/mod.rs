@@ -175,8 +175,8 @@ impl Hip {
             Some("gfx950") => 32,
             _ => self.units().max(1),
         };
-        let told = self.sysfs().and_then(|sysfs| sysfs.xcds());
-        told.unwrap_or(if self.units().is_multiple_of(each) { (self.units() / each).max(1) } else { 1 })
+        let reported = self.sysfs().and_then(|sysfs| sysfs.xcds());
+        reported.unwrap_or(if self.units().is_multiple_of(each) { (self.units() / each).max(1) } else { 1 })
     }
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {

@@ -1,4 +1,4 @@
-//! A side's process, `aorta exec --blocks`: it stays warmed up on the device, and measures blocks when asked.
+//! The process of a side of `aorta ab`, `aorta exec --blocks`: it warms up once, then measures blocks on request.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::cli::error::InputError;
 use crate::cli::{FAILED, INTERRUPTED};
 use crate::measure::Block;
 
-/// How long a run may take until it has warmed up: it may compile kernels and fill a device's memory.
+/// Time allowed for warm-up, which may compile kernels and fill a device's memory.
 const WARM_UP_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// How long a block may take beyond an iteration that hangs, which the run finds by itself.
+/// Time allowed for a block in addition to the run's own timeout, with which it reports hung iterations itself.
 const BLOCK_MARGIN: Duration = Duration::from_secs(20);
 
 /// A side that is ready to measure.
@@ -28,18 +28,18 @@ pub struct SideProcess {
 pub enum Failure {
     /// This program was interrupted.
     Interrupted,
-    /// The process has ended, or does not answer.
+    /// The process has ended or does not answer.
     Ended {
-        /// What it has printed for people.
+        /// Text that it printed on standard error.
         stderr: String,
-        /// Its own error, in a line.
+        /// Its own error in one line; `None` if it reported none.
         message: Option<String>,
         error: Box<InputError>,
     },
 }
 
 impl SideProcess {
-    /// Starts a side's run, and waits until it has warmed up.
+    /// Starts a side's run and waits until it has warmed up.
     pub fn start(side: &SideArgs, interrupt: &Interrupt) -> Result<(SideProcess, Ready), Failure> {
         let arguments = ["--blocks"].into_iter().chain(side.arguments.iter().map(String::as_str));
         let child = Child::start(arguments).map_err(|error| Failure::Ended {
@@ -57,22 +57,22 @@ impl SideProcess {
         }
     }
 
-    /// Measures a block. `expected` is how long it should take.
+    /// Measures a block. `expected` is its estimated duration.
     pub fn block(&mut self, iterations: u64, expected: Duration, interrupt: &Interrupt) -> Result<Block, Failure> {
-        // A short block is answered before anybody looks for an interruption.
+        // A short block would be answered before the wait checks for an interruption.
         if interrupt.stopped() {
             return Err(Failure::Interrupted);
         }
         self.child.ask(&iterations.to_string());
         match self.answer(self.timeout + 20 * expected, interrupt)? {
-            // A block that was cut short is none.
+            // A block that was cut short is discarded.
             Message::Block(block) if block.stopped => Err(Failure::Interrupted),
             Message::Block(block) => Ok(block),
             other => Err(self.ended(Some(format!("it answered {other:?}")), None)),
         }
     }
 
-    /// The next message that is no failure.
+    /// Waits for the next message. An error if the run reports a failure or ends.
     fn answer(&mut self, timeout: Duration, interrupt: &Interrupt) -> Result<Message, Failure> {
         match self.child.line(timeout, interrupt) {
             Ok(line) => match serde_json::from_str(&line) {
@@ -90,7 +90,7 @@ impl SideProcess {
         }
     }
 
-    /// Ends the process. `why` is what is wrong with its answers, `message` its own error.
+    /// Ends the process. `why` describes an invalid answer, `message` is the run's own error.
     fn ended(&mut self, why: Option<String>, message: Option<String>) -> Failure {
         let ended = self.child.end();
         if why.is_none() && ended.code == Some(INTERRUPTED) {
@@ -105,7 +105,7 @@ impl SideProcess {
         Failure::Ended { stderr: ended.stderr, message, error: Box::new(error) }
     }
 
-    /// Ends the run. Returns what it has printed for people.
+    /// Ends the run. Returns the text that it printed on standard error.
     pub fn finish(mut self) -> String {
         self.child.end().stderr
     }

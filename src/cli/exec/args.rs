@@ -141,25 +141,25 @@ impl ExecArgs {
     /// The first option that only makes sense for a single run and not for a side of `aorta ab`, and what to do
     /// instead. `None` if there is none.
     pub fn by_itself(&self) -> Option<(&'static str, &'static str)> {
-        const AB: &str = "leave it away: `--json` of `aorta ab` writes every sample";
-        const LONG: &str = "leave it away: `--rounds` and `--iterations` of `aorta ab` say how long";
+        const AB: &str = "leave it out: `--json` of `aorta ab` writes every sample";
+        const LONG: &str = "leave it out: `--rounds` and `--iterations` of `aorta ab` say how long";
         const BOTH: &str =
             "a side is measured in one way: `--a \"--launch stream\" --b \"--launch graph\"` compares the two";
         let given = [
             (self.files.json.is_some(), "--json", AB),
             (self.files.csv.is_some(), "--csv", AB),
-            (self.page.is_given(), "--format", "leave it away: `--format` of `aorta ab` says how the page is written"),
+            (self.page.is_given(), "--format", "leave it out: `--format` of `aorta ab` says how the page is written"),
             (self.trace.is_some(), "--trace", AB),
-            (self.outputs.is_some(), "--outputs", "leave it away: `aorta exec` writes them"),
-            (self.top.is_some(), "--top", "leave it away: `aorta exec` shows them"),
-            (self.verify, "--verify", "leave it away: `aorta exec --verify` compares with the CPU"),
+            (self.outputs.is_some(), "--outputs", "leave it out: `aorta exec` writes them"),
+            (self.top.is_some(), "--top", "leave it out: `aorta exec` shows them"),
+            (self.verify, "--verify", "leave it out: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),
             (self.iterations.is_some(), "--iterations", LONG),
             (matches!(self.launch, Some(LaunchSetting::Both)), "--launch both", BOTH),
-            (self.ranges.is_some(), "--ranges", "leave it away"),
-            (self.diagnose.is_some(), "--diagnose", "leave it away"),
-            (self.blocks, "--blocks", "leave it away"),
-            (self.until_input_ends, "--until-input-ends", "leave it away"),
+            (self.ranges.is_some(), "--ranges", "leave it out"),
+            (self.diagnose.is_some(), "--diagnose", "leave it out"),
+            (self.blocks, "--blocks", "leave it out"),
+            (self.until_input_ends, "--until-input-ends", "leave it out"),
         ];
         given.into_iter().find(|(given, ..)| *given).map(|(_, option, instead)| (option, instead))
     }

@@ -29,7 +29,7 @@ pub fn launched(world: u32) -> InputError {
         what: "`--emulate`".to_owned(),
         value: world.to_string(),
         why: "a launcher has started a process for each rank".to_owned(),
-        help: "start `aorta exec` by itself for `--emulate`, or leave it away here".to_owned(),
+        help: "start `aorta exec` by itself for `--emulate`, or leave it out here".to_owned(),
     }
 }
 

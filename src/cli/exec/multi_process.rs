@@ -109,7 +109,7 @@ impl Process {
             None => Ok(world),
             Some(asked) => Err(InputError::Launcher {
                 why: format!("`--ranks {asked}` was asked for, and the processes that {name} has started are {world}"),
-                help: "each process is a rank: leave `--ranks` away, or start as many processes".to_owned(),
+                help: "each process is a rank: leave `--ranks` out, or start as many processes".to_owned(),
             }),
         }
     }
@@ -125,8 +125,8 @@ impl Process {
 
     fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
         let ready = settled.and_then(|(args, settings)| prepare(args, settings, Some(self)));
-        let said = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
-        let all: Vec<Start> = exec::gather(self.meeting.as_ref(), "beginning", &said)?;
+        let start = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
+        let all: Vec<Start> = exec::gather(self.meeting.as_ref(), "beginning", &start)?;
         let ready = ready?;
         if all.iter().any(|start| start.failed) {
             return Err(ExecError::Ended.into());

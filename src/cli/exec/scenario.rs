@@ -23,7 +23,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
         what: format!("`{what}` of {}", path.display()),
         value: value.to_owned(),
         why: why.to_owned(),
-        help: format!("write `{what}: {instead}`, or leave it away"),
+        help: format!("write `{what}: {instead}`, or leave it out"),
     };
     // A path is relative to the scenario; a bare name is looked up as on the command line.
     let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());

@@ -106,7 +106,7 @@ pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
             other.name,
             other.values.len()
         );
-        let help = "give all axes as many values, or leave `--zip` away for each value with each".to_owned();
+        let help = "give all axes as many values, or leave `--zip` out for each value with each".to_owned();
         return Err(InputError::Axes { why, help });
     }
     let product = axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));

@@ -45,7 +45,7 @@ pub enum ModelWarning {
         which: String,
     },
 
-    #[error("this loop has no turn")]
+    #[error("this loop never runs")]
     #[diagnostic(
         code(aorta::model::empty_range),
         severity(Warning),
@@ -80,7 +80,7 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("this copy holds the host until it is done")]
+    #[error("this copy blocks the host until it is complete")]
     #[diagnostic(
         code(aorta::model::pageable_copy),
         severity(Advice),

@@ -48,9 +48,9 @@ impl<'a> Builder<'a> {
     }
 
     fn simple_decl(&mut self, span: SrcSpan, lead: &Lead) -> Option<DeclKind> {
-        let told = self.errors.len();
+        let errors_before = self.errors.len();
         let Some(mut piece) = self.pairs(lead.rule, span, lead.what) else {
-            return self.later(span, lead, told);
+            return self.later(span, lead, errors_before);
         };
         let decl = piece.next()?;
         let rule = decl.pair.as_rule();
@@ -137,14 +137,14 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A declaration that this version does not support and cannot parse. Removes the errors after the first `told`,
+    /// A declaration that this version does not support and cannot parse. Removes the errors after the first `errors_before`,
     /// since only that is reported.
-    fn later(&mut self, span: SrcSpan, lead: &Lead, told: usize) -> Option<DeclKind> {
+    fn later(&mut self, span: SrcSpan, lead: &Lead, errors_before: usize) -> Option<DeclKind> {
         if !lead.is_later() {
             return None;
         }
         let (text, word) = (self.slice(span), lead.word);
-        self.errors.truncate(told);
+        self.errors.truncate(errors_before);
         self.unread.push(span.start);
         // A name follows the word after blanks; the path of `use` is not a name.
         let behind = text[word.len()..].trim_start_matches([' ', '\t']);

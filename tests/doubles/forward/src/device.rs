@@ -103,7 +103,7 @@ pub fn attribute(cuda: &Cuda, number: c_int, index: c_int) -> Option<c_int> {
         67 => 33,               // PCI bus
         68 => 34,               // PCI device
         69 => 50,               // PCI domain
-        // All of a block's shared memory may be had without asking, as on AMD's: `hipModuleGetFunction` asks for it.
+        // A block can use all shared memory without opting in, as on AMD's devices: `hipModuleGetFunction` opts in.
         74 | 75 => 97,
         76 | 10_002 => 81, // shared memory of a multiprocessor
         78 => 78,          // priorities
@@ -136,7 +136,7 @@ pub fn architecture(cuda: &Cuda, index: c_int) -> String {
     format!("gfx000:sm_{}{}", part(75), part(76))
 }
 
-/// Where the fields of one version of `hipDeviceProp_t` lie.
+/// Offsets of the fields in one version of `hipDeviceProp_t`.
 pub struct Places {
     bytes: usize,
     total: usize,

@@ -61,7 +61,7 @@ pub struct Proposal {
     reserved: [c_int; 4],
 }
 
-/// How algorithms of this library begin, so that another's is refused.
+/// Marks algorithms of this library, so that another's is refused.
 const OURS: &[u8; 8] = b"hipdbl01";
 
 fn number(done: Result<(), c_int>) -> c_int {

@@ -54,7 +54,7 @@ struct Pending {
 }
 
 thread_local! {
-    /// How many groups are open, and what they hold.
+    /// Nesting of open groups, and their collectives.
     static GROUP: RefCell<(u32, Vec<Pending>)> = const { RefCell::new((0, Vec::new())) };
 }
 

@@ -56,7 +56,7 @@ pub extern "C" fn rocblas_set_stream(library: Handle, stream: Handle) -> c_int {
     SUCCESS
 }
 
-/// None is used.
+/// The workspace is not used.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocblas_set_workspace(library: Handle, _address: *mut c_void, _bytes: usize) -> c_int {
     crate::api::counted!(rocblas_set_workspace);

@@ -126,7 +126,7 @@ pub extern "C" fn hiprtcGetErrorString(code: c_int) -> *const c_char {
     name.as_ptr()
 }
 
-/// What the code object manager says, which real compilers ask for: the one architecture that is compiled for.
+/// The code object manager's list, which real compilers query: the only supported architecture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
     crate::api::counted!(amd_comgr_get_isa_count);

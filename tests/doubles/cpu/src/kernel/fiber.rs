@@ -68,9 +68,9 @@ impl Stack {
 
 pub struct Fiber {
     stack: Option<Stack>,
-    /// Where it goes on.
+    /// Stack pointer at which the fiber resumes.
     pointer: *mut u8,
-    /// Where the one goes on that gave it a turn.
+    /// Stack pointer at which the resuming thread continues.
     back: *mut u8,
 }
 
