@@ -1,4 +1,4 @@
-//! The measured loop allocates nothing: a thousand iterations take as much memory, by as many requests, as ten do.
+//! The measured loop does not allocate: a thousand iterations need the same number of allocations as ten.
 
 mod common;
 
@@ -13,19 +13,19 @@ use common::mock::Mock;
 use common::shipped;
 
 thread_local! {
-    /// Requests for memory that this thread has made.
+    /// Number of allocations by this thread.
     static REQUESTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts.
+/// The system's allocator with a counter.
 struct Counting;
 
 fn count() {
-    // A thread that ends may still allocate, when its own counter is gone.
+    // A thread that ends may still allocate after its counter is gone.
     let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
 }
 
-// SAFETY: every call goes to the system's allocator as it came; counting touches no memory but the thread's own cell.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counter is a thread-local cell.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Requests for memory while that many iterations are run.
+/// Number of allocations while `iterations` iterations run.
 fn requests((program, plan): &(Program, Plan), mode: LaunchMode, iterations: u64) -> u64 {
     let mock = Mock::silent();
     let schedule = common::placed(program, plan, &mock, &schedule::Options::default());
@@ -96,7 +96,7 @@ fn the_measured_loop_allocates_nothing() {
         for mode in [LaunchMode::Stream, LaunchMode::Graph] {
             let few = requests(program, mode, 10);
             let many = requests(program, mode, 1000);
-            // Room for the samples, which is taken before the first iteration: device times and host times.
+            // The two vectors of samples, device times and host times, are allocated before the first iteration.
             assert_eq!((few, many), (2, 2), "{name}, {mode:?}");
         }
     }

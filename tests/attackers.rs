@@ -1,6 +1,5 @@
-//! What strangers can do to ranks that meet: over a network, whoever does not know the secret neither becomes a rank, nor
-//! changes what ranks hear, nor keeps them from meeting; on one host, neither does another user. Here each rank is a
-//! thread.
+//! Attacks on connecting ranks. Over a network, a process without the secret cannot become a rank, change what ranks
+//! receive, or keep them from connecting; on one host, neither can another user. Here each rank is a thread.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -18,7 +17,7 @@ use std::time::Duration;
 use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Secret, Transport};
 use aorta::exec::{ExecError, gather};
 
-/// A port with free ones behind it, where the ranks of no other test look: tests run beside each other.
+/// A free port followed by free ones that no other test uses, since tests run concurrently.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 14_000 + (std::process::id() % 8) as u16 * 1_500;
@@ -36,7 +35,7 @@ fn within(place: JoinOptions, seconds: u64) -> JoinOptions {
     JoinOptions { timeout: Duration::from_secs(seconds), ..place }
 }
 
-/// Meets, and tells all others a number.
+/// Connects, and sends a number to all others.
 fn run(place: &JoinOptions) -> Result<Vec<u32>, ExecError> {
     let peers = Rendezvous::join(place, Box::new(|_| {}))?;
     let heard = gather(&peers, "numbers", &(place.rank + 7));
@@ -44,7 +43,7 @@ fn run(place: &JoinOptions) -> Result<Vec<u32>, ExecError> {
     heard
 }
 
-/// A connection to whoever will listen at a port.
+/// Connects to a port once somebody listens on it.
 fn connected(port: u16) -> TcpStream {
     loop {
         match TcpStream::connect(("127.0.0.1", port)) {
@@ -54,11 +53,11 @@ fn connected(port: u16) -> TcpStream {
     }
 }
 
-/// The start of a conversation, as a stranger that knows the protocol sends it.
+/// The first message of the protocol as an attacker would send it.
 const OPENING: &[u8] = b"aorta\0/2 a number of thirty-two bytes......";
 
 #[test]
-fn strangers_do_no_harm() {
+fn unauthenticated_peers_cannot_interfere() {
     let port = port();
     let first = thread::spawn(move || run(&place(0, 3, port)));
     let says = |bytes: Vec<u8>| {
@@ -72,7 +71,7 @@ fn strangers_do_no_harm() {
         vec![0; 100_000],
         b"aorta\0/1".to_vec(),
         opening.to_vec(),
-        // Lengths that are announced before anything is proved, and a rank without a proof.
+        // Lengths announced before authentication, and a rank without a proof.
         [opening, &u32::MAX.to_le_bytes()].concat(),
         [opening, &4096u32.to_le_bytes(), &[b'x'; 3000]].concat(),
         [opening, &2u32.to_le_bytes(), b"{}", &[0; 32]].concat(),
@@ -88,7 +87,7 @@ fn strangers_do_no_harm() {
 }
 
 #[test]
-fn a_rank_with_another_secret_is_none() {
+fn a_process_with_another_secret_is_rejected() {
     let port = port();
     let other = move || {
         let Transport::Network { address, port, .. } = place(1, 2, port).transport else { panic!("a network") };
@@ -111,7 +110,7 @@ fn a_rank_with_another_secret_is_none() {
     assert!(other.ends_with(&told), "{other}");
 }
 
-/// Somebody listens where rank 0 should, and says something, nothing, or what it hears.
+/// Another program listens on rank 0's port, and sends something, nothing, or an echo.
 #[test]
 fn a_port_that_somebody_has_is_named_by_all_ranks() {
     type Answer = fn(&mut TcpStream);
@@ -121,7 +120,7 @@ fn a_port_that_somebody_has_is_named_by_all_ranks() {
     let echo: Answer = |stream| {
         let mut bytes = [0; 256];
         while let Ok(read @ 1..) = stream.read(&mut bytes) {
-            // Twice, so that there is always enough for an answer.
+            // Sent twice, so that there are always enough bytes for an answer.
             let _ = stream.write_all(&[&bytes[..read], &bytes[..read]].concat());
         }
     };
@@ -145,7 +144,7 @@ fn a_port_that_somebody_has_is_named_by_all_ranks() {
     }
 }
 
-/// A run of the same user has the port: the next one is free.
+/// Another run of the same user has the port, so the next one is used.
 #[test]
 fn runs_that_know_the_same_secret_share_ports() {
     let port = port();
@@ -161,16 +160,16 @@ fn runs_that_know_the_same_secret_share_ports() {
 }
 
 #[test]
-fn an_address_of_another_host_is_told() {
+fn an_address_of_another_host_is_reported() {
     let Transport::Network { port, secret, .. } = place(0, 2, port()).transport else { panic!("a network") };
-    // An address for examples, which no host has.
+    // An address reserved for documentation, which no host has.
     let transport = Transport::Network { address: "192.0.2.7".to_owned(), port, secret };
     let error = run(&JoinOptions { transport, ..place(0, 2, port) }).expect_err("it is no address of this host");
     assert!(error.to_string().contains("192.0.2.7 is no address of this host"), "{error}");
 }
 
-/// Passes everything between a port and another one, through `alter`, which gets the number of the connection, whether it
-/// comes from rank 0, how many bytes came before, and the next ones. It returns whether the connection stays.
+/// A proxy between two ports. `alter` gets the number of the connection, whether the bytes come from rank 0, the number
+/// of bytes before, and the bytes, which it can change. It returns false to close the connection.
 fn between(from: u16, to: u16, alter: impl Fn(usize, bool, usize, &mut Vec<u8>) -> bool + Send + Sync + 'static) {
     let listener = TcpListener::bind(("127.0.0.1", from)).expect("the port is free");
     let (alter, connections) = (Arc::new(alter), AtomicUsize::new(0));
@@ -200,11 +199,11 @@ fn between(from: u16, to: u16, alter: impl Fn(usize, bool, usize, &mut Vec<u8>) 
     });
 }
 
-/// A bit that is turned over, or a connection that is cut, at any place of the first conversation: ranks meet by a later
-/// one, or all fail with an error. They never hear anything but what was said.
+/// A flipped bit or a closed connection at any point of the handshake: ranks connect by a later attempt, or all fail
+/// with an error. They never accept altered data.
 #[test]
-fn what_is_altered_on_the_way_is_never_believed() {
-    // More bytes than either side sends until it has heard the other's number.
+fn altered_messages_are_never_accepted() {
+    // More bytes than either side sends before it has received the other's number.
     let cases: Vec<(bool, usize, bool)> = (0..2)
         .flat_map(|answer| (0..16).map(move |index| (answer == 1, index * 31 + index % 7, index % 3 == 2)))
         .collect();
@@ -237,13 +236,13 @@ fn what_is_altered_on_the_way_is_never_believed() {
             met.lock().expect("nothing panics with it").insert("met");
         }
     };
-    // Most of it is waiting.
+    // Most of the time is spent waiting.
     thread::scope(|scope| cases.into_iter().for_each(|case| drop(scope.spawn(move || attack(case)))));
     let met = met.into_inner().expect("nothing panics with it");
     assert_eq!(met.into_iter().collect::<Vec<_>>(), ["failed", "met"], "both outcomes occur");
 }
 
-/// What a rank has said to rank 0 proves nothing to the next rank 0, even of a run of the same name.
+/// A recorded conversation with rank 0 cannot be replayed to the next rank 0, even of a run with the same name.
 #[test]
 fn a_recorded_conversation_proves_nothing() {
     let (near, far) = (port(), port());
@@ -271,11 +270,11 @@ fn a_recorded_conversation_proves_nothing() {
     assert!(told.contains("rank 1 of 2 did not come within 2s; connections from 127.0.0.1 did not prove"), "{told}");
 }
 
-/// The variable that names a socket to [`a_process_connects_to_a_socket`].
+/// The variable that gives the socket's path to [`a_process_connects_to_a_socket`].
 const SOCKET: &str = "AORTA_TEST_SOCKET";
 
-/// Not a test but a process of [`another_user_is_no_rank`], which starts it as another user: it says whether rank 0
-/// answers.
+/// Not a test but a process of [`another_user_cannot_be_a_rank`], which starts it as another user. Reports whether rank
+/// 0 answers.
 #[test]
 fn a_process_connects_to_a_socket() {
     let Some(path) = std::env::var_os(SOCKET) else { return };
@@ -284,7 +283,7 @@ fn a_process_connects_to_a_socket() {
     println!("answered: {}", stream.read_exact(&mut [0; 72]).is_ok());
 }
 
-/// Runs the process above as a user; returns what it says, or why it cannot be run.
+/// Runs the process above as a user; returns its answer, or why it cannot be run.
 fn answered(socket: &Path, user: u32) -> Result<bool, String> {
     let test = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut process = Command::new(test);
@@ -298,10 +297,9 @@ fn answered(socket: &Path, user: u32) -> Result<bool, String> {
     }
 }
 
-/// Where another user may enter the folder of the socket and write to the socket, although aorta gives nobody these
-/// rights, the kernel still says who connects.
+/// Even if another user can access the socket's folder and write to the socket, the kernel reports who connects.
 #[test]
-fn another_user_is_no_rank() {
+fn another_user_cannot_be_a_rank() {
     let outer = tempfile::tempdir().expect("a folder can be made");
     let folder = outer.path().join("run");
     let host = |rank| {
@@ -325,7 +323,7 @@ fn another_user_is_no_rank() {
     allow(&folder, 0o711);
     allow(&socket, 0o777);
     let own = std::fs::metadata(&folder).expect("it is there").uid();
-    // Any other number is another user, whether it has a name or not.
+    // Any other number is another user, with or without a name.
     match answered(&socket, own ^ 65_534) {
         Ok(answered) => assert!(!answered, "rank 0 answers another user"),
         Err(why) => println!("skipped: no process can be started as another user: {why}"),

@@ -1,11 +1,11 @@
-//! Each operation of the catalogue is in every list that tries operations out, so that a new one is not forgotten.
-//! `tests/fuzzing.rs` asks the same of the grammar of the fuzz targets, `tests/docs` of the language's page.
+//! Each operation of the catalogue is in every list that exercises operations. `tests/fuzzing.rs` checks the grammar of
+//! the fuzz targets, `tests/docs` the language's page.
 
 use std::collections::BTreeSet;
 
 use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType};
 
-/// The options of all operations, the scalars among their inputs included.
+/// The options of all operations, including their scalar inputs.
 fn options() -> impl Iterator<Item = &'static OptionSpec> {
     CATALOGUE.iter().flat_map(|operation| {
         let signature = operation.signature();

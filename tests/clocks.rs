@@ -68,9 +68,9 @@ fn a_device_s_clock_is_found_on_the_host_s() {
     }
 }
 
-/// One that always gives the same time cannot be compared with anything.
+/// A clock that stands still cannot be aligned.
 #[test]
-fn a_clock_that_makes_no_sense_is_not_believed() {
+fn an_implausible_clock_is_rejected() {
     let traces = observe(LATE, 2, &Mock::new(Script::default()), 0);
     assert!(traces.iter().flatten().all(|trace| trace.origin.is_none()));
 }
@@ -90,7 +90,7 @@ fn ends(traces: &[Vec<Trace>], at: usize) -> Vec<(Nanos, Nanos)> {
     traces.iter().map(end).collect()
 }
 
-/// All devices of the simulator go by one clock, and so do all threads of the CPU.
+/// All devices of the simulator share one clock, and so do all threads of the CPU.
 #[test]
 fn a_device_without_a_clock_goes_by_the_host_s() {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));

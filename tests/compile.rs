@@ -1,4 +1,4 @@
-//! `aorta::compile`: from a text to the programs of all ranks, or to everything that is wrong with it.
+//! `aorta::compile`: from a text to the programs of all ranks, or to all of its diagnostics.
 
 use std::num::NonZeroU32;
 

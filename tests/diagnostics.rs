@@ -1,5 +1,5 @@
-//! Every mistake has its message. A case is a file with mistakes in the folder of its phase; its snapshot, beside it, is
-//! the file and all that `aorta check` says of it. A first line `// arguments: …` goes to the command.
+//! Snapshots of every diagnostic. A case is a file with mistakes in the folder of its phase; its snapshot, beside it,
+//! has the file and the output of `aorta check`. A first line `// arguments: …` is passed to the command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use aorta::base::SourceMap;
 use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
-/// Where the codes of the phases stand.
+/// Source files with the codes of each phase.
 const ERRORS: [&str; 10] = [
     "src/syntax/error.rs",
     "src/syntax/slashes.rs",
@@ -24,14 +24,14 @@ const ERRORS: [&str; 10] = [
     "src/schedule/lint.rs",
 ];
 
-/// Characters of a case that are shown.
+/// Maximum number of characters of a case that are shown.
 const SHOWN: usize = 2500;
 
 fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The files of all phases with that ending, in order.
+/// The files of all phases with this extension, sorted.
 fn files(ending: &str) -> Vec<PathBuf> {
     let folder = |path: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(path).expect("the folder can be listed");
@@ -44,12 +44,12 @@ fn files(ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What the command says of a case, as text or as JSON.
+/// The command's output for a case, as text or as JSON.
 fn said(case: &Path, text: &str, format: &str) -> String {
     let arguments = text.lines().next().and_then(|line| line.strip_prefix("// arguments: ")).unwrap_or_default();
     let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
         .current_dir(case.parent().expect("a case lies in a folder"))
-        // Settings of whoever runs the tests have no part in them.
+        // The user's settings must not have an effect.
         .env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"))
         .arg("check")
         .arg(case.file_name().expect("a case has a name"))
@@ -57,7 +57,7 @@ fn said(case: &Path, text: &str, format: &str) -> String {
         .args(["--diagnostics", format])
         .output()
         .expect("the program starts");
-    // What is only warned of is good all the same.
+    // A file with warnings only is valid.
     assert!(matches!(output.status.code(), Some(0 | 2)), "{}: {}", case.display(), output.status);
     let said = if format == "json" { output.stdout } else { output.stderr };
     assert!(!said.is_empty(), "{} is there for what is said of it", case.display());
@@ -83,7 +83,7 @@ fn cases() {
     }
 }
 
-/// Of a text that cannot be read, nothing else tells what to type.
+/// A text that cannot be parsed has no other source of advice.
 #[test]
 fn every_syntax_error_has_a_help() {
     for case in files("aorta") {
@@ -96,7 +96,7 @@ fn every_syntax_error_has_a_help() {
     }
 }
 
-/// The command refuses a large file before it is parsed. Who uses the library meets the limit there.
+/// The command refuses a large file before it is parsed; users of the library get the limit's error.
 #[test]
 fn a_text_that_is_too_large_for_the_library() {
     let text = "step { nop() }\n";

@@ -1,4 +1,4 @@
-//! The same program run in different ways gives the same results: however many streams, as streams or as a graph; and
+//! The same program gives the same results however it runs: with any number of streams, as streams or as a graph; and
 //! the simulator keeps every dependency of the plan.
 
 use aorta::backend::host::Host;
@@ -21,7 +21,7 @@ fn check_results(text: &str, iterations: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Every operation starts after everything that it waits for has ended, in stream mode and in graph mode.
+/// Checks that every operation starts after all of its dependencies have ended, as streams and as a graph.
 fn check_simulated_order(text: &str, profile: &str) -> Result<(), TestCaseError> {
     let (program, plan) = common::planned(text);
     let sim = Sim::new(Profile::named(profile).expect("embedded"));

@@ -1,6 +1,6 @@
-//! Every call of a driver fails once, on the CPU and on the simulator: nothing panics or hangs, what fails is told with
-//! its rank and its place in the file, and what was measured before is kept. `.ci/long` sets `AORTA_LONG`, with which
-//! each of up to 100 calls of a name fails; else the first, the one in the middle and the last do.
+//! Every call of a driver fails once, on the CPU and on the simulator: nothing panics or hangs, the failure is reported
+//! with its rank and location, and earlier measurements are kept. With `AORTA_LONG`, as in `.ci/long`, each of up to
+//! 100 calls of a name fails; otherwise the first, the middle and the last.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One device that stands for a rank among many: what ranks do together takes the time of the table, and holds units.
+//! Emulation of one rank of many on one device: collectives take the time from the table and occupy compute units.
 
 use aorta::backend::emulate::Emulated;
 use aorta::backend::host::Host;
@@ -22,7 +22,7 @@ fn emulated(backend: impl Backend + 'static) -> Emulated {
     Emulated::new(Box::new(backend), profile())
 }
 
-/// How long an iteration takes on one rank of a world, in ns.
+/// Duration of an iteration on one rank of a world, in ns.
 fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMode) -> i64 {
     let options = schedule::Options::default();
     let schedule = schedule::place(program, plan, backend.topology(), &options);
@@ -34,7 +34,7 @@ fn time((program, plan): &(Program, Plan), backend: &dyn Backend, mode: LaunchMo
     samples.ranks[0].time[2].0
 }
 
-/// What the table says of the collectives of a program, one after the other.
+/// The table's time of a program's collectives, one after the other.
 fn told(program: &Program) -> f64 {
     let links = profile().topology;
     let of = |launch: &Launch| match launch {
@@ -49,7 +49,7 @@ fn told(program: &Program) -> f64 {
 }
 
 #[test]
-fn what_ranks_do_together_takes_the_time_of_the_table() {
+fn collectives_take_the_time_of_the_table() {
     let text = "\
 mesh dp = world / 2, tp = 2
 buffer x: f32[4194304]

@@ -1,5 +1,5 @@
 //! The pages of docs/errors are complete: one for each diagnostic's code, in the form that `aorta explain` prints.
-//! That what they show is true is the business of `tests/docs`.
+//! `tests/docs` checks their contents.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every file below a folder with that ending.
+/// Every file in a folder and its subfolders with this extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.flatten().map(|entry| entry.path());
@@ -25,7 +25,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     nested.flatten().collect()
 }
 
-/// A code of a diagnostic: `aorta::<phase>::<name>`, and nothing else.
+/// True for a code of the form `aorta::<phase>::<name>`.
 fn is_code(text: &str) -> bool {
     let parts: Vec<&str> = text.split("::").collect();
     let word = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c == '_');
@@ -42,7 +42,7 @@ fn declared() -> BTreeSet<String> {
     codes.collect()
 }
 
-/// The pages, each with the code that its path stands for.
+/// The pages, each with the code of its path.
 fn pages() -> Vec<(String, String)> {
     let folder = root().join("docs/errors");
     let pages = files(&folder, "md").into_iter().filter_map(|path| {
@@ -75,8 +75,8 @@ fn each_page_shows_its_code() {
         let has = |line: &str| text.lines().any(|found| found == line);
         let mended = has("```aorta file=mended.aorta") && has("$ aorta check mended.aorta");
         let wrong = has("```aorta wrong file=wrong.aorta") && has("$ aorta check wrong.aorta");
-        // What only warns passes the check; a mistake in a command, or a limit that an option lowers, has its commands
-        // instead; what no test machine can provoke says so.
+        // A warning's file passes the check. A mistake in a command, or a limit that an option lowers, shows commands
+        // instead. A page about a fault that no test machine can provoke says so.
         let commands = text.lines().filter(|line| line.starts_with("$ ") && line.contains(" aorta ")).count() >= 2;
         let told = text.contains("This machine cannot provoke it");
         assert!((wrong && mended) || (!wrong && (commands || told)), "{code}: a mistake, and the same mended");

@@ -1,4 +1,4 @@
-//! Several ranks in one process: what collectives leave in memory on the CPU, and when they end on the simulator.
+//! Several ranks in one process: results of collectives on the CPU, and their durations on the simulator.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -34,7 +34,7 @@ impl World {
     }
 }
 
-/// What a buffer holds on each rank after two iterations, as streams and as graphs; both have to be the same.
+/// The contents of a buffer on each rank after two iterations, which must be equal as streams and as graphs.
 fn results(text: &str, world: u32, name: &str) -> Vec<Vec<f64>> {
     let ranks = World::new(text, world, &Host);
     let control = Control::default();
@@ -81,7 +81,7 @@ fn ranks_begin_with_data_of_their_own() {
     assert_ne!(found[0], found[1]);
 }
 
-/// How long an iteration takes on the slowest rank of simulated devices, in ns.
+/// Duration of an iteration on the slowest rank of simulated devices, in ns.
 fn simulated(text: &str, world: u32) -> Vec<i64> {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let ranks = World::new(text, world, &sim);

@@ -1,5 +1,5 @@
-//! What a session asks of a backend, call by call, and what becomes of a run when something goes wrong: on a backend
-//! that notes every call, and fails where it is told to.
+//! The calls that a session makes, and how a run ends when something goes wrong, on a mock backend that records every
+//! call and fails on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::common;
 use crate::common::mock::{ELAPSED, Mock, Script};
 use crate::common::shipped;
 
-/// Two streams that meet, and one that nothing uses.
+/// Two streams that wait for each other, and one that is unused.
 const MEETING: &str = "\
 stream a
 stream b
@@ -34,7 +34,7 @@ step {
 metric gain = speedup
 ";
 
-/// Iterations that overlap: what `b` reads, the next iteration's `a` writes.
+/// Overlapping iterations: the next iteration's `a` writes what `b` reads.
 const OVERLAPPING: &str = "\
 stream a
 stream b
@@ -93,14 +93,14 @@ impl Prepared {
     }
 }
 
-/// An error as people see it.
+/// An error as a user sees it.
 fn shown(text: &str, error: &ExecError) -> String {
     let mut sources = SourceMap::new();
     sources.add("test.aorta", text).expect("a test is small");
     render::text(error, &sources, Style::default())
 }
 
-/// What was measured, in few words.
+/// A short summary of the measurements.
 fn summary(measured: &Measured) -> String {
     let mut text = format!("complete: {}\n", measured.complete);
     text.extend(measured.failure.iter().map(|error| format!("failure: {error}\n")));
@@ -111,7 +111,7 @@ fn summary(measured: &Measured) -> String {
             &format!("{}: {} samples, {serial} on one stream, observed: {observed}\n", variant.launch, variant.time.n);
         text.extend(variant.notes.iter().map(|note| format!("note: {note}\n")));
     }
-    // What it says of figures that the mock made up is of no interest here.
+    // Warnings about figures invented by the mock are not relevant here.
     let warnings = measured.warnings.iter().filter(|warning| !warning.contains("the host takes"));
     text.extend(
         warnings.filter(|warning| !warning.contains("timing single")).map(|warning| format!("warning: {warning}\n")),
@@ -165,8 +165,8 @@ fn a_second_capture_asks_for_nothing() {
     assert_eq!(mock.take(), Vec::<String>::new());
 }
 
-/// The calls of a run, iteration by iteration, without the numbers of stamps, which go round. Between the beginnings
-/// of two iterations lies all that one of them costs: its issue, and what is asked of an earlier one.
+/// The calls of a run by iteration, without the numbers of stamps. From the begin of one iteration to that of the next
+/// are all calls for it: its launches, and the polling for an earlier one.
 fn iterations(calls: &[String]) -> Vec<Vec<String>> {
     let is_stamp = |word: &str| word.strip_prefix('t').is_some_and(|number| number.parse::<u32>().is_ok());
     let plain = |call: &str| {
@@ -175,7 +175,7 @@ fn iterations(calls: &[String]) -> Vec<Vec<String>> {
     };
     let mut found: Vec<Vec<String>> = Vec::new();
     for (call, next) in calls.iter().zip(&calls[1..]) {
-        // The clock is read before an iteration is issued, behind it, and before it is waited for.
+        // The clock is read before and after an iteration is launched, and before waiting for it.
         if call == "now?" && next != "now?" && !next.starts_with("is ") {
             found.push(Vec::new());
         }
@@ -269,7 +269,7 @@ step {
   on a { second: map(x + 1 -> x) }
 }
 ";
-    // All three are one kernel with one shape: the place is the failing launch's own.
+    // All three share one kernel and shape; the reported location is that of the failing launch.
     let prepared = Prepared::of(text);
     let mut shown_all = String::new();
     for faulty in [1, 2] {
@@ -377,7 +377,7 @@ fn interrupted(modes: &[LaunchMode], call: &'static str, turn: u32) -> Measured 
 
 #[test]
 fn an_interrupted_run_keeps_its_samples() {
-    // Of six iterations, two are for warming up; each launches operation 0 once.
+    // Two of six iterations are warm-up; each launches operation 0 once.
     let mut text = String::new();
     for (when, call, turn) in [
         ("while warming up", "launch #0 fill on a", 0),
@@ -413,7 +413,7 @@ fn an_iteration_under_way_is_finished() {
 }
 
 #[test]
-fn an_interruption_after_the_headline_is_no_complete_run() {
+fn an_interruption_after_the_headline_is_recorded() {
     // The headline has six iterations, two observed ones have one before each, and the serial run has as many again.
     for (when, turn) in [("in the last iteration", 5), ("while observing", 6), ("while observing again", 9)] {
         let measured = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", turn);
@@ -430,7 +430,7 @@ fn health(clock: u32, reasons: &[&'static str]) -> Health {
 }
 
 #[test]
-fn a_device_that_was_held_back_is_told_of() {
+fn throttling_is_reported() {
     let script = Script { health: vec![health(345, &[]), health(1410, &["power cap"])], ..Script::default() };
     let prepared = Prepared::of(OVERLAPPING);
     let measured = prepared.measure(&Mock::new(script), &[LaunchMode::Stream], &Control::default());
@@ -441,9 +441,9 @@ fn a_device_that_was_held_back_is_told_of() {
     assert_eq!(clocks, [Some(345), Some(1410)]);
 }
 
-/// It is asked before the first block and behind each; in the third of four, something holds it down.
+/// The state is read before the first block and after each; throttling begins in the third of four.
 #[test]
-fn a_device_is_asked_between_blocks() {
+fn device_state_is_read_between_blocks() {
     let (fine, held) = (health(1980, &[]), health(1500, &["temperature"]));
     let script = Script { health: vec![fine.clone(), fine.clone(), fine.clone(), held, fine], ..Script::default() };
     let mock = Mock::new(script);
@@ -466,7 +466,7 @@ fn a_device_is_asked_between_blocks() {
 }
 
 #[test]
-fn a_device_that_says_nothing_is_not_accused() {
+fn a_device_without_throttle_data_gets_no_warning() {
     let prepared = Prepared::of(OVERLAPPING);
     let measured = prepared.measure(&Mock::new(Script::default()), &[LaunchMode::Stream], &Control::default());
     let measured = measured.expect("nothing fails");
@@ -486,7 +486,7 @@ fn calls_of_held_iterations() {
     insta::assert_snapshot!(mock.take().join("\n"));
 }
 
-/// Whether the last of three iterations is held, and why none is.
+/// True if the last of three iterations is gated, and otherwise why none is.
 fn held(text: &str, depth: u32, mode: LaunchMode) -> (bool, Option<String>) {
     let mock = Mock::new(Script { has_gates: true, ..Script::default() });
     let Prepared { program, schedule, .. } = Prepared::of(text);

@@ -1,5 +1,5 @@
-//! What is told of a run in which something hangs, fails or dies: each is provoked, on backends that do what they are
-//! told, on the CPU and on the simulator. That a test ends shows as much as what it says.
+//! Messages of runs that hang, fail or die, provoked on mock backends, on the CPU and on the simulator. Each test also
+//! shows that such a run ends.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,14 +19,14 @@ fn open(world: &World, backend: &dyn Backend, timeout: Nanos) -> Ranks {
     world.open(backend, timeout).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A message as people see it.
+/// A message as a user sees it.
 fn shown(text: &str, error: &ExecError) -> String {
     let mut sources = SourceMap::new();
     sources.add("test.aorta", text).expect("a test is small");
     render::text(error, &sources, Style::default())
 }
 
-/// What is told of a run that fails.
+/// The message of a run that fails.
 fn told(text: &str, world: u32, backend: &dyn Backend, mode: LaunchMode, control: &Control) -> String {
     let ranks = World::new(text, world, backend);
     let mut open = open(&ranks, backend, Nanos(300_000_000));
@@ -41,12 +41,12 @@ fn sim() -> Sim {
     Sim::new(Profile::named("h200").expect("embedded"))
 }
 
-/// What is told on the CPU, which is given its time.
+/// The message of a failing run on the CPU, with enough time.
 fn told_by_host(text: &str, world: u32, mode: LaunchMode) -> String {
     told(text, world, &Altered::patient(&Host), mode, &Control::default())
 }
 
-/// What is told on the CPU and on the simulator, as streams and as graphs.
+/// The message on the CPU and on the simulator, as streams and as graphs.
 fn everywhere(text: &str, world: u32) -> String {
     let modes = [LaunchMode::Stream, LaunchMode::Graph];
     let host = parallel::map(&modes, |&mode| told_by_host(text, world, mode));
@@ -138,7 +138,7 @@ fn a_call_that_does_not_come_back_is_ended_from_outside() {
 }
 
 #[test]
-fn a_call_that_never_comes_back_is_told_to_whoever_can_leave() {
+fn a_call_that_never_returns_is_reported_to_the_caller_that_can_exit() {
     let script = Script { stays: Some((0, "synchronize")), stays_for_good: true, ..Script::default() };
     let mock = Mock::new(script);
     let (control, heard, let_go) = (Control::default(), Arc::new(Mutex::new(None)), mock.let_go());
@@ -188,11 +188,11 @@ fn a_rank_that_fails_ends_the_others_wherever_they_wait() {
     }
 }
 
-/// What a run that looks for the operation finds.
+/// The result of a run that looks for the failing operation.
 fn diagnosed(script: Script, diagnosis: Diagnosis, text: &str, world: u32) -> String {
     let mock = Mock::new(script);
     let ranks = World::new(text, world, &mock);
-    // By the mock's clock, which goes on with each look at it.
+    // Measured with the mock's clock, which advances with each query.
     let mut open = open(&ranks, &mock, Nanos(100_000));
     match open.diagnose(diagnosis, &Control::default()) {
         Ok(()) => "nothing".to_owned(),

@@ -28,18 +28,19 @@ struct Size {
 /// Sizes that have few factors in common.
 const SMALL: Size = Size { dtype: DType::F32, layers: 4, hidden: 6, width: 10, tokens: 5, prefetch: 1 };
 
-/// What a rank holds, or what it should hold.
+/// The contents of a rank's buffers, actual or expected.
 #[derive(Clone, Debug)]
 struct Held {
     x: Vec<f64>,
     target: Vec<f64>,
-    /// By layer: its part of the weights, as the optimizer has them and as they are sent, and of their gradients.
+    /// For each layer, the rank's part of the weights, as the optimizer has them and as they are sent, and of their
+    /// gradients.
     master: Vec<Vec<f64>>,
     shard: Vec<Vec<f64>>,
     dshard: Vec<Vec<f64>>,
 }
 
-/// What is wrong with a reference, to see that it would show.
+/// A mistake in the reference, to check that the comparison would find it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
     None,
@@ -149,7 +150,7 @@ fn gradients(size: Size, weights: &[Vec<f64>], x: &[f64], target: &[f64], mistak
     found
 }
 
-/// What all ranks should hold after some steps.
+/// The expected contents of all ranks after some steps.
 fn trained(size: Size, ranks: &[Held], steps: usize, mistake: Mistake) -> Vec<Held> {
     let mut ranks = ranks.to_vec();
     if mistake == Mistake::OtherData {
@@ -253,7 +254,7 @@ impl Run {
     }
 }
 
-/// What ranks hold at first, and after some steps.
+/// The contents of all ranks at first, and after some steps.
 fn computed(size: Size, steps: u64) -> (Vec<Held>, Vec<Held>) {
     let run = Run::new(size);
     let mut ranks = run.open();
@@ -278,8 +279,8 @@ fn error(actual: &[Held], expected: &[Held]) -> f64 {
     errors.into_iter().fold(0.0, |most, error| if error <= most { most } else { error })
 }
 
-/// What rounding explains at the worst element: sums of some dozen products, through four layers and back; a second
-/// step goes on from what the first has left.
+/// Bound on the rounding error of the worst element: sums of some dozen products, through four layers and back; a
+/// second step starts from the first one's error.
 fn bound(dtype: DType, steps: usize) -> f64 {
     48.0 * dtype.epsilon() * (steps * steps) as f64
 }

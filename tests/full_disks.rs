@@ -1,5 +1,5 @@
-//! A disk that fills up: a limit on the size of a file lets each write fail at some byte. What was asked for is there as a
-//! whole, or the run says what it could not write; nothing half-written and no temporary file is left behind.
+//! Full disks: a limit on the size of files makes each write fail at some byte. Every requested file is either complete
+//! or reported as not written; no partial or temporary file remains.
 
 #![cfg(unix)]
 
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 
 use crate::cli::sandbox::{Output, Sandbox, finish};
 
-/// Runs the binary where no file may become longer than `bytes`: a write beyond that fails as on a full disk.
+/// Runs the binary with a limit of `kibibytes` KiB for every file: a write beyond it fails as on a full disk.
 fn limited(sandbox: &Sandbox, kibibytes: u64, arguments: &[&str]) -> Output {
     let mut command = Command::new("bash");
-    // Otherwise the signal for it would end the process, which a full disk does not.
+    // The signal for this limit would end the process, which a full disk does not do.
     let script = format!("trap '' XFSZ; ulimit -f {kibibytes} && exec \"$0\" \"$@\"");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_aorta")]).args(arguments);
     let model = sandbox.command(arguments);
@@ -35,7 +35,7 @@ fn size(path: &Path) -> u64 {
 const FILES: [(&str, &str); 3] = [("--json", "a.json"), ("--csv", "a.csv"), ("--trace", "a.trace")];
 
 #[test]
-fn a_disk_that_is_full_at_any_file_is_told() {
+fn a_full_disk_is_reported_for_every_file() {
     let run = ["exec", "moe", "--preset", "tiny", "--backend", "host", "--ranks", "1", "--effort", "quick"];
     let mut arguments = [&run[..], &["--outputs", "out"]].concat();
     arguments.extend(FILES.iter().flat_map(|(option, name)| [*option, *name]));

@@ -1,5 +1,5 @@
-//! The generator of the fuzz targets: most of its files are valid, and together they use the whole language. A sample of
-//! its files goes through the properties of the fuzz targets here too.
+//! The generator of the fuzz targets: most of its files are valid, and together they use the whole language. A sample
+//! of its files is checked with the properties of the fuzz targets too.
 
 use std::collections::BTreeSet;
 
@@ -22,16 +22,16 @@ mod properties;
 #[allow(dead_code, reason = "the program uses the rest")]
 mod wire;
 
-/// Generated files that are counted.
+/// Number of generated files.
 const FILES: u64 = 1000;
 
-/// Bytes that a generator chooses by: the same for the same number.
+/// Bytes of choices, determined by the number.
 fn choices(number: u64) -> Vec<u8> {
     let length = 40 + hash(1, number) % 600;
     (0..length).map(|index| hash(number + 2, index) as u8).collect()
 }
 
-/// The program of one rank, if the text has no mistake.
+/// The program of one rank; `None` if the text has mistakes.
 fn program(ast: &Ast) -> Option<Program> {
     model::analyze(ast, &Options { cycle: 4, max_operations: 4000, ..Options::default() }).ok()
 }
@@ -41,15 +41,15 @@ fn parsed(text: &str) -> Option<Ast> {
     errors.is_empty().then_some(ast)
 }
 
-/// Whether three ranks of the program agree on everything that they do together.
+/// True if three ranks of the program match.
 fn fits_together(text: &str) -> bool {
     let (ranks, default) = (Ranks::Exactly(3), compile::Options::default());
     let options = compile::Options { ranks, cycle: 4, max_operations: 4000, ..default };
     aorta::compile("generated.aorta", text, &options).is_ok()
 }
 
-/// Of what the fuzz targets generate, half is meant to be valid. Nearly all of that half is, on one rank and on three;
-/// of the other half, which has been changed, most is not.
+/// Half of the generated files are meant to be valid. Nearly all of them are, on one rank and on three; most of the
+/// other half, which was changed, are not.
 #[test]
 fn more_than_half_of_the_generated_files_are_accepted() {
     let (mut valid, mut together, mut any) = (0, 0, 0);
@@ -67,7 +67,7 @@ fn more_than_half_of_the_generated_files_are_accepted() {
     assert!(any * 2 >= FILES, "{any} of {FILES} inputs are accepted");
 }
 
-/// The words of a text outside of comments, with what follows a dot or a unit's stroke as words of their own.
+/// The words of a text outside of comments; what follows a dot or a slash of a unit is a word of its own.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     code.flat_map(|line| line.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')))
@@ -103,7 +103,7 @@ fn generated_files_use_the_whole_language() {
     let none: [String; 0] = [];
 
     let names: Vec<&str> = CATALOGUE.iter().map(|operation| operation.name()).collect();
-    // These stand in groups, which are operations of their own.
+    // These are inside groups, which are operations of their own.
     operations.extend(["send", "recv"].into_iter().filter(|name| found.contains(*name)));
     assert_eq!(missing(&names, &|name| operations.contains(name)), none, "operations");
     let options = CATALOGUE.iter().flat_map(|operation| operation.signature().options);
@@ -117,7 +117,7 @@ fn generated_files_use_the_whole_language() {
     assert_eq!(in_text(model::FUNCTIONS), none, "functions");
     assert_eq!(in_text(&RESERVED), none, "reserved words");
     assert_eq!(in_text(&STATEMENTS), none, "statements");
-    // The others come with a later version.
+    // The others are not supported by this version.
     let later = ["kernel", "use", "draw", "setup", "teardown"];
     let declared: Vec<&str> = DECLARATIONS.into_iter().filter(|word| !later.contains(word)).collect();
     assert_eq!(in_text(&declared), none, "declarations");

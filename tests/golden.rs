@@ -1,5 +1,5 @@
-//! What becomes of every shipped file, stage by stage, as text: its tree, the program, the plan, the schedule, a
-//! simulated iteration, and the table of a run. The files are taken at their tiny presets, where they have one.
+//! Every stage of shipped files as snapshots: tree, program, plan, schedule, a simulated iteration, and a run's report.
+//! Files use their tiny presets if they have one.
 
 use std::process::Command as Process;
 
@@ -14,12 +14,12 @@ use aorta::syntax;
 use crate::common;
 use crate::common::shipped::{self, Shipped};
 
-/// What the program prints for a file.
+/// The program's output for a file.
 fn printed(command: &[&str], file: &Shipped) -> String {
     let tiny = file.presets().iter().any(|preset| preset == "tiny");
     let output = Process::new(env!("CARGO_BIN_EXE_aorta"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // Settings of whoever runs the tests have no part in them.
+        // The user's settings must not have an effect.
         .env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"))
         .arg(command[0])
         .arg(&file.path)

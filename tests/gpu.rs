@@ -1,5 +1,5 @@
-//! On a GPU: every operation, every shipped file and random programs compute what the CPU does, as streams and as a
-//! graph. Where there is no GPU each test says so and skips.
+//! On a GPU: every operation, every shipped file and random programs give the CPU's results, as streams and as a graph.
+//! Without a GPU, each test prints that it skips.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()
     }
 }
 
-/// Those GPUs, one for each rank, as [`gpu`] does; a GPU may stand for several.
+/// The GPUs with these numbers, one for each rank, like [`gpu`]; a GPU may serve several ranks.
 fn gpus(kernels: &tempfile::TempDir, devices: &[u32]) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
     let (one, alone) = gpu(kernels)?;
     drop(one);
@@ -228,12 +228,12 @@ fn a_gate_makes_the_time_the_device_s() {
         times[times.len() / 2]
     };
     println!("held {}, as issued {}", median(&held.time), median(&issued.time));
-    // What it says of time is for the reader: a test looks at no clock.
+    // Times are printed for the reader; tests do not check them.
     assert!(held.time.iter().chain(&issued.time).all(|time| time.0 > 0));
 }
 
 #[test]
-fn what_does_not_fit_is_not_held_and_runs_all_the_same() {
+fn iterations_that_do_not_fit_run_ungated() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..3000 { nop() } } }\n");
@@ -260,7 +260,7 @@ fn a_gate_that_nobody_opens_opens_by_itself() {
 }
 
 #[test]
-fn the_device_says_how_it_is_doing() {
+fn device_health_is_recorded() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let facts = gpu.device().facts;
@@ -453,7 +453,7 @@ fn the_rank_that_others_wait_for_is_named() {
         for variant in &measured.variants {
             let skew = variant.skew.as_ref().expect("the ranks meet");
             println!("{}: {skew:#?}\n{:#?}", variant.launch, variant.blocks);
-            // Of equal ranks, chance or the machine may make one late: that is for the reader.
+            // With equal ranks, chance or the machine may delay one, so this is only printed.
             if text == LATE {
                 assert_eq!(skew.straggler, Some(1), "{}: {skew:?}", variant.launch);
             }
@@ -461,10 +461,10 @@ fn the_rank_that_others_wait_for_is_named() {
     }
 }
 
-/// Whether an engine or a kernel makes a copy is inferred before a run; large ones from pinned memory are an engine's on
-/// every GPU of NVIDIA's, and what a kernel of ours copies is told nowhere.
+/// Whether an engine or a kernel makes a copy is inferred before a run. NVIDIA's GPUs copy large pinned memory by
+/// engines. Copies by our own kernels are not listed.
 #[test]
-fn what_makes_a_copy_is_inferred() {
+fn the_maker_of_a_copy_is_inferred() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let text = "\
@@ -547,7 +547,7 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
             let text = programs::PEERS.replace("VIA", via).replace("step", &format!("step{options}"));
             let notes = two_ranks(&text, &gpu);
             assert!(notes.iter().any(|note| note.contains("copies to rank")), "{notes:?}");
-            // Of iterations that overlap nothing is held, so nothing is inferred.
+            // Overlapping iterations are not gated, so nothing is inferred.
             let inferred =
                 notes.iter().any(|note| note.contains("copies to another device") && note.contains("an engine"));
             assert_eq!(inferred, options.is_empty(), "{notes:?}");
@@ -634,7 +634,7 @@ fn variants_take_turns_on_the_device() {
 
 /// Two sides that do not fit on the device at once take turns as fresh processes.
 #[test]
-fn what_does_not_fit_at_once_takes_turns_alone() {
+fn blocks_that_do_not_fit_run_in_several_waves() {
     let folder = folder();
     let Some((gpu, _alone)) = gpu(&folder) else { return };
     let memory = gpu.device().memory_bytes.expect("a GPU says how much it has");
@@ -735,9 +735,9 @@ fn suite(arguments: &[&str]) -> Vec<aorta::measure::cases::Case> {
     aorta::measure::cases::Cases::parse(&bytes).expect("whole lines").expect("a header").cases
 }
 
-/// What is normal is for the reader: a machine may be slow. That something is known of an H200 is not.
+/// Whether figures are normal is only printed, since a machine may be slow. An H200 must have known ranges.
 #[test]
-fn suites_run_and_tell_what_is_normal() {
+fn suites_run_and_report_normal_figures() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let h200 = gpu.device().name == "NVIDIA H200";

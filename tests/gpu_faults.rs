@@ -1,6 +1,6 @@
-//! On GPUs: a hang, a fault that is told late, a rank that does not come, one that fails. Each goes in a process of its
-//! own, since a device does not work again in one in which it has failed. Where there is no GPU each test says so and
-//! skips. Whatever hangs here ends by itself, by the device's own clock or with the process.
+//! Faults on GPUs: a hang, an asynchronous fault, a missing rank, a failing one. Each runs in a process of its own,
+//! since a failed device does not work again within the same process. Without a GPU, each test prints that it skips.
+//! Everything that hangs here ends by itself, by the device's clock or with the process.
 
 mod common;
 
@@ -146,8 +146,8 @@ step {
 ";
 
 #[test]
-fn an_address_outside_of_memory_is_told_late() {
-    let Some(printed) = apart("an_address_outside_of_memory_is_told_late") else {
+fn an_address_outside_of_memory_is_reported_late() {
+    let Some(printed) = apart("an_address_outside_of_memory_is_reported_late") else {
         let Some(gpu) = gpus(1) else { leave() };
         let world = World::new(ASTRAY, 1, &gpu);
         let mut open = opened(&world, &Astray(&gpu, 2)).unwrap_or_else(|error| panic!("{error}"));

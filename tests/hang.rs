@@ -1,4 +1,4 @@
-//! An iteration that does not end is told when its time is over, not when it ends after all.
+//! A hung iteration is reported when its time is over, not when it ends after all.
 
 use aorta::backend::host::Host;
 use aorta::base::Nanos;
@@ -8,7 +8,7 @@ use aorta::schedule;
 use crate::common;
 
 #[test]
-fn a_hang_on_the_cpu_is_told_and_left_behind() {
+fn a_hang_on_the_cpu_is_reported_and_abandoned() {
     // Whoever waited for these streams would wait for an hour: that the test ends is what it shows.
     let (program, plan) =
         common::planned("stream s[2] step { for i in 0..360 { on s[0] { spin(10s) } } on s[1] { nop() } }");

@@ -1,6 +1,6 @@
-//! The whole HIP backend, on the double of AMD's libraries that runs on the CPU: every shipped file and every operation
-//! computes what the CPU does, as streams and as a graph, and each fault is told and ends the run. What an AMD GPU would
-//! do is not shown by this.
+//! The whole HIP backend on the double of AMD's libraries that runs on the CPU: every shipped file and every operation
+//! give the CPU's results, as streams and as a graph, and each fault is reported and ends the run. This does not show
+//! the behaviour of an AMD GPU.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Compiled kernels, kept for all tests of this file.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 
-/// What the program left.
+/// The result of a program.
 pub struct Output {
     pub code: Option<i32>,
     /// Both streams.
@@ -52,7 +52,7 @@ pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&st
     Output { code, told: std::fs::read_to_string(told.path()).expect("a file of our own") }
 }
 
-/// How a run ends; one that does not is ended.
+/// Waits for the end of a run, and kills it after a time limit.
 fn finished(child: &mut Child, arguments: &[&str]) -> Option<i32> {
     let start = Instant::now();
     loop {
@@ -68,7 +68,7 @@ fn finished(child: &mut Child, arguments: &[&str]) -> Option<i32> {
     }
 }
 
-/// Whether all processes of a group have ended. A compiler that a killed program had started may take a moment.
+/// True if all processes of a group have ended. A compiler started by a killed program may take a moment.
 fn is_group_gone(group: u32) -> bool {
     let group = group.to_string();
     let is_of_group = |stat: &str| {
@@ -90,7 +90,7 @@ fn is_group_gone(group: u32) -> bool {
     })
 }
 
-/// That a file's results are those of the CPU, as streams and as a graph.
+/// Checks that a file's results are those of the CPU, as streams and as a graph.
 pub fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
     verify_with(libraries, &[], file, arguments);
 }
@@ -101,9 +101,9 @@ fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, argum
     verified(file, arguments, output)
 }
 
-/// That a run has verified all outputs, as streams and as a graph; what it told.
+/// Checks that a run has verified all outputs, as streams and as a graph. Returns its output.
 fn verified(file: &str, arguments: &[&str], Output { code, told }: Output) -> String {
-    // What a file expects of times has no meaning here, and may fail.
+    // Expectations about times have no meaning here, and may fail.
     let expected = if told.contains("\nfailed (as ") { 1 } else { 0 };
     assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{told}");
     for launch in ["as streams", "as a graph"] {
@@ -205,7 +205,7 @@ fn copies_in_a_row_share_a_meeting() {
             assert!(told.contains(&note), "{note}: {told}");
         }
     }
-    // What goes by way of the host meets one by one.
+    // Copies through host memory synchronize one by one.
     write(programs::ROWS.replace(", via: kernel", ""));
     let told = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
     assert!(!told.contains("copies from other ranks:"), "{told}");
@@ -276,7 +276,7 @@ fn sorts_and_rows_of_any_size_agree_with_the_cpu() {
     }
 }
 
-/// Where there is no hipBLASLt, rocBLAS computes the products.
+/// Without hipBLASLt, rocBLAS computes the products.
 #[cfg(unix)]
 #[test]
 fn products_of_the_other_library_agree_with_the_cpu() {
@@ -310,16 +310,16 @@ fn the_report_says_what_ran() {
 }
 
 #[test]
-fn an_allocation_that_fails_is_told() {
+fn a_failed_allocation_is_reported() {
     let Some(told) = told("alloc:1", &[], 4) else { return };
     assert!(told.contains("aorta::exec::out_of_memory"), "{told}");
     assert!(told.contains("`hipMalloc` returned 2"), "{told}");
 }
 
 #[test]
-fn a_compilation_that_fails_is_told() {
+fn a_failed_compilation_is_reported() {
     let Some(libraries) = doubles::cpu() else { return };
-    // Nothing is kept of what no compiler gave: the fault strikes as long as no other test has compiled this kernel.
+    // Failed compilations are not cached. A fault occurs only if no other test has compiled this kernel.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("own.aorta");
     let text = "stream s\nbuffer x: f32[77]\nstep {\n  on s { y: map(tanh(x) * cos(x) + sin(x) / (2 + x * x)) }\n}\n";
@@ -338,7 +338,7 @@ fn a_run_can_be_ended_before_its_first_iteration() {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [compiler, begun] = ["compiler", "begun"].map(|name| folder.path().join(name));
-    // It does not come to its end while its folder is there.
+    // The script runs as long as its folder exists.
     let script = "#!/bin/sh\n: > \"${0%/*}/begun\"\nwhile [ -e \"$0\" ]; do sleep 0.1; done\n";
     std::fs::write(&compiler, script).expect("a file of our own");
     std::fs::set_permissions(&compiler, std::fs::Permissions::from_mode(0o755)).expect("a file of our own");
@@ -370,7 +370,7 @@ fn a_launch_that_fails_points_at_its_operation() {
 }
 
 #[test]
-fn an_error_that_comes_late_is_told() {
+fn an_asynchronous_error_is_reported() {
     let Some(told) = told("late:map", &[], 4) else { return };
     // Which call tells it depends on how far the host has come.
     assert!(told.contains("_fault") && told.contains("returned 700 (an illegal memory access"), "{told}");
@@ -426,13 +426,13 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
 
 /// Behind the runs: what measures the timer, with the kernels that it needs.
 #[test]
-fn a_device_that_does_not_answer_is_told() {
+fn a_device_that_does_not_answer_is_reported() {
     let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
     assert!(told.contains("an empty kernel does not come to its end"), "{told}");
 }
 
 #[test]
-fn a_timer_that_fails_is_told() {
+fn a_failed_timer_is_reported() {
     // The run itself pins memory twice, for its gates and its stamps; the timer comes behind.
     let Some(told) = told("pinned:3", &["--effort", "quick"], 0) else { return };
     assert!(told.contains("What timing costs could not be measured"), "{told}");
@@ -456,7 +456,7 @@ fn an_operation_that_no_graph_takes_is_named() {
 }
 
 #[test]
-fn no_device_is_told() {
+fn a_missing_device_is_reported() {
     let Some(libraries) = doubles::cpu() else { return };
     let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
         .args(["exec", "--backend", "hip", FILE])

@@ -1,6 +1,6 @@
-//! What the HIP backend makes of a device, on the double that runs on the CPU: hardware queues, masks of compute units,
-//! what a management library says, and what `aorta devices` tells of it all. The double keeps masks and invents figures
-//! only where it is told to; nothing here is an AMD GPU's.
+//! How the HIP backend handles devices, on the double that runs on the CPU: hardware queues, CU masks, the management
+//! library, and the output of `aorta devices`. The double keeps masks and invents figures only on request; nothing here
+//! is an AMD GPU's.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,7 @@ fn queues_are_probed() {
     assert!(told.contains("predicted  4 queues; 0 with 4, 1 with 5\n"), "{told}");
     assert!(told.contains("probed     4 queues; 0 with 4, 1 with 5: as predicted\n"), "{told}");
     assert!(told.contains("at once    4 streams, as predicted\n"), "{told}");
-    // Without the variable, the double is not what the rule says, and that is found out.
+    // Without the variable, the double does not follow the vendor's rule, which the experiment shows.
     let told = aorta(libraries, &[("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
     assert!(told.contains("probed     6 queues; none share one: not as predicted\n"), "{told}");
     assert!(told.contains("at once    6 streams at least, 4 predicted\n"), "{told}");
@@ -96,7 +96,7 @@ fn streams_keep_to_parts_where_there_are_masks() {
         "{told}"
     );
     assert!(told.contains("stream b, for which the file asks for 2 units, keeps to units 2 to 3 of 4"), "{told}");
-    assert!(told.contains("a stream with a mask has no priority on HIP: `high` is left away"), "{told}");
+    assert!(told.contains("a stream with a mask has no priority on HIP: `high` is left out"), "{told}");
     assert!(told.contains("not proven to hold in a graph") && !told.contains("give it back"), "{told}");
     let lanes = &record["program"]["lanes"];
     assert_eq!((&lanes[0]["units"], &lanes[2]["units"]), (&"50 % of the units".into(), &serde_json::Value::Null));
@@ -105,15 +105,15 @@ fn streams_keep_to_parts_where_there_are_masks() {
 }
 
 #[test]
-fn a_runtime_without_masks_is_told() {
+fn a_runtime_without_masks_is_reported() {
     let Some((told, _)) = measure(PARTS, &[], &[]) else { return };
     assert!(told.contains("stream a asks for 50 % of the units, and may use all of them"), "{told}");
     assert!(!told.contains("keeps to units"), "{told}");
 }
 
-/// What a management library says reaches the record, and a device that is held down is told.
+/// The management library's figures are in the record, and throttling is reported.
 #[test]
-fn a_device_that_is_held_down_is_told() {
+fn a_throttled_device_is_reported() {
     let slow = [("HIP_DOUBLE_SMI", "1400/2100")];
     let Some((told, record)) = measure(SIX, &slow, &[]) else { return };
     let facts = &record["device"]["facts"];

@@ -1,6 +1,6 @@
-//! Every call of a vendor's library fails once, on the double of AMD's libraries: the run ends with a documented exit code
-//! and a message, or goes on and computes the right results. `.ci/long` sets `AORTA_LONG`, with which each call of each
-//! function fails; else the first, the one in the middle and the last of each function do.
+//! Every call of a vendor's library fails once, on the double of AMD's libraries: the run ends with a documented exit
+//! code and a message, or continues with correct results. With `AORTA_LONG`, as in `.ci/long`, each call of each
+//! function fails; otherwise the first, the middle and the last of each function.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,10 +28,10 @@ step {
 /// Calls of one function beyond which a long run takes only some.
 const MOST: u64 = 64;
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The call did not matter, or something else was done in its place; the results are right.
+    /// The call did not matter, or was replaced by another one; the results are correct.
     WentOn,
     /// Exit code 3 or 4, with a message.
     Told,
@@ -100,7 +100,7 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     if !left.is_empty() {
         return wrong(&format!("{left:?} is left behind"));
     }
-    // What was measured is printed and written, or nothing was measured.
+    // Measurements are printed and written, unless there are none.
     let record: Option<Value> = fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
     let is_printed = told.contains(" iterations");
     if record.is_some() != is_printed {
@@ -164,7 +164,7 @@ fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
     assert!(wrong.is_empty(), "{} of {} cases end wrongly:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
 }
 
-/// Whether a function is the runtime's.
+/// True for a function of the runtime.
 fn runtime(function: &str) -> bool {
     function.starts_with("hip") && !function.starts_with("hiprtc") && !function.starts_with("hipblas")
 }
@@ -234,7 +234,7 @@ fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
         assert_eq!(killed.code, None, "{phase}: {}", killed.told);
         assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
         let gone = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
-        // One that dies while its memory is opened is noticed by that.
+        // The other rank notices a process that dies while its memory is being opened.
         let told = [
             &gone[..],
             &[format!("the memory of rank {rank} is not open"), format!("the memory of rank {left_rank} is not open")],

@@ -1,6 +1,6 @@
-//! What holds of every record, whatever ran on whatever machine: random programs on random devices and topologies.
+//! Properties of every record: random programs on random devices and topologies.
 //!
-//! A program that breaks one is shrunk and written to a file, whose path is printed.
+//! A program that violates one is shrunk and written to a file, whose path is printed.
 
 use std::fmt::Write as _;
 
@@ -73,7 +73,7 @@ impl Machine {
         links.cards_per_node.0 = f64::from(self.cards_per_node);
         let [memory, cache, size, matrix, within, across] = self.factors;
         if self.mesh || within != 1.0 {
-            // What was measured on other links says nothing of these.
+            // Times measured on other links do not apply to these.
             links.tables.clear();
         }
         [&mut links.within.bandwidth, &mut links.port.copies, &mut links.port.collectives]
@@ -230,7 +230,7 @@ fn plan_and_simulation_agree_where_nothing_contends() {
         if let Some(analysis) = &rank.analysis {
             let path = plan.steps[rank.slot].critical_path(&durations);
             let chain = &analysis.critical_path;
-            // Of chains that are equally long, each may take another.
+            // If several chains are equally long, each method may choose another.
             let same = path.ops.iter().map(|op| op.0).eq(chain.operations.iter().copied());
             let slop = 2.0 * rank.operations.len() as f64;
             let near = (path.length - chain.length_ns.0 as f64).abs() <= slop;
@@ -251,8 +251,8 @@ fn the_order_of_slots_changes_no_metric() {
         let sim = Sim::new(profile.clone());
         let metrics = |iteration: &str| {
             let ranks = Ranks::of(&case.text_at(iteration), 1, &sim, None);
-            // What a slot leaves in the cache depends on the slot before.
-            // As a graph, an iteration waits for the host, which is ahead as far as the iterations before let it be.
+            // The cache's contents after a slot depend on the slot before. As a graph, an iteration waits for the host,
+            // whose lead depends on earlier iterations.
             ranks.measure(&sim, &profile, LaunchMode::Stream, true).variants.remove(0).metrics
         };
         let cycle = case.world.cycle();

@@ -1,4 +1,4 @@
-//! Every generated kernel compiles: with NVRTC, for which no GPU is needed.
+//! Every generated kernel compiles with NVRTC, which needs no GPU.
 
 use std::path::PathBuf;
 

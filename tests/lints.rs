@@ -1,4 +1,4 @@
-//! What is called needless is needless: warnings on random programs, against definitions.
+//! Warnings about unnecessary waits, checked on random programs against definitions.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::common;
 use crate::common::oracle::{Set, Unrolled};
 use crate::common::programs;
 
-/// Everything that has to come before each launch, by definition.
+/// Everything that must precede each launch, by definition.
 fn order(program: &Program) -> Vec<Set> {
     let unrolled = Unrolled::new(program, 1);
     let mut direct = unrolled.declared(None);
@@ -24,7 +24,7 @@ fn order(program: &Program) -> Vec<Set> {
     closed.iter().enumerate().filter(|(node, _)| launched.contains(*node)).map(|(_, set)| set.only(&launched)).collect()
 }
 
-/// The text without some of what its blocks wait for, given by their places.
+/// The text without some dependencies of its blocks, given by their offsets.
 fn without(text: &str, removed: &BTreeSet<usize>) -> String {
     let mut shorter = String::new();
     let mut at = 0;
@@ -42,7 +42,7 @@ fn without(text: &str, removed: &BTreeSet<usize>) -> String {
     shorter + &text[at..]
 }
 
-/// What a block waits for, with the place of each, from `first` on.
+/// Dependencies of a block, each with its offset, from `first` on.
 fn places(text: &str, first: usize) -> impl Iterator<Item = (usize, &str)> {
     let end = first + text[first..].find(" {").expect("a block follows");
     let mut at = first;
@@ -53,7 +53,7 @@ fn places(text: &str, first: usize) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where the warnings of a text point.
+/// The offsets of a text's warnings.
 fn warned(text: &str) -> BTreeSet<usize> {
     let program = common::analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
     let mut sources = SourceMap::new();
@@ -63,7 +63,7 @@ fn warned(text: &str) -> BTreeSet<usize> {
     warnings.iter().map(|warning| place(warning).expect("each has a place")).collect()
 }
 
-/// The places of all that can be removed, each by itself, with nothing changed.
+/// The offsets of all dependencies that can be removed one at a time without an effect.
 fn needless(text: &str) -> BTreeSet<usize> {
     let whole = order_of(text);
     let all = text.match_indices(" after ").flat_map(|(word, after)| places(text, word + after.len()));
@@ -75,7 +75,7 @@ fn order_of(text: &str) -> Vec<Set> {
     order(&common::analyze(text).unwrap_or_else(|errors| panic!("{errors}")))
 }
 
-/// A text whose streams are no members of a family: which one is taken is nobody's choice.
+/// A text whose streams are not members of a family, so that no member is chosen.
 fn on_single_streams(statements: &[programs::Statement]) -> String {
     let text = programs::text(statements, 4, "").replacen("stream s[4]", "stream s0 stream s1 stream s2 stream s3", 1);
     (0..4).fold(text, |text, stream| text.replace(&format!("s[{stream}]"), &format!("s{stream}")))
@@ -84,7 +84,7 @@ fn on_single_streams(statements: &[programs::Statement]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Without markers, every needless `after` is found: all that is warned of can go at once, and nothing more.
+    /// Without markers, every unnecessary `after` is found: all reported ones can be removed at once, and no others.
     #[test]
     fn needless_waits_are_found(statements in programs::operations(4, 20)) {
         let text = on_single_streams(&statements);
@@ -94,7 +94,8 @@ proptest! {
         prop_assert_eq!(needless(&shorter), BTreeSet::new(), "{}", text);
     }
 
-    /// A `signal` stands for what is before it, and may be waited for in vain: none is wrong, though some stay silent.
+    /// A `signal` stands for what is before it, and may be waited for unnecessarily: no report is wrong, though some
+    /// are missing.
     #[test]
     fn needed_waits_are_not_blamed(statements in programs::statements(4, 20)) {
         let text = on_single_streams(&statements);
@@ -102,7 +103,7 @@ proptest! {
         prop_assert!(order_of(&without(&text, &warned)) == order_of(&text), "{:?} {}", warned, text);
     }
 
-    /// What only the choice of a family's member makes needless is not warned of.
+    /// A wait is not reported if only the choice of a family's member makes it unnecessary.
     #[test]
     fn waits_between_members_are_not_blamed(statements in programs::operations(4, 20)) {
         let text = programs::text(&statements, 4, "");

@@ -1,5 +1,5 @@
-//! All tests but those that have to be a program of their own: so they are compiled and linked once. A module for each
-//! subject; `cargo test --test suite cli::` runs those of one.
+//! All tests except those that need a program of their own, so that they are compiled and linked once. Each module has
+//! a subject; `cargo test --test suite cli::` runs one.
 
 mod common;
 

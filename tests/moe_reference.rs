@@ -1,5 +1,5 @@
-//! The mixture-of-experts workload against the same layer worked out densely: every expert for every token, in double
-//! precision, from the same weights, by code that shares nothing with the operations.
+//! The mixture-of-experts workload compared with a dense implementation: every expert for every token, in double
+//! precision, from the same weights, in code that shares nothing with the operations.
 
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};
@@ -49,7 +49,7 @@ struct Layer {
     weighted: bool,
 }
 
-/// What the layer gives.
+/// The expected results of the layer.
 #[derive(Debug)]
 struct Outcome {
     y: Vec<f64>,
@@ -76,7 +76,7 @@ fn times(row: &[f64], matrix: &[f64], columns: usize) -> Vec<f64> {
 }
 
 impl Layer {
-    /// What every expert makes of a token.
+    /// The outputs of all experts for a token.
     fn experts(&self, token: &[f64]) -> Vec<Vec<f64>> {
         let Size { experts, hidden, ffn, .. } = self.size;
         let expert = |e: usize| {
@@ -148,7 +148,7 @@ fn buffer(session: &mut Session, program: &Program, name: &str) -> Vec<f64> {
     read(session, program, memory.unwrap_or_else(|| panic!("the file has a buffer {name}")))
 }
 
-/// What `route` counted as dropped, by chunk and expert.
+/// The numbers of dropped choices that `route` counted, by chunk and expert.
 fn dropped(session: &mut Session, program: &Program) -> Vec<usize> {
     let step = &program.cycle[0];
     let routes = step.ids().filter(|&op| program.op_name(step.op(op)) == "route");
@@ -156,7 +156,7 @@ fn dropped(session: &mut Session, program: &Program) -> Vec<usize> {
     memories.into_iter().flat_map(|memory| read(session, program, memory)).map(|count| count as usize).collect()
 }
 
-/// What a text computes on the CPU at a size: its `y`, its dropped choices, and the layer to compare them with.
+/// The results of a text on the CPU at a size: its `y`, its dropped choices, and the layer to compare them with.
 fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
     let text = |value: usize| value.to_string();
     let set = [
@@ -201,7 +201,7 @@ fn error(actual: &[f64], expected: &[f64], hidden: usize) -> f64 {
     errors.fold(0.0, |most, error| if error <= most { most } else { error }) / average
 }
 
-/// What rounding explains: each of the few operations in a row rounds its result once.
+/// Bound on rounding errors: each of the few operations in a row rounds its result once.
 fn bound(dtype: DType) -> f64 {
     4.0 * dtype.epsilon()
 }

@@ -1,4 +1,4 @@
-//! Copies to other ranks: what they leave in memory, what waits for them, and how long they take on the simulator.
+//! Copies to other ranks: their results, their dependencies, and their durations on the simulator.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-/// What a buffer holds on each rank after an iteration, as streams and as a graph.
+/// The contents of a buffer on each rank after an iteration, as streams and as a graph.
 fn results(text: &str, world: u32, name: &str) -> Vec<Vec<f64>> {
     let world = World::new(text, world, None, &Host);
     let found = [LaunchMode::Stream, LaunchMode::Graph].map(|mode| world.results(mode, 1, name));
@@ -84,7 +84,7 @@ fn text(step: &str) -> String {
 }
 
 #[test]
-fn what_is_sent_arrives() {
+fn sent_data_arrives() {
     let ring = results(&text("on t { copy(x -> y at (rank + 1) % world) }"), 3, "y");
     assert_eq!(ring, [[3.0; 4], [1.0; 4], [2.0; 4]]);
     let chain = results(&text("on t { copy(x -> y at rank + 1 when rank + 1 < world) }"), 3, "y");
@@ -105,9 +105,9 @@ fn what_is_sent_arrives() {
     assert_eq!(columns, [at([5, 9], 2.0), at([4, 8], 1.0)]);
 }
 
-/// What stands above and below a copy is in order with what arrives there, on whatever stream.
+/// Operations before and after a copy are ordered with the received data, on any stream.
 #[test]
-fn what_arrives_is_ordered_by_the_place_in_the_text() {
+fn received_data_is_ordered_by_program_order() {
     let text = text(
         "on s { fill(9 -> y) } on t { copy(x -> y at (rank + 1) % world) } on s { map(y * 10 -> y) } \
          on t { spin(2ms) copy(y -> z[0] at (rank + 1) % world) } on s { fill(5 -> y) }",
@@ -152,7 +152,7 @@ struct Statement {
     forth: bool,
     from: usize,
     to: usize,
-    /// How many ranks on, and whether rank 0 sends nothing; a computation where nothing.
+    /// Distance of the receiving rank, and whether rank 0 sends nothing; `None` for a computation.
     peer: Option<(usize, bool)>,
 }
 
@@ -181,7 +181,7 @@ impl Statement {
         format!("  on s[{stream}] {{ {call} }}\n")
     }
 
-    /// What it does by definition: on all ranks at once.
+    /// Executes the statement by definition, on all ranks at once.
     fn run(&self, memory: &mut [[[f64; ROWS]; 2]; WORLD]) {
         let (source, target) = if self.forth { (0, 1) } else { (1, 0) };
         let before = *memory;
@@ -245,7 +245,7 @@ fn every_edge_of_ranks_that_copy_holds() {
     }
 }
 
-/// What a GPU is held to.
+/// The same property as for GPUs.
 #[test]
 fn copies_of_every_kind_agree_with_themselves() {
     for via in ["dma", "kernel", "auto"] {
@@ -283,7 +283,7 @@ fn ranks_of_other_processes_are_not_reached() {
 
 // --- The simulator --------------------------------------------------------------------------------------------
 
-/// How long an iteration takes on each of simulated devices, in ns.
+/// Duration of an iteration on each of the simulated devices, in ns.
 fn simulated(step: &str, world: u32, mode: LaunchMode) -> Vec<i64> {
     let text = format!(
         "stream s\nstream t\nstream u\nbuffer x, y: f32[16777216]\nbuffer z: f32[{world}, 1048576]\nstep {{ {step} }}"
@@ -323,7 +323,7 @@ fn a_simulated_copy_waits_for_who_gets_it() {
         let late = "on s { if rank == 1 { spin(1ms) } else { nop() } copy(x -> y at 1 when rank == 0) }";
         let times = simulated(late, 2, mode);
         assert!(times.iter().all(|&time| (1_000_000 + LINK..1_030_000 + LINK).contains(&time)), "{times:?}");
-        // Who only gets waits for who sends, and the rest goes on beside it.
+        // A rank that only receives waits for the sender; other streams continue.
         let beside = "on t { copy(x -> y at 1 when rank == 0) } on u { spin(100us) }";
         let times = simulated(beside, 3, mode);
         assert!(times[2] < 130_000 && times[1] > LINK, "{times:?}");
@@ -350,8 +350,8 @@ fn simulated_gates_open_together() {
                 on s { copy(x[0..16384] -> y[0..16384] at 1 when rank == 0) }";
     let times = simulated(step, 2, LaunchMode::Stream);
     assert!((MEETING..MEETING + 10_000).contains(&times[1]), "{times:?}");
-    // What is too long to be held goes on by itself, and nobody waits for it for ever: not where it cannot be issued
-    // whole before the others have gone on, either.
+    // An iteration that is too long for the gate starts by itself, and no rank waits for it forever, even if it cannot
+    // be issued completely before the others continue.
     for step in [
         "for i in 0..600 { on t { if rank == 0 { nop() } } } all_reduce(x -> x)",
         "on t { all_reduce(x -> x) } for i in 0..3000 { on t { if rank == 0 { nop() } } }",
@@ -373,7 +373,7 @@ fn simulated_copies_are_the_same_every_time() {
 
 #[test]
 fn a_copy_by_a_kernel_holds_units() {
-    // All units are taken at first, so that a kernel waits where an engine does not.
+    // All compute units are occupied at first, so a kernel waits and an engine does not.
     let text = |via: &str| {
         format!("on s {{ spin(100us, units: 132) }} on t {{ copy(x -> y at (rank + 1) % world, via: {via}) }}")
     };

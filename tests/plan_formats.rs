@@ -1,4 +1,4 @@
-//! The forms of a plan: each says all of the document, and what differs between two of them is what changed.
+//! The forms of a plan: each has all of the document, and a difference of two plans shows what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
         preset: None,
         params: program.params.iter().cloned().collect(),
     };
-    // Where in the text stands for a line and a column.
+    // The offset in the text stands for line and column.
     let places = |span: aorta::base::SrcSpan| format!("test.aorta:{}", span.start);
     let (program, plan, schedule) = (&program, &plan, &schedule);
     report::build(report::Request {
@@ -111,7 +111,7 @@ fn kind(edge: &Edge) -> &'static str {
 
 /// The file with 5 declared streams on 2 real ones, and 12 streams on 8 queues.
 #[test]
-fn streams_are_told_where_they_are() {
+fn streams_in_records_name_their_rank() {
     let families = "stream own  stream s[4]  buffer x[4]: f32[64]
         step { on own { nop() }  for i in 0..4 { on s[i] { map(x[i] + 1 -> x[i]) } } }";
     let document = document_of(families, Some(2));
@@ -124,7 +124,7 @@ fn streams_are_told_where_they_are() {
     assert!(said.contains("\n8 hardware queues, 8 used, 4 shared: "), "{said}");
 }
 
-/// What the plan knows of an edge.
+/// An edge of the plan.
 type Known = (u32, u32, u32, String);
 
 fn known(program: &aorta::model::Program, plan: &plan::StepPlan, op: aorta::base::OpId) -> Vec<Known> {
@@ -218,7 +218,7 @@ fn json_says_everything() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused() {
+fn json_that_is_not_a_plan_is_refused() {
     let good =
         json(&document("stream a stream b buffer x: f32[4] step { on a { fill(1 -> x) } on b { fill(2 -> x) } }"));
     let refused = |from: &str, to: &str| {
@@ -345,7 +345,7 @@ fn equal_plans_do_not_differ() {
 }
 
 #[test]
-fn differences_are_told() {
+fn differences_are_reported() {
     let base = "stream a stream b buffer x, y: f32[64]
         step { on a { first: fill(1 -> x) nop() } on b { last: map(x + 1 -> y) } }";
     insta::assert_snapshot!("diff_added", difference(base, &base.replace("nop()", "nop() fill(3 -> y)")));
@@ -370,7 +370,7 @@ fn operations_are_matched_by_name_and_not_by_number() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One that is written and read again is the same, and a difference is one from either side.
+    /// A document is unchanged by writing and reading it, and differences are symmetric.
     #[test]
     fn differences_go_both_ways(
         a in common::programs::statements(4, 12),

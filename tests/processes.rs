@@ -1,5 +1,5 @@
-//! Ranks in processes of their own take the same decisions and know the same. Here each is a thread with nothing but its
-//! own rank and a connection: what they run is what processes run.
+//! Ranks in separate processes take the same decisions and have the same results. Here each is a thread with only its
+//! own rank and a connection, running the same code as a process.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -136,7 +136,7 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync)
     })
 }
 
-/// What all processes know of a run, whichever of them leads.
+/// Results that all processes of a run have in common.
 fn common_text(measured: &Result<Measured, ExecError>) -> String {
     match measured {
         Ok(Measured { variants, complete, .. }) => {
@@ -150,7 +150,7 @@ fn common_text(measured: &Result<Measured, ExecError>) -> String {
     }
 }
 
-/// Without the moments at which iterations began: each simulator has a clock of its own here.
+/// Without the begins of iterations, since each simulator has its own clock here.
 fn text(mut measured: Result<Measured, ExecError>) -> String {
     let variants = measured.iter_mut().flat_map(|measured| &mut measured.variants);
     variants.flat_map(|variant| &mut variant.ranks).for_each(|rank| rank.origins.clear());
@@ -160,7 +160,7 @@ fn text(mut measured: Result<Measured, ExecError>) -> String {
 /// Rank 0 knows what one process with all ranks would; the others know all that decides how the run goes on, and the
 /// operations of their own rank.
 #[test]
-fn the_first_knows_what_one_process_with_all_ranks_would() {
+fn rank_0_gathers_what_a_single_process_measures() {
     let world = world(STAIRS, 3);
     let sim = || Sim::new(Profile::named("h200").expect("a shipped profile"));
     let whole = measured(&world, &sim(), &Control::default());
@@ -186,7 +186,7 @@ fn the_first_knows_what_one_process_with_all_ranks_would() {
     }
 }
 
-/// One mock for each rank, with what goes wrong there.
+/// A mock for each rank, with the rank's script.
 fn with_mocks(ranks: u32, script: impl Fn(u32, &Arc<Control>) -> Script + Sync) -> Vec<Result<Measured, ExecError>> {
     let world = world(STAIRS, ranks);
     in_each(ranks, |rank, peers| {
@@ -231,7 +231,7 @@ fn with_hanging_mocks(timeout: Nanos, script: impl Fn(u32) -> Script + Sync) -> 
 }
 
 #[test]
-fn a_hang_of_one_is_everybodys() {
+fn a_hang_on_one_rank_ends_all() {
     let errors = with_hanging_mocks(Nanos(2_000_000), |rank| Script { hangs: rank == 0, ..Script::default() });
     for error in errors {
         assert!(matches!(&error, ExecError::Hang { help, .. } if help.starts_with("rank 0: ")), "{error:?}");
@@ -240,7 +240,7 @@ fn a_hang_of_one_is_everybodys() {
 
 /// Others wait for their device, and would for ever, when one fails.
 #[test]
-fn who_waits_for_its_device_is_woken() {
+fn a_rank_that_waits_for_its_device_is_woken() {
     for failing in 0..2 {
         let errors = with_hanging_mocks(Nanos(i64::MAX / 2), |rank| match rank == failing {
             true => Script { faulty: Some(0), ..Script::default() },
@@ -255,7 +255,7 @@ fn who_waits_for_its_device_is_woken() {
 /// A rank that does not come back from a call, when the process of another is gone, is left for that reason. What was
 /// measured before has been given away.
 #[test]
-fn who_does_not_come_back_is_left_for_the_rank_that_is_gone() {
+fn a_thread_that_waits_for_a_dead_rank_is_abandoned() {
     let world = world(STAIRS, 2);
     let left = Mutex::new(Vec::new());
     in_each(2, |rank, peers| {
@@ -291,7 +291,7 @@ fn who_does_not_come_back_is_left_for_the_rank_that_is_gone() {
     assert_eq!(kept[..], [("stream".to_owned(), 5)]);
 }
 
-/// What is observed of many operations goes to rank 0 alone, in as many pieces as it takes.
+/// Observed operations go only to rank 0, in several messages if there are many.
 #[test]
 fn observed_iterations_go_to_the_first_rank() {
     const OPERATIONS: usize = 20_000;
@@ -324,7 +324,7 @@ fn observed_iterations_go_to_the_first_rank() {
 }
 
 #[test]
-fn devices_that_lack_room_are_told_before_anything_is_opened() {
+fn insufficient_memory_is_reported_before_devices_are_opened() {
     let all =
         with_mocks(3, |rank, _| Script { memory_bytes: Some(1 << 10).filter(|_| rank == 1), ..Script::default() });
     for measured in all {
@@ -333,7 +333,7 @@ fn devices_that_lack_room_are_told_before_anything_is_opened() {
 }
 
 #[test]
-fn everybody_s_health_is_in_everybody_s_record() {
+fn every_device_s_health_is_in_the_record() {
     let health = |celsius| Health { celsius: Some(celsius), reasons: vec!["power cap"], ..Health::default() };
     let all = with_mocks(2, |rank, _| Script { health: vec![health(40 + rank)], ..Script::default() });
     for measured in all {

@@ -1,4 +1,4 @@
-//! Many ranks: what each rank's program is, and whether all of them go together.
+//! Several ranks: each rank's program, and whether all of them match.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn iterations_that_overlap_may_meet_across() {
     assert!(meet("iteration").is_err());
 }
 
-/// What ranks do together, in an order that fits all.
+/// An event between ranks, in an order that is valid for all.
 #[derive(Clone, Debug)]
 enum Event {
     /// On a stream, all ranks.
@@ -107,7 +107,7 @@ enum Event {
     Transfer(usize, usize, usize),
 }
 
-/// One operation of one rank: its stream and the number of its event, which is also how much it moves.
+/// One operation of one rank: its stream and the number of its event, which is also its size.
 type Call = (usize, usize);
 
 const RANKS: usize = 3;
@@ -144,7 +144,7 @@ fn text(events: &[Event], calls: &[Vec<Call>]) -> String {
     text + "}\n"
 }
 
-/// Whether all calls come through, by trying whatever stands first on each stream.
+/// True if all calls complete, found by trying the first call of each stream.
 fn go_together(events: &[Event], calls: &[Vec<Call>]) -> bool {
     let mut queues = vec![vec![VecDeque::new(); STREAMS]; RANKS];
     for (rank, calls) in calls.iter().enumerate() {

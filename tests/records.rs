@@ -1,5 +1,5 @@
-//! Records that were edited: a field that contradicts others is told by its name, and nothing makes a report panic or puts
-//! lines into it.
+//! Edited records: a field that contradicts others is reported by name, and nothing makes a report panic or adds lines
+//! to it.
 
 use std::collections::BTreeMap;
 
@@ -147,7 +147,7 @@ thread_local! {
 }
 
 #[test]
-fn a_contradiction_is_told_by_its_field() {
+fn a_contradiction_names_the_field() {
     let seed = seeds().remove(0);
     let edits: [(&str, Value, &str); 12] = [
         ("/variants/0/ranks/1/trace/3/id", json!(4_000_000), "variants[0].ranks[1].trace[3].id"),
@@ -201,9 +201,9 @@ fn a_contradiction_is_told_by_its_field() {
     assert!(why.starts_with("line 3 is damaged: in `record`, `variants[0].ranks[0].trace[0].id` is 77"), "{why}");
 }
 
-/// Of no time, and of one in which the work of all operations has no number.
+/// Records without time, and with an infinite amount of work.
 #[test]
-fn what_is_no_number_has_no_rate() {
+fn values_that_are_not_numbers_have_no_rate() {
     for time in [0, 1] {
         let mut record = seeds().remove(0);
         let operations = record.pointer_mut("/variants/0/ranks/0/operations").and_then(Value::as_array_mut);

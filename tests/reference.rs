@@ -1,6 +1,6 @@
-//! The tables of the language reference, and the definitions of figures, and that of settings are what the code says: each stands
-//! between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md, docs/metrics.md or docs/settings.md. `AORTA_DOCS=write cargo test --test
-//! suite reference::` writes them anew.
+//! The generated tables of the language reference, of the metrics' definitions and of the settings match the code: each
+//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md, docs/metrics.md or docs/settings.md.
+//! `AORTA_DOCS=write cargo test --test suite reference::` writes them.
 
 use std::path::Path;
 use std::process::Command;

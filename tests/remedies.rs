@@ -1,5 +1,5 @@
-//! What a race's message says to write, written: no race is left, nothing else is wrong, and what could overlap still
-//! does.
+//! Applying the suggestion of a race's message: no race is left, nothing else is wrong, and operations that could
+//! overlap still do.
 
 use aorta::base::SrcSpan;
 use aorta::plan::{self, PlanError};
@@ -14,7 +14,7 @@ struct Stage {
     label: String,
     /// Its streams, which it takes in turn.
     streams: usize,
-    /// What its block waits for.
+    /// Dependencies of its block.
     edges: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn written_they_leave_no_race(chain in chain()) {
+    fn suggested_waits_remove_the_races(chain in chain()) {
         let mut mended = chain.clone();
         prop_assert!(mended.mended(), "nothing orders what hands data on\n{}", chain.text("declared"));
         prop_assert!(!mended.mended(), "one round of messages tells everything\n{}", mended.text("declared"));
@@ -154,7 +154,7 @@ proptest! {
     }
 }
 
-/// What the messages of a text say to write.
+/// The suggestions in a text's messages.
 fn told(text: &str) -> Vec<String> {
     let program = common::analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
     let errors = plan::build(&program).expect_err("it has races");
@@ -201,7 +201,7 @@ fn operations_of_calls_wait_for_calls() {
     common::planned(&mended);
 }
 
-/// Where no rule fits, all members are waited for.
+/// If no rule fits, the suggestion is to wait for all members.
 #[test]
 fn irregular_turns_wait_for_the_family() {
     let text = "stream load\nstream work\nbuffer x: f32[8, 64]\nbuffer b: f32[3, 64]\n\

@@ -1,4 +1,4 @@
-//! How the processes of a run find each other, and what they know of each other; here each is a thread.
+//! How the processes of a run connect and exchange data; here each is a thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -54,7 +54,7 @@ fn on_each<T: Send>(world: u32, work: impl Fn(u32, Rendezvous) -> T + Sync) -> V
 }
 
 #[test]
-fn all_hear_what_each_says_in_the_order_of_ranks() {
+fn all_ranks_receive_all_messages_in_rank_order() {
     let heard = on_each(5, |rank, peers| {
         let mut all = Vec::new();
         for turn in 0..20u32 {
@@ -97,7 +97,7 @@ fn a_world_of_one_needs_nobody() {
 }
 
 #[test]
-fn one_failure_is_everybodys() {
+fn one_rank_s_failure_ends_all() {
     let told = on_each(3, |rank, peers| {
         let own = match rank {
             0 => Err(ExecError::Ended),
@@ -105,7 +105,7 @@ fn one_failure_is_everybodys() {
             _ => Ok(rank),
         };
         let first = agree(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed").to_string();
-        // All go on together, if they want to.
+        // All continue together if all agree.
         let then = agree(Some(&peers as &dyn Peers), "graphs", Ok(rank)).expect("all are there");
         peers.leave(None);
         (first, then)
@@ -138,7 +138,7 @@ fn a_failure_wakes_those_that_are_under_way() {
             };
             peers.watch(None);
             let error = agree::<u32>(Some(&peers as &dyn Peers), "iterations", own).expect_err("one has failed");
-            // What is over wakes nobody later.
+            // A wait that has ended wakes nobody later.
             let later = Arc::new(AtomicBool::new(false));
             peers.watch(Some(later.clone()));
             agree(Some(&peers as &dyn Peers), "graphs", Ok(())).expect("all are there");
@@ -178,7 +178,7 @@ fn a_rank_that_goes_is_named() {
 }
 
 #[test]
-fn one_that_is_through_is_not_waited_for() {
+fn a_finished_rank_is_not_waited_for() {
     let told = on_each(2, |rank, peers| match rank {
         1 => {
             peers.leave(None);
@@ -200,9 +200,9 @@ fn places_that_differ_are_a_bug_and_no_hang() {
     assert!(told[0].contains("it is at its iterations, and this one at its graphs"), "{}", told[0]);
 }
 
-/// What is stuck elsewhere is ended from outside.
+/// A thread stuck elsewhere is ended from outside.
 #[test]
-fn one_that_does_not_come_back_is_rescued() {
+fn a_thread_that_never_returns_is_abandoned() {
     let (port, rescued) = (port(), Arc::new(Mutex::new(Vec::new())));
     let told = rescued.clone();
     let other = thread::spawn(move || drop(join(&place(1, 2, port)).expect("rank 0 is there")));
@@ -217,7 +217,7 @@ fn one_that_does_not_come_back_is_rescued() {
 }
 
 #[test]
-fn ranks_that_do_not_come_are_named() {
+fn missing_ranks_are_named() {
     let port = port();
     let short = |rank| JoinOptions { timeout: Duration::from_secs(4), ..place(rank, 4, port) };
     let other = thread::spawn({
@@ -233,7 +233,7 @@ fn ranks_that_do_not_come_are_named() {
 }
 
 #[test]
-fn nobody_to_be_found_is_told() {
+fn an_unreachable_rank_0_is_reported() {
     let port = port();
     let error =
         join(&JoinOptions { timeout: Duration::from_millis(100), ..place(1, 2, port) }).err().expect("nobody is there");
@@ -249,7 +249,7 @@ fn nobody_to_be_found_is_told() {
 }
 
 #[test]
-fn who_does_not_belong_is_told_why() {
+fn a_rejected_process_is_told_why() {
     let port = port();
     let first = thread::spawn(move || {
         join(&JoinOptions { timeout: Duration::from_secs(12), ..place(0, 3, port) })
@@ -385,7 +385,7 @@ fn a_rank_that_makes_no_progress_is_named() {
     }
 }
 
-/// One that works is waited for, however long that takes.
+/// A rank that makes progress is waited for, however long it takes.
 #[test]
 fn a_rank_that_makes_progress_is_waited_for() {
     for slow in [0, 2] {

@@ -1,5 +1,5 @@
-//! A text that is edited and parsed again has the tree, places and errors of one that is parsed as a whole, and only what
-//! the edit touches is parsed.
+//! Reparsing an edited text gives the tree, locations and errors of parsing it as a whole, and parses only what the
+//! edit touches.
 
 use aorta::syntax::{self, Ast, Edit, Limits, SyntaxError, reparse, walk};
 use proptest::prelude::*;
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use crate::common::shipped;
 use crate::format::{soup, trees, written};
 
-/// Everything that a tree says, each name in place of its symbol.
+/// Everything in a tree, with names in place of symbols.
 fn shown(ast: &Ast, errors: &[SyntaxError]) -> String {
-    let Ast { about, decls, names, comments, lost } = ast;
-    let shown = format!("{about:?} {decls:?} {comments:?} {lost:?} {errors:?}");
+    let Ast { about, decls, names, comments, unparsed } = ast;
+    let shown = format!("{about:?} {decls:?} {comments:?} {unparsed:?} {errors:?}");
     let mut parts = shown.split("Symbol(");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| {
@@ -19,7 +19,7 @@ fn shown(ast: &Ast, errors: &[SyntaxError]) -> String {
     })
 }
 
-/// An edit at a place of the text, to which both ends of the range are moved from inside of a character.
+/// Edits a text. Both ends of the range are moved to character boundaries.
 fn edit(text: &mut String, at: usize, taken: usize, new: &str) -> Edit {
     let boundary = |at: usize| (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let (start, end) = (boundary(at), boundary(at + taken));
@@ -27,7 +27,7 @@ fn edit(text: &mut String, at: usize, taken: usize, new: &str) -> Edit {
     Edit { range: start..end, len: new.len() }
 }
 
-/// What an author types: a character, a part of a line, or the end of a text.
+/// Typical edits: a character, a part of a line, or the end of a text.
 fn typed() -> impl Strategy<Value = String> {
     const SIGNS: [&str; 17] =
         ["", "", "\n", " ", "{", "}", "(", ")", "\"", "// ", "/", "x", "7", "if c { nop() }", "on s {", "-1", "]"];
@@ -64,7 +64,7 @@ proptest! {
     }
 }
 
-/// A character that is typed in a statement costs the parse of that statement.
+/// Typing a character in a statement parses only that statement.
 #[test]
 fn an_edit_costs_one_piece() {
     let limits = Limits::default();
@@ -84,7 +84,7 @@ fn an_edit_costs_one_piece() {
     }
 }
 
-/// The text of a piece stays, and its block goes: that is another piece.
+/// The text of a piece stays, but its block is removed, which makes it another piece.
 #[test]
 fn a_head_without_its_block_is_parsed_again() {
     let limits = Limits::default();

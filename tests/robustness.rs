@@ -1,5 +1,5 @@
-//! No input makes the program panic: random bytes, random sequences of the language's own words, and shipped files with
-//! pieces taken out, put in twice, exchanged or replaced, through every stage that they reach.
+//! No input makes the program panic: random bytes, random sequences of the language's words, and shipped files with
+//! pieces removed, duplicated, exchanged or replaced, through every stage that they reach.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,26 +24,26 @@ use proptest::test_runner::TestRunner;
 use crate::common;
 use crate::common::shipped;
 
-/// Operations of an iteration up to which it is simulated.
+/// Number of operations of an iteration up to which it is simulated.
 const SIMULATED: usize = 200;
 
-/// How far a text came.
+/// The stage that a text reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// It is no text of the language.
+    /// Syntax errors.
     Syntax,
-    /// It means nothing.
+    /// Errors in its meaning.
     Model,
-    /// It has a race.
+    /// A race.
     Plan,
-    /// It was scheduled, and is too long to be simulated here.
+    /// Scheduled, but too long to be simulated here.
     Schedule,
     /// It could not be run.
     Refused,
     Simulated,
 }
 
-/// Takes a text as far as it comes. Everything that is said of it is rendered.
+/// Takes a text as far as possible. All of its diagnostics are formatted.
 fn take_through(text: &str) -> Stage {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
@@ -63,7 +63,7 @@ fn take_through(text: &str) -> Stage {
         max_memory: 1 << 26,
         ..Options::default()
     };
-    // What could be understood of a broken text is worked out too, as the program does, but goes no further.
+    // A text with syntax errors is analyzed too, as the program does, but goes no further.
     let analyzed = model::analyze(&ast, &options);
     if let Err(errors) = &analyzed {
         errors.iter().for_each(|error| show(error));
@@ -127,7 +127,7 @@ fn take_through(text: &str) -> Stage {
     }
 }
 
-/// Takes many texts through; gives how many came how far.
+/// Takes many texts through the stages, and counts which stage they reached.
 fn take_many(cases: u32, texts: impl Strategy<Value = String>) -> BTreeMap<Stage, u32> {
     let reached = RefCell::new(BTreeMap::new());
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
@@ -475,7 +475,7 @@ fn files_with_changes() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What may stand behind `--set name=`.
+    /// Values of `--set name=`.
     #[test]
     fn any_value(tokens in prop::collection::vec(token(), 0..12)) {
         let text = tokens.concat();
@@ -489,7 +489,7 @@ proptest! {
         }
     }
 
-    /// What may stand behind `--config`, in a file of settings, and in a scenario.
+    /// Values of `--config`, in a settings file, and in a scenario.
     #[test]
     fn any_settings(
         key in "[a-z_]{0,8}|in_flight|timeout|effort|profile|max_memory|full",

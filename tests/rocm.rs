@@ -1,9 +1,9 @@
-//! What AMD's own libraries say on a machine without an AMD GPU: their runtime's functions resolve and it sees no device,
-//! their compiler compiles every kernel, and their management library is as it is read. `.ci/rocm` unpacks them below
-//! `target/rocm`; where that has not been done, each test says so and skips.
+//! AMD's own libraries on a machine without an AMD GPU: their runtime's functions resolve and it sees no device, their
+//! compiler compiles every kernel, and their management library's structures are as we read them. `.ci/rocm` unpacks
+//! them below `target/rocm`; without that, each test prints that it skips.
 //!
-//! The libraries need a newer C library than this machine may have. So what loads them runs under the loader that was
-//! unpacked beside them: the program itself, or this test's own binary.
+//! The libraries may need a newer C library than this machine has. So the programs that load them run under the loader
+//! that was unpacked beside them: the program itself, or this test's own binary.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -14,8 +14,8 @@ use aorta::ops::Source;
 
 use crate::common;
 
-/// What Debian packages of AMD's: where it was unpacked, and the architectures that its compiler is tried for. Those of
-/// CDNA have waves of 64 threads, gfx1100 of 32.
+/// Debian suites with AMD's packages, and the architectures for which their compilers are tested. CDNA's have waves of
+/// 64 threads, gfx1100 of 32.
 const SUITES: [(&str, &[&str]); 2] = [("stable", &["gfx90a", "gfx942", "gfx1100"]), ("testing", &["gfx950"])];
 
 fn root(suite: &str) -> Option<PathBuf> {
@@ -23,7 +23,7 @@ fn root(suite: &str) -> Option<PathBuf> {
     if root.join("complete").is_file() {
         return Some(root);
     }
-    // What testing has moves, and may be impossible to unpack for a day.
+    // The testing suite changes, and its packages may be impossible to unpack for a day.
     assert!(std::env::var_os("CI").is_none() || suite != "stable", "CI unpacks AMD's libraries: {}", root.display());
     println!("skipped: `.ci/rocm {suite} target/rocm/{suite}` unpacks AMD's libraries");
     None
@@ -99,7 +99,7 @@ fn the_management_library_is_as_it_is_read() {
     }
 }
 
-/// What runs with AMD's management library in the process.
+/// Runs with AMD's management library in the process.
 #[test]
 #[ignore = "`the_management_library_is_as_it_is_read` runs it, under the loader of AMD's libraries"]
 fn management() {
@@ -184,7 +184,7 @@ fn every_kernel_compiles() {
     });
 }
 
-/// What runs with AMD's libraries in the process.
+/// Runs with AMD's libraries in the process.
 #[test]
 #[ignore = "`every_kernel_compiles` runs it, under the loader of AMD's libraries"]
 fn inside() {

@@ -1,4 +1,4 @@
-//! Plans, events, memory and races of random programs, against an oracle that knows nothing but definitions.
+//! Plans, events, memory and races of random programs, compared with an oracle that uses only definitions.
 
 use std::cell::RefCell;
 
@@ -28,9 +28,9 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// What is inferred beside a wait that is spelled out is issued only where it is needed.
+/// An inferred wait beside an explicit one is issued only if it is needed.
 #[test]
-fn a_spelled_wait_spells_nothing_else() {
+fn an_explicit_wait_adds_nothing_else() {
     let text = "stream s[6]\nbuffer a: f32[8, 16]\nstep {\n  on s[0] { nop() }\n  on s[5] { sync() }\n  \
                 on s[0] { t: map(0.5 * a[0] + 0.25) }\n  on s[2] { wait(t) }\n  on s[0] { map(0.5 * a[0]) }\n}\n";
     for ceiling in [None, Some(1), Some(2), Some(3), Some(4)] {
@@ -152,10 +152,10 @@ fn streams_with_units_stand_apart() {
     assert_eq!(place(true, Some(5)), "a: 0, f[0] f[2]: 1, f[1] f[3]: 2, p[0] p[1] p[2] p[3]: 4, q: 5");
 }
 
-/// What became of programs whose order is declared.
+/// Counts of programs with declared order, by result.
 #[derive(Debug, Default)]
 struct Judged {
-    /// They have races.
+    /// Programs with races.
     racing: usize,
     /// Operations of different streams touch the same memory, and each two are in order.
     ordered: usize,

@@ -1,5 +1,5 @@
-//! The calls that a session makes, against the plan: whatever streams iterations use, everything that the plan orders is in
-//! order on the device, and with `sync: iteration` no iteration begins before the last is complete.
+//! The calls of a session compared with the plan: whatever streams iterations use, the device keeps every dependency of
+//! the plan, and with `sync: iteration` no iteration begins before the last is complete.
 
 use aorta::backend::sim::Sim;
 use aorta::base::Nanos;
@@ -15,7 +15,7 @@ use crate::common::{calls, programs};
 /// More than go into flight at once, over several rounds of every cycle.
 const ITERATIONS: u64 = 13;
 
-/// How a session is run.
+/// Options of a session.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     mode: LaunchMode,
@@ -83,7 +83,7 @@ proptest! {
         judge(&programs::turns_text(&turns, 4, &format!("(sync: end, depth: {depth})")), way, ceiling)?;
     }
 
-    /// What a hardware queue gets of an iteration is no more than the gate reckons with, and hardly less.
+    /// The commands of an iteration on a hardware queue are at most as many as the gate expects, and hardly fewer.
     #[test]
     fn a_queue_gets_as_many_commands_as_the_gate_expects(turns in programs::turns(10, 12), caches in any::<bool>()) {
         let text = programs::turns_text(&turns, 10, "");

@@ -1,4 +1,4 @@
-//! The simulator against closed forms, on a device without latencies; and what it says of a small program.
+//! The simulator compared with closed formulas, on a device without latencies; and its results for a small program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ fn session_of(profile: Profile, text: &str) -> Session {
     common::session(&program, &schedule, &sim)
 }
 
-/// One iteration of it.
+/// Traces one iteration of a step.
 fn trace(profile: Profile, body: &str, mode: LaunchMode) -> Trace {
     let mut session = session(profile, body);
     session.capture().unwrap_or_else(|error| panic!("{error}"));
@@ -354,7 +354,7 @@ fn pageable_copies_hold_the_host_and_are_observed() {
 }
 
 #[test]
-fn twice_the_same() {
+fn repeated_runs_are_equal() {
     let body = "
         on s[0] { a: spin(3us, units: 70) }
         for i in 1..8 { on s[i] after a { copy(x[i] -> y[i]) } }
@@ -365,7 +365,7 @@ fn twice_the_same() {
     assert_eq!(run(), run());
 }
 
-/// Of a thousand equal iterations a few are launched.
+/// Only a few of a thousand equal iterations are launched.
 #[test]
 fn equal_iterations_are_not_launched() {
     let text = "stream s[4]\nbuffer x[4]: f32[1048576]\n\
@@ -443,7 +443,7 @@ fn arithmetic(vector: f64, special: f64) -> Profile {
     profile
 }
 
-/// How long an operation over so many elements takes.
+/// Duration of an operation over this many elements.
 fn over(elements: u64, profile: Profile, operation: &str) -> Nanos {
     let text = format!("stream a\nbuffer x, y: f32[{elements}]\nstep {{ on a {{ {operation} }} }}\n");
     let mut session = session_of(profile, &text);
@@ -497,8 +497,8 @@ fn long_rows_are_read_again() {
 }
 
 #[test]
-fn what_was_measured_is_above_the_floor() {
-    // Of docs/measurements/2026-11-21-beside-others.md, in ns.
+fn measured_times_are_above_the_lower_bound() {
+    // From docs/measurements/2026-11-21-beside-others.md, in ns.
     let chain = "map(gelu(x * 1.5 + 0.5) * sigmoid(x) - x -> y)";
     for (operation, shape, measured) in [
         ("softmax(x -> y)", "f32[4096, 128]", 2010.0),

@@ -1,5 +1,5 @@
 //! Programs whose iterations differ: every slot is observed, the order of slots changes no figure, and a rate divides
-//! work by the time in which it was done. Compared over random slots, on the simulator, which has no noise.
+//! work by the time in which it was done. Checked over random slots on the simulator, which has no noise.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use aorta::schedule;
 
 use crate::common;
 
-/// What an iteration of a slot does: for each label its operation, or nothing.
+/// The operations of a slot, by label.
 #[derive(Clone, Debug)]
 struct Slot {
     f: Option<u32>,
@@ -101,7 +101,7 @@ fn measured(text: &str, iterations: u32, observed_iterations: u32) -> Measured {
         modes: &[LaunchMode::Stream],
         effort: EffortPlan { warmup: 3, iterations },
         observed_iterations,
-        // What a slot leaves in the cache would depend on the slot before.
+        // The cache's contents after a slot would depend on the slot before.
         exec: exec::Options { cold: true, ..common::exec_options() },
         control: &Control::default(),
         profile: Some(&profile),
@@ -174,7 +174,7 @@ proptest! {
         }
         prop_assert!(near(value("rate").unwrap(), mean(&of("all_flops")) / mean(&of("whole"))), "{}", text);
         prop_assert!(near(value("part").unwrap(), mean(&of("work_flops")) / mean(&of("whole"))), "{}", text);
-        // Of operations that not every slot has, those slots alone count.
+        // Operations that some slots lack count only in the slots that have them.
         let with: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].work.is_some()).collect();
         prop_assert_eq!(value("work_rate").is_some(), !with.is_empty());
         for (slot, rate) in metric(&variant, "work_rate").slots.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Speculative decoding against plain attention: each token looks at every one before it, in double precision, with the
-//! same weights and the same keys and values at the beginning, by code that shares nothing with the operations.
+//! Speculative decoding compared with plain attention: each token attends to every earlier one, in double precision,
+//! with the same weights and the same initial keys and values, in code that shares nothing with the operations.
 
 use aorta::backend::host::Host;
 use aorta::base::{MemoryId, OpId};
@@ -41,7 +41,7 @@ const SMALL: Size = Size {
     cached: true,
 };
 
-/// What is wrong with a reference, to see that it would show.
+/// A mistake in the reference, to check that the comparison would find it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
     None,
@@ -83,7 +83,7 @@ fn gelu(x: f64) -> f64 {
 }
 
 impl Model {
-    /// Where the keys, or the values, of a head at a place begin.
+    /// Offset of the keys, or the values, of a head at a position.
     fn at(&self, layer: usize, head: usize, place: usize) -> usize {
         let Shape { hidden, heads, .. } = self.shape;
         ((layer * 2 * heads + head) * self.capacity + place) * (hidden / heads)
@@ -120,7 +120,7 @@ impl Model {
             .collect()
     }
 
-    /// What a head of a token gathers from the first `sees` places.
+    /// The attention output of a head for the first `sees` positions.
     fn head(&self, layer: usize, head: usize, query: &[f64], sees: usize) -> Vec<f64> {
         let heads = self.shape.heads;
         let size = query.len();
@@ -154,7 +154,7 @@ fn best(scores: &[f64]) -> usize {
     (0..scores.len()).fold(0, |best, i| if scores[i] > scores[best] { i } else { best })
 }
 
-/// What an iteration leaves.
+/// The results of an iteration.
 #[derive(Clone, Debug)]
 struct Outcome {
     tokens: Vec<usize>,
@@ -227,7 +227,7 @@ fn whole(values: Vec<f64>) -> Vec<usize> {
     values.into_iter().map(|value| value as usize).collect()
 }
 
-/// What the file computes on the CPU in one iteration, with both models and the text as they are before it.
+/// The file's results on the CPU after one iteration, with both models and the text before it.
 fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
     let number = |value: usize| value.to_string();
     let set = [
@@ -301,7 +301,7 @@ fn error(actual: &[f64], expected: &[f64]) -> f64 {
     errors.fold(0.0, |most: f64, error| if error <= most { most } else { error })
 }
 
-/// What rounding in `f32` explains.
+/// Bound on rounding errors in `f32`.
 const BOUND: f64 = 1e-4;
 
 fn check(size: Size) {
@@ -338,7 +338,7 @@ fn any_number_of_tokens_is_accepted() {
 
 /// The original toolkit's form: no cache, and no mask.
 #[test]
-fn without_a_cache_everything_is_worked_out_again() {
+fn without_a_cache_everything_is_computed_again() {
     check(Size { cached: false, accepted: 1, rounds: 1, ..SMALL });
     check(Size { cached: false, accepted: 3, rounds: 2, ..SMALL });
 }

@@ -1,5 +1,5 @@
-//! A run that is stopped at any moment ends: ranks that are connected by what they exchange, directly or through others, end
-//! after the same iteration, and what was measured is kept.
+//! A run that is stopped at any moment ends: ranks that exchange data, directly or through others, end after the same
+//! iteration, and measurements are kept.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::common::world::World;
 /// More than any run here comes to.
 const ITERATIONS: u64 = 1_000_000;
 
-/// What ranks do together, by their numbers.
+/// An exchange between ranks, by their numbers.
 #[derive(Clone, Copy, Debug)]
 enum Exchange {
     /// From one rank to another.
@@ -99,7 +99,7 @@ impl Case {
         text + "}\n"
     }
 
-    /// Whether ranks exchange something with each other.
+    /// True if two ranks exchange data directly.
     fn meet(&self, a: u32, b: u32) -> bool {
         self.exchanges.iter().any(|exchange| match *exchange {
             Exchange::Transfer(from, to) | Exchange::Copy(from, to) => [(from, to), (to, from)].contains(&(a, b)),
@@ -109,7 +109,7 @@ impl Case {
         })
     }
 
-    /// Whether they are connected, through others or directly.
+    /// True if two ranks are connected, directly or through others.
     fn connected(&self, a: u32, b: u32) -> bool {
         let mut reached = vec![a];
         let mut next = 0;

@@ -1,5 +1,5 @@
-//! Sweeps as people meet them: what they print and write, how cases end, and what a crash, Ctrl-C and another command
-//! make of their files.
+//! Sweeps: what they print and write, how cases end, and the effects of a crash, Ctrl-C and another command on their
+//! files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,7 +29,7 @@ step { map(x + 1 -> x) }
 expect flops < 1MFLOP
 ";
 
-/// How long something is waited for that has to come.
+/// Time allowed for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn words(arguments: &str) -> Vec<&str> {
@@ -52,7 +52,7 @@ fn lines(sandbox: &Sandbox, name: &str) -> Vec<Value> {
     sandbox.read(name).lines().map(parsed).collect()
 }
 
-/// What became of each case, in the order of the file.
+/// The status of each case, in the order of the file.
 fn statuses(sandbox: &Sandbox, name: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     lines(sandbox, name)[1..].iter().map(|case| (text(&case["name"]), text(&case["status"]))).collect()
@@ -112,13 +112,13 @@ fn a_preset_with_a_list_is_an_axis() {
     sandbox.write("products.aorta", PRODUCTS);
     let output = sweep(&sandbox, "products.aorta --preset sizes --env CUDA_DEVICE_MAX_CONNECTIONS=8,32 --json a.jsonl");
     insta::assert_snapshot!("preset", said(&output));
-    // What the command says stands over the preset.
+    // The command line takes precedence over the preset.
     let output = sweep(&sandbox, "products.aorta --preset sizes --set n=512 --launch stream,graph --json b.jsonl");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let cases = lines(&sandbox, "b.jsonl");
     assert_eq!(cases.len(), 3);
     assert!(cases[1..].iter().all(|case| case["record"]["workload"]["params"]["n"] == "512"));
-    // One run has one value.
+    // A single run cannot use a list of values.
     let single = sandbox.run(&words("exec products.aorta --preset sizes --backend sim"));
     assert!(single.stderr.contains("aorta::model::list_of_values"), "{}", single.stderr);
 }
@@ -158,7 +158,7 @@ fn a_sweep_in_which_nothing_can_run_is_an_error() {
     ];
     for (arguments, says) in cases {
         let output = sweep(&sandbox, arguments);
-        // One value that nothing takes leaves the other.
+        // An invalid value does not affect the other.
         if arguments.contains("grpah") {
             assert_eq!(output.code, Some(0), "{}", output.stderr);
             assert!(output.stdout.contains("1 done, 1 skipped"), "{}", output.stdout);
@@ -195,7 +195,7 @@ fn a_sweep_goes_on_where_it_was() {
     let again = sweep(&sandbox, &format!("{command} --resume"));
     assert_eq!((again.code, again.stdout, again.stderr), (Some(0), first.stdout.clone(), String::new()));
     assert_eq!(sandbox.read("a.jsonl"), text, "nothing is written of what is done");
-    // What failed is repeated where somebody asks for it, and the last time counts.
+    // Failed cases are repeated on request, and the last result counts.
     let retried = sweep(&sandbox, &format!("{command} --resume --retry"));
     assert_eq!((retried.code, retried.stdout), (Some(0), first.stdout.clone()));
     assert_eq!(retried.stderr.lines().count(), 1, "{}", retried.stderr);
@@ -235,7 +235,7 @@ fn a_file_of_another_sweep_is_left_alone() {
     refused("other.aorta --set n=1,2 --json a.jsonl --resume", "the workload was `ends.aorta` and is `other.aorta`");
     sandbox.write("ends.aorta", format!("{ENDS}// another text\n"));
     refused("ends.aorta --set n=1,2 --json a.jsonl --resume", "the text of ends.aorta has changed");
-    // What is no file of cases is nobody's to write to.
+    // A file that does not contain cases is never written to.
     for wrong in ["hello\n", "hello", "{\"schema\":\"aorta.run/1\"}\n"] {
         sandbox.write("b.jsonl", wrong);
         for resume in ["", "--resume"] {
@@ -435,14 +435,14 @@ fn like_is_compared_with_like() {
     insta::assert_snapshot!("like_with_like", output.stdout);
     // Held, two of them take a fraction; host-paced, all three do the same.
     assert!(output.stdout.contains("gate_depth had no effect"), "{}", output.stdout);
-    // Where all could be held, the headline counts.
+    // If all cases could be gated, the headline counts.
     let output = sweep(&sandbox, "tiny.aorta --config gate_depth=256,512 --json b.jsonl");
     assert!(!output.stdout.contains("host-paced") && output.stdout.contains("each"), "{}", output.stdout);
 }
 
 /// Equal numbers of operations, streams and waits are not the same program.
 #[test]
-fn plans_are_told_apart() {
+fn plans_are_distinguished() {
     let sandbox = Sandbox::new();
     let text = "param apart = true\nparam unused = 1\nstream s[2]\nstep {\n\
                 on s[0] { spin(30us) }  on s[if apart { 1 } else { 0 }] { spin(30us) }\n\
@@ -512,7 +512,7 @@ fn a_table_has_metrics_and_is_sorted() {
     }
 }
 
-/// One sample says nothing of noise, so nothing is concluded from it.
+/// A single sample does not show the noise, so there is no conclusion.
 #[test]
 fn single_samples_conclude_nothing() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! Where a text is cut, and which part of it each expression of the tree stands for.
+//! Where a text is split, and the location of each expression of the tree.
 
 use std::collections::BTreeSet;
 

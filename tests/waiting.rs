@@ -1,5 +1,5 @@
-//! What ranks wait for, and what they transfer, in programs in which one rank is late by design. What holds of every program
-//! is in `invariants`.
+//! Waiting and transfer times of ranks in programs in which one rank is late by design. `invariants` has the properties
+//! of every program.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// What two ranks may do together, on rank 0 and on rank 1.
+/// Operations between two ranks, for rank 0 and for rank 1.
 const WAYS: [(&str, &str); 5] = [
     ("meet: send(x, to: 1)", "meet: recv(from: 0 -> y)"),
     ("meet: recv(from: 1 -> y)", "meet: send(x, to: 0)"),

@@ -1,4 +1,4 @@
-//! The witness of order: every edge of the plan holds in a run, and one that is taken away is missed.
+//! The witness of order: every edge of the plan holds in a run, and a removed one is noticed.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -26,7 +26,7 @@ fn witness_on(backend: &dyn Backend, (program, plan): &(Program, Plan), schedule
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What was missed in some iterations on the CPU.
+/// The dependencies violated in some iterations on the CPU.
 fn missed(witness: &mut Witness, mode: LaunchMode, iterations: u64) -> Vec<(Edge, u32)> {
     witness.ranks.reset(&Control::default()).expect("the CPU resets");
     let samples = witness.ranks.iterate(mode, 0, iterations, &Control::default());
@@ -85,7 +85,7 @@ fn a_wait_that_is_not_there_is_missed() {
 }
 
 #[test]
-fn what_waits_for_an_earlier_iteration_is_witnessed_too() {
+fn waits_across_iterations_are_witnessed_too() {
     // `b` writes what the next iteration's `a` reads.
     let text = "\
 stream a
@@ -151,7 +151,7 @@ proptest! {
 }
 
 #[test]
-fn a_simulator_has_nothing_to_say() {
+fn a_simulated_run_has_no_verdicts() {
     let program = common::planned(LATE);
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = placed(&program, &sim);

@@ -1,4 +1,4 @@
-//! Every shipped file: it says what it is, runs on the simulator as it stands, and computes the same on the CPU
+//! Every shipped file has a description, runs on the simulator without options, and gives the same results on the CPU
 //! however it is run.
 
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ fn check_measured(measured: &Measured, what: &str) {
         let time = variant.time.p50_ns.expect("an iteration was measured");
         assert!(time.0 > 0, "{what}");
         for metric in &variant.metrics {
-            // One rank has no network, and that is said.
+            // A single rank has no network, which is reported.
             let note = metric.note.as_deref().unwrap_or_default();
             if metric.value.is_none() && note.contains("moves data between ranks") {
                 continue;
@@ -172,7 +172,7 @@ fn workloads_run_on_the_simulator() {
     shipped::all().iter().filter(|file| file.path.starts_with("workloads/")).for_each(simulate);
 }
 
-/// What a file's own figures say of the simulated device, by name.
+/// A file's own metrics on the simulated device, by name.
 fn figures(name: &str, set: &[(&str, &str)]) -> BTreeMap<String, f64> {
     let (program, plan) = shipped::named(name).program(None, set);
     let measured = measured(&program, &plan, None);
@@ -219,7 +219,7 @@ fn examples_run_on_the_simulator() {
     shipped::all().iter().filter(|file| file.path.starts_with("examples/")).for_each(simulate);
 }
 
-/// All that a program writes on the CPU in some iterations, however it is run.
+/// Everything that a program writes on the CPU in some iterations, however it is run.
 fn check_results(file: &Shipped, set: &[(&str, &str)]) {
     let what = format!("{}, {set:?}", file.path);
     let (program, plan) = file.small(set);
@@ -233,7 +233,7 @@ fn check_results(file: &Shipped, set: &[(&str, &str)]) {
             .map(|element| contents.dtype.load(element))
             .collect();
         assert!(values.iter().all(|value| value.is_finite()), "{what}: {} holds {values:?}", contents.name);
-        // Of whole numbers it may be the right result: nothing was dropped.
+        // For integers, zero may be the correct result: nothing was dropped.
         let empty = contents.dtype.is_float() && values.iter().all(|value| *value == 0.0);
         assert!(!empty, "{what}: {} holds nothing but zeros", contents.name);
     }

@@ -1,5 +1,5 @@
-//! Properties that the fuzz targets check, and the inputs that bytes stand for. Each target is named by what it reads; its
-//! function in [`properties`] or [`records`] says what has to hold.
+//! The properties that fuzz targets check, and the conversion of bytes to inputs. Each target is named after what it
+//! reads; its function in [`properties`] or [`records`] documents what must hold.
 
 pub mod grammar;
 #[path = "../../tests/common/invariants.rs"]
@@ -11,13 +11,14 @@ pub mod properties;
 pub mod records;
 pub mod wire;
 
-/// First byte of an input that is a list of choices rather than a text. No text begins with it: it is not UTF-8.
-const MADE: u8 = 0xff;
+/// First byte of an input that is a list of choices rather than a text. It is not valid UTF-8, so no text begins with
+/// it.
+const CHOICES_MARK: u8 = 0xff;
 
-/// The text of an input: its own bytes, or a file that they choose from the grammar.
+/// The text of an input: its bytes, or a file that they choose from the grammar.
 pub fn text(data: &[u8]) -> String {
     match data {
-        [MADE, choices @ ..] => grammar::text(choices),
+        [CHOICES_MARK, choices @ ..] => grammar::text(choices),
         bytes => String::from_utf8_lossy(bytes).into_owned(),
     }
 }

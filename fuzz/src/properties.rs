@@ -1,4 +1,4 @@
-//! What holds of every text.
+//! Properties that hold for every text, plan and message.
 
 use std::sync::Arc;
 
@@ -19,23 +19,24 @@ use super::wire::frame::{Frame, FrameKind, KINDS};
 use super::wire::seal::{Seal, TAG};
 use super::{invariants, oracle};
 
-/// Errors that a phase tells of one text at most.
+/// Maximum number of errors that a phase reports for one text.
 const MAX_ERRORS: usize = 100;
 
-/// Operations of all iterations together up to which a plan is compared with definitions, which look at each pair.
+/// Number of operations of all iterations up to which a plan is compared with definitions, which examine each pair.
 const MAX_JUDGED: usize = 64;
 
-/// Elements of a slice up to which the definitions list them.
+/// Number of elements of a slice up to which the definitions enumerate them.
 const MAX_ELEMENTS: u64 = 4096;
 
-/// Operations of all ranks' cycles together up to which they are simulated.
+/// Number of operations of all ranks' cycles up to which they are simulated.
 const MAX_SIMULATED: usize = 200;
 
-/// The key of the frames here.
+/// Key of the frames in these tests.
 const KEY: [u8; TAG] = [7; TAG];
 
-/// Bytes that arrive give frames or an error, never a panic or more memory than has arrived; what was read is written as it
-/// came. Frames made from the same bytes arrive as they were sent, and none of them does once anything of them is altered.
+/// Received bytes give frames or an error, never a panic, and never take more memory than has arrived. Reading and
+/// writing a frame returns the same bytes. Frames made from the same bytes arrive unchanged, and none is accepted after
+/// any change.
 pub fn frames(data: &[u8]) {
     let mut from = data;
     let mut seal = Seal::new(KEY);
@@ -46,7 +47,7 @@ pub fn frames(data: &[u8]) {
     }
     assert_eq!(again, data[..again.len()], "frames have one form");
     let Some((&[kind, at, bit], rest)) = data.split_first_chunk::<3>() else { return };
-    // A piece is a part of a message, and none itself.
+    // A piece is a part of a message and not a message itself.
     let kind = Some(KINDS[usize::from(kind) % KINDS.len()]).filter(|kind| *kind != FrameKind::Piece);
     let (text, bytes) = rest.split_at(rest.len().min(usize::from(at)));
     let frame = Frame::new(kind.unwrap_or(FrameKind::Message), u32::from(bit), u64::from(at))
@@ -67,7 +68,7 @@ pub fn frames(data: &[u8]) {
         }
     };
     assert_eq!(read(&sent).expect("it is what was sent"), frame);
-    // The first of both frames, which are equal but for their numbers.
+    // The first of two frames that differ only in their sequence numbers.
     let half = sent.len() / 2;
     let place = (usize::from(at) << 8 | usize::from(bit)) % half;
     sent[place] ^= 1 << (bit % 8);
@@ -77,8 +78,8 @@ pub fn frames(data: &[u8]) {
     announced(bytes);
 }
 
-/// A frame's head whose tag is right announces any length, and nothing follows: the frame is refused before that much
-/// memory is taken.
+/// A frame's header with a valid tag announces any length, and no content follows. It must be refused before that much
+/// memory is allocated.
 fn announced(data: &[u8]) {
     let Some((lengths, rest)) = data.split_first_chunk::<8>() else { return };
     let mut frame = Vec::new();
@@ -92,12 +93,12 @@ fn announced(data: &[u8]) {
     assert!(Frame::read(&mut frame.as_slice(), &mut Seal::new(KEY)).is_err(), "a body without its tag");
 }
 
-/// Small limits: each is met, and no run is long.
+/// Small limits, so that each is reached and every run is short.
 fn options() -> Options {
     Options { cycle: 4, max_operations: 2000, max_memory: 1 << 30, ..Options::default() }
 }
 
-/// Errors are few, sorted, point into the text, and can be shown.
+/// Checks that errors are few and sorted, refer to locations in the text, and can be formatted.
 fn check_errors<D: Diagnostic>(text: &str, errors: &[D]) {
     let offset = |error: &D| error.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset());
     assert!(errors.len() <= MAX_ERRORS, "{} errors", errors.len());
@@ -105,7 +106,7 @@ fn check_errors<D: Diagnostic>(text: &str, errors: &[D]) {
     check_labels(text, &errors.iter().map(|error| error as &dyn Diagnostic).collect::<Vec<_>>());
 }
 
-/// Errors point into the text, and can be shown.
+/// Checks that errors refer to locations in the text and can be formatted.
 fn check_labels(text: &str, errors: &[&dyn Diagnostic]) {
     let mut sources = SourceMap::new();
     sources.add("fuzz.aorta", text).expect("inputs are small");
@@ -121,7 +122,7 @@ fn check_labels(text: &str, errors: &[&dyn Diagnostic]) {
     }
 }
 
-/// The places in what `{:?}` shows of a tree.
+/// The locations in a tree's `{:?}` output.
 fn places(shown: &str) -> Vec<(usize, usize)> {
     let number =
         |text: &str| text.bytes().take_while(u8::is_ascii_digit).fold(0, |n, b| n * 10 + usize::from(b - b'0'));
@@ -129,7 +130,7 @@ fn places(shown: &str) -> Vec<(usize, usize)> {
     spans.map(|rest| (number(rest), rest.split("len: ").nth(1).map_or(0, number))).collect()
 }
 
-/// Everything that holds of a text up to its program.
+/// Checks all properties of a text up to its program.
 pub fn text(text: &str) {
     parse(text);
     format(text);
@@ -137,12 +138,12 @@ pub fn text(text: &str) {
     compiled(text, 1);
 }
 
-/// Every place of the tree lies in the text, declarations follow each other, errors are in order; a text of which all
-/// could be understood can be understood declaration by declaration; nothing depends on where the text lies.
+/// Every location of the tree lies in the text, declarations do not overlap, and errors are sorted. If a text parses
+/// without errors, so does each of its declarations alone. The result does not depend on the base offset.
 fn parse(text: &str) {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     check_errors(text, &errors);
-    // A declaration's place is its head; what stands in its block lies before the next one.
+    // A declaration's location is that of its head; its block ends before the next declaration.
     let starts = ast.decls.iter().map(|decl| decl.span.start as usize);
     let ends = starts.clone().skip(1).chain([text.len()]);
     for ((decl, start), end) in ast.decls.iter().zip(starts).zip(ends) {
@@ -153,7 +154,7 @@ fn parse(text: &str) {
         }
         if errors.is_empty() {
             let (alone, errors) = syntax::parse(&text[start..end], 0, &Limits::default());
-            // The description of the next declaration describes nothing here.
+            // The text before a declaration may end with the next one's description, which is stray there.
             let stray = errors.iter().all(|error| matches!(error, SyntaxError::StrayDoc { .. }));
             assert!(stray && alone.decls.len() == 1, "a declaration alone: {errors:?}");
         }
@@ -166,8 +167,7 @@ fn parse(text: &str) {
     assert_eq!(at(&errors, 0), at(&elsewhere, base as usize), "where a text lies changes its errors");
 }
 
-/// Formatting again changes nothing; nothing but white space and commas is added or taken away; a text that has a
-/// meaning keeps it, and every comment.
+/// Formatting is idempotent and only changes white space and commas. A valid text keeps its meaning and every comment.
 fn format(text: &str) {
     let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
     let formatted = syntax::format(text, &Limits::default());
@@ -184,8 +184,8 @@ fn format(text: &str) {
     }
 }
 
-/// The tree of a text that has no syntax errors. What could be understood of another is worked out too, as the program
-/// does.
+/// The tree of a text without syntax errors, and its analysis. The tree of any other text is analyzed too, as the
+/// program does, but not returned.
 fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<Mistake>>)> {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
     let result = model::analyze(&ast, &options());
@@ -195,8 +195,8 @@ fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<Mistake>>)> {
     errors.is_empty().then_some((ast, result))
 }
 
-/// The program keeps its limits, its operands lie in their memories, what it waits for stands above; and whatever comes
-/// out comes out again.
+/// The program keeps its limits, its operands lie in their memories, its dependencies refer to earlier operations; and
+/// the analysis is deterministic.
 fn analyze(text: &str) {
     let Some((ast, result)) = analyzed(text) else { return };
     if let Ok(program) = &result {
@@ -248,8 +248,8 @@ fn check_program(program: &Program) {
     }
 }
 
-/// The plan, the events, the waits, the shared memory and the races of a program are what their definitions say. Three
-/// ranks fit together, or it is said why. What is simulated keeps the invariants of every run.
+/// Events, waits, shared memory and races of a program agree with their definitions. Three ranks match, or an error
+/// says why not. Simulated runs keep the invariants of every run.
 pub fn plan(text: &str) {
     let Some((_, Ok(program))) = analyzed(text) else { return };
     let ranks = compiled(text, 3).map_or_else(Vec::new, |compiled| compiled.ranks);
@@ -281,7 +281,7 @@ pub fn plan(text: &str) {
                 simulate(&ranks, &options);
             }
         }
-        // Twenty are shown at most: then more may be left.
+        // At most twenty races are reported, so there may be more.
         Err(errors) if small && errors.len() < 20 => {
             oracle::judge_races(&program, &errors).expect("the races are all true ones")
         }
@@ -289,7 +289,8 @@ pub fn plan(text: &str) {
     }
 }
 
-/// What the program makes of a text for that many ranks; `None` of a text with mistakes, which are shown.
+/// Compiles a text for `ranks` ranks. Returns `None` if the text has mistakes, after checking that they can be
+/// formatted.
 fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
     let model::Options { cycle, max_operations, max_memory, .. } = options();
     let ranks = Ranks::Exactly(ranks);
@@ -298,7 +299,7 @@ fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
         Ok(compiled) => Some(compiled),
         Err(CompileError::Mistakes(mistakes)) => {
             let all: Vec<&dyn Diagnostic> = mistakes.all.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect();
-            // Syntax errors come with those of the analysis.
+            // Syntax errors and analysis errors come together, each up to the limit.
             assert!(!all.is_empty() && all.len() <= 2 * MAX_ERRORS, "{} errors", all.len());
             check_labels(text, &all);
             None
@@ -307,8 +308,8 @@ fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
     }
 }
 
-/// Runs all ranks on the simulator, where they are short: what is measured keeps the invariants of every run, and is the
-/// same again.
+/// Simulates all ranks if they are short, and checks that the record keeps the invariants of every run and that a
+/// second run is equal.
 fn simulate(ranks: &[plan::Rank], options: &schedule::Options) {
     let operations = ranks.iter().flat_map(|rank| &rank.program.cycle).map(|step| step.ops.len()).sum::<usize>();
     if ranks.is_empty() || operations > MAX_SIMULATED {
@@ -360,7 +361,7 @@ fn can_be_judged(program: &Program) -> bool {
     operations * depth <= MAX_JUDGED && depth <= 8 && views.all(|view| elements(view) <= MAX_ELEMENTS)
 }
 
-/// Edges lead forward; a chain of them is no longer than all operations one after the other.
+/// Checks that edges lead forward, and that the critical path is no longer than the sum of all operations.
 fn check_plan(program: &Program, plan: &Plan) {
     for (step, graph) in program.cycle.iter().zip(&plan.steps) {
         assert_eq!(step.ops.len(), graph.operations());

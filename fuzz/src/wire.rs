@@ -1,4 +1,5 @@
-//! What processes of a run send to each other, by the program's own sources: the library is built without it.
+//! The messages between processes of a run, compiled from the program's own sources because the library does not export
+//! them.
 
 #[path = "../../src/backend/rendezvous/frame.rs"]
 pub mod frame;

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_profiler_there_are_none() {
+    fn without_a_profiler_there_are_no_ranges() {
         let paths = SearchPaths::default();
         assert!(Ranges::open(RangeLibrary::Nvtx, None, &paths).is_none());
         assert!(Ranges::open(RangeLibrary::Nvtx, Some(Path::new("/nowhere/libinjection.so")), &paths).is_none());

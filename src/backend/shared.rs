@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_writes_the_other_sees_when_the_file_is_gone() {
+    fn shared_memory_outlives_its_name() {
         let mut own = SharedMemory::create(64).expect("a file of our own");
         let name = own.name().expect("others may open it");
         let other = SharedMemory::open(&name, 64).expect("it is there");
@@ -180,7 +180,7 @@ mod tests {
 
     /// Another process says the name: it can name nothing but memory that was made for this.
     #[test]
-    fn a_name_opens_nothing_else() {
+    fn names_cannot_open_other_files() {
         use std::os::unix::fs::{PermissionsExt, symlink};
 
         let own = SharedMemory::create(64).expect("a file of our own");

@@ -1,9 +1,9 @@
-//! `aorta ab`: two variants of a run beside each other, measured in turn.
+//! `aorta ab`: compares two variants of a run, measured in alternating blocks.
 
 mod args;
+mod process;
 mod run;
 mod side;
-mod standing;
 mod unquoted;
 
 use crate::base::shell;
@@ -15,15 +15,15 @@ use crate::report::{self, page};
 use super::cases;
 use super::child::Interrupt;
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, exec, output};
+use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, exec, output};
 
 pub use args::AbArgs;
 pub use side::SideArgs;
 pub use unquoted::quoted;
 
 use args::{FailOnArg, ROUNDS};
+use process::Failure;
 use run::{Done, Plan};
-use standing::Failure;
 
 pub fn run(args: &AbArgs) -> CliResult {
     cases::alone("ab")?;
@@ -48,7 +48,7 @@ pub fn run(args: &AbArgs) -> CliResult {
     }
 }
 
-/// Compares two sides as `aorta ab` does by itself, shows the result, and returns whether it was not interrupted.
+/// Compares two sides with the default options of `aorta ab` and shows the result. Returns false if it was interrupted.
 pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
     let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: 1, fresh: false, apart: false };
     let Some(mut done) = measured(&plan, interrupt)? else { return Ok(false) };
@@ -57,19 +57,19 @@ pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliE
     Ok(done.record.complete)
 }
 
-/// Runs a comparison; `None` of one that was interrupted before it had anything.
+/// Runs a comparison; `None` if it was interrupted before the first result.
 fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError> {
     match run::run(plan, interrupt) {
         Ok(done) => Ok(Some(done)),
         Err(Failure::Interrupted) => Ok(None),
-        Err(Failure::Ended { said, error, .. }) => {
-            output::eprint(&said);
+        Err(Failure::Ended { stderr, error, .. }) => {
+            output::eprint(&stderr);
             Err((*error).into())
         }
     }
 }
 
-/// Reads a side's options, and looks at what they would run: before anything runs.
+/// Reads a side's options and compiles what they would run, before anything runs.
 fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
     match exec::examine(exec) {
@@ -82,8 +82,8 @@ fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> 
 }
 
 fn finish(args: &AbArgs, done: Done) -> CliResult {
-    let Done { mut record, said } = done;
-    output::eprint(&told(&said));
+    let Done { mut record, stderr } = done;
+    output::eprint(&notes(&stderr));
     record.judge(args.threshold());
     args.page.show(&[report::ab(&record)], || record.to_json())?;
     if let Some(path) = &args.json {
@@ -100,13 +100,13 @@ fn code(args: &AbArgs, record: &AbRecord) -> u8 {
     });
     match record.complete {
         false => INTERRUPTED,
-        true if fails => NOT_HELD,
+        true if fails => CHECK_FAILED,
         true => DONE,
     }
 }
 
-/// What the sides have said to people: once what both have, and with its side's name what one has.
-fn told([a, b]: &[String; 2]) -> String {
+/// Joins the notes of both sides: once if both printed the same line, otherwise with the side's name.
+fn notes([a, b]: &[String; 2]) -> String {
     let mut text = String::new();
     for line in a.lines() {
         let name = if b.lines().any(|other| other == line) { "" } else { "a: " };

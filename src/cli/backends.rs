@@ -1,4 +1,4 @@
-//! Which backend a run uses.
+//! Chooses and opens the backend of a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::config::{Figure, Links, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
 
 use super::error::{CliError, InputError};
-use super::{environment, load, output, own};
+use super::{environment, load, output, ownership};
 
-/// What a process runs that a launcher has started: one rank of the world.
+/// The rank that this process runs, if a launcher has started one process per rank.
 #[derive(Clone)]
-pub struct OneOf {
-    /// Its number on this host.
+pub struct LaunchedRank {
+    /// Number of this process on its host.
     pub local_rank: u32,
     /// The processes of the other ranks.
     pub peers: Arc<dyn Peers>,
 }
 
-/// What `--backend` may be.
+/// Values of `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
-    /// CUDA or HIP where its driver is there, else the simulator
+    /// CUDA or HIP if its driver is installed, otherwise the simulator
     Auto,
     /// An NVIDIA GPU
     Cuda,
@@ -41,14 +41,14 @@ pub enum BackendArg {
     Sim,
 }
 
-/// A backend, and the line that says why it is not another.
+/// An opened backend, and a note on why another was not chosen.
 pub struct Chosen {
     pub backend: Box<dyn Backend>,
     pub why: Option<String>,
 }
 
-/// GPUs that a file with collectives takes when nobody says how many: all that there are, or the one that was named.
-/// Nothing where there are none to count.
+/// Number of ranks that a file with collectives gets by default: one for each GPU, or one if a device is named. `None`
+/// if there are no GPUs to count.
 pub fn gpus(wanted: BackendArg, device: Option<u32>) -> Option<u32> {
     match (wanted, device) {
         (_, Some(_)) => Some(1),
@@ -73,15 +73,15 @@ fn hip_devices() -> Option<u32> {
     }
 }
 
-/// Opens the backend that was asked for, with as many devices as there are ranks, or with the one of this process's rank.
-/// The CPU and the simulator know nothing of processes: one of them runs all ranks.
+/// Opens the requested backend with a device for each rank, or for this process's rank. The CPU and the simulator do
+/// not support several processes: one process runs all ranks.
 pub fn choose(
     wanted: BackendArg,
     settings: &Settings,
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
     match (wanted, device) {
         (BackendArg::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
@@ -91,15 +91,15 @@ pub fn choose(
     match wanted {
         BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
-        BackendArg::Cuda => open_cuda(device, ranks, ranges, one_of),
-        BackendArg::Hip => open_hip(device, ranks, ranges, one_of),
+        BackendArg::Cuda => open_cuda(device, ranks, ranges, launched_rank),
+        BackendArg::Hip => open_hip(device, ranks, ranges, launched_rank),
         BackendArg::Auto => match cuda::find(&environment::library_paths()) {
-            // A driver that is there and does not work is not passed over in silence.
+            // An installed driver that does not work is an error and not a reason to simulate.
             cuda::Found::Broken(error) => Err(failed(error)),
-            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, one_of),
+            cuda::Found::Devices(_) => open_cuda(device, ranks, ranges, launched_rank),
             cuda::Found::Nothing(no_cuda) => match hip::find(&environment::rocm_paths()) {
                 hip::Found::Broken(error) => Err(failed(error)),
-                hip::Found::Devices(_) => open_hip(device, ranks, ranges, one_of),
+                hip::Found::Devices(_) => open_hip(device, ranks, ranges, launched_rank),
                 hip::Found::Absent(_) => simulate(settings, no_cuda),
                 hip::Found::Nothing(no_hip) => simulate(settings, &format!("{no_cuda}; {no_hip}")),
             },
@@ -107,62 +107,63 @@ pub fn choose(
     }
 }
 
-/// The simulator, since there is no GPU.
+/// Chooses the simulator because no GPU was found.
 fn simulate(settings: &Settings, reason: &str) -> Result<Chosen, CliError> {
     let profile = profile(settings)?;
     let why = format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
     Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
 }
 
-/// The devices from the one that was named on, one for each rank; that of this process's rank where others run the rest.
+/// Opens CUDA devices: from `device` on, one for each rank, or the one of this process's rank.
 fn open_cuda(
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = places("CUDA", cuda_devices(), device, ranks, one_of)?;
+    let (first, ranks) = places("CUDA", cuda_devices(), device, ranks, launched_rank)?;
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
     let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
-    let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
+    let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
-/// The same of AMD's.
+/// Opens HIP devices in the same way.
 fn open_hip(
     device: Option<u32>,
     ranks: u32,
     ranges: Option<Ranges>,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = places("HIP", hip_devices(), device, ranks, one_of)?;
+    let (first, ranks) = places("HIP", hip_devices(), device, ranks, launched_rank)?;
     let queues = environment::queues("amd").map(|(_, count)| count);
     let open = |index| Hip::open(environment::rocm_paths(), index, queues);
     let devices: Result<Vec<Hip>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
-    let backend = backend.with_peers(one_of.map(|one_of| one_of.peers.clone()));
+    let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })
 }
 
-/// The first GPU of this process, and how many it takes: one for each rank from the one that was named on, or, where
-/// others run the rest, that of its own rank.
+/// The index of this process's first GPU, and the number of GPUs: one for each rank, or one if other processes run the
+/// other ranks.
 fn places(
     backend: &'static str,
     visible: Option<u32>,
     device: Option<u32>,
     ranks: u32,
-    one_of: Option<&OneOf>,
+    launched_rank: Option<&LaunchedRank>,
 ) -> Result<(u32, u32), CliError> {
-    Ok(match (device, one_of) {
+    Ok(match (device, launched_rank) {
         (Some(device), Some(_)) => (device, 1),
-        (None, Some(one_of)) => (local_device(backend, visible, one_of.local_rank)?, 1),
+        (None, Some(launched_rank)) => (local_device(backend, visible, launched_rank.local_rank)?, 1),
         (device, None) => (device.unwrap_or(0), ranks),
     })
 }
 
-/// The GPU of a process: that of its number on the host. Where it sees one alone, the launcher has chosen it.
+/// The index of the GPU of a process: its number on the host. If the process sees only one GPU, the launcher has
+/// selected it.
 fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) -> Result<u32, CliError> {
     match visible {
         Some(1) => Ok(0),
@@ -175,11 +176,11 @@ fn local_device(backend: &'static str, visible: Option<u32>, local_rank: u32) ->
     }
 }
 
-/// The folder of compiled kernels. `None` where there is no home, and, with a note, where the folder is not the user's alone:
-/// what lies there is loaded as code.
+/// The folder of compiled kernels. `None` without a home folder, and, with a note, if other users can write to the
+/// folder, because its files are loaded as code.
 pub fn kernel_cache() -> Option<PathBuf> {
     let folder = environment::cache_folder()?;
-    match own::private_folder(&folder) {
+    match ownership::private_folder(&folder) {
         Ok(()) => Some(folder),
         Err(why) => {
             output::eprint(&format!("Compiled kernels are not kept: {} cannot be used: {why}.\n", folder.display()));
@@ -192,8 +193,8 @@ fn failed(error: ExecError) -> CliError {
     CliError::Exec { error, sources: std::sync::Arc::new(crate::base::SourceMap::new()) }
 }
 
-/// The profile that the simulator takes for its device, with its topology: embedded ones, or files. The variables that set a real
-/// device's hardware queues set the simulated one's too.
+/// The device profile of the simulator, from an embedded or a user's file, with its topology. Environment variables
+/// that set the number of hardware queues of a real device apply here too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     let name = &settings.profile;
     let mut profile = if name.ends_with(".ron") {
@@ -215,15 +216,15 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
     Ok(profile)
 }
 
-/// What is known of a device's limits: the simulator's own profile, or the embedded one of a device of that very name, or
-/// of one of its partitions.
+/// The profile with a device's limits; `None` if it is not known. That is the simulator's own profile, or the embedded
+/// one of a device with the same name or of the device that this is a partition of.
 pub fn known(device: &DeviceInfo, settings: &Settings) -> Result<Option<Profile>, CliError> {
     if device.simulated {
         return profile(settings).map(Some);
     }
     let found =
         Profile::names().filter_map(|name| Profile::named(name).ok()).find(|profile| profile.name == device.name);
-    // A partition has the name of the whole.
+    // A partition is named like the whole device.
     Ok(found.map(|profile| match device.units {
         Some(units) => profile.with_units(units),
         None => profile,

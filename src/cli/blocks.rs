@@ -1,7 +1,7 @@
-//! What the runs that `aorta ab` has started send to it.
+//! Messages from `aorta exec --blocks` to `aorta ab`.
 //!
-//! A run prints one [`Message`] a line, as JSON: `Ready` when it has warmed up, then a `Block` for each line of its
-//! standard input, which is a number of iterations. It ends when its standard input does, or with `Failed`.
+//! The run prints one [`Message`] per line as JSON: `Ready` once it has warmed up, then a `Block` for each line on its
+//! standard input, which is a number of iterations. It ends when its standard input ends, or with `Failed`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,31 +9,31 @@ use crate::base::Nanos;
 use crate::measure::record::WarmupRecord;
 use crate::measure::{Block, RunRecord};
 
-/// A line from a run.
+/// A line that the run prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     Ready(Box<Ready>),
     Block(Block),
-    /// The run ends with an error, which it also prints for people on standard error.
+    /// The run ends with an error, which it also prints on standard error.
     Failed {
         message: String,
     },
 }
 
-/// A run that has warmed up, and waits.
+/// The run has warmed up and waits for requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
-    /// The program, the device and the settings: a record without figures.
+    /// Program, device and settings: a record without measurements.
     pub record: RunRecord,
-    /// `stream` or `graph`.
+    /// Launch mode: `stream` or `graph`.
     pub launch: String,
-    /// Iterations after which the program repeats.
+    /// Number of iterations after which the program repeats.
     pub period: usize,
-    /// Whether iterations are held until the host has issued them; `None` of a graph.
+    /// True if iterations are gated; `None` for a graph.
     pub held: Option<bool>,
     pub warmup: WarmupRecord,
-    /// How long an iteration may take before the run calls itself hung.
+    /// Longest duration of an iteration before the run reports a hang.
     pub timeout: Nanos,
     pub notes: Vec<String>,
 }

@@ -1,9 +1,8 @@
-//! Cases: the runs of `aorta exec` that a sweep, a search or a suite needs, each in a process of its own.
+//! Runs the cases of a sweep, a search or a suite: one `aorta exec` each, in a process of its own.
 //!
-//! Every case is a process of its own, whether or not its environment differs. A device that has failed does not work
-//! again in the process that saw it fail, memory that ran out may stay taken, a call that hangs does not come back: none
-//! of that reaches the next case. Variables of drivers are read once in a process, so they just work. It costs the start
-//! of a process: milliseconds on the simulator, opening the device on a GPU.
+//! A process per case isolates failures: a failed device, exhausted memory or a call that hangs does not affect the
+//! next case. Drivers read environment variables once per process, so cases can set them. The price is the start of a
+//! process: milliseconds on the simulator, opening the device on a GPU.
 
 pub mod journal;
 mod progress;
@@ -22,33 +21,33 @@ use super::{launcher, output};
 use journal::Journal;
 use progress::Progress;
 
-/// A case before it has run.
+/// A case that has not run yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// Its values in words: `streams=2, d_model=64`. No two of one file are called alike.
+    /// The values in words, such as `streams=2, d_model=64`. Unique within a file of cases.
     pub name: String,
-    /// By the name of the axis.
+    /// The value of each axis, by the axis's name.
     pub values: IndexMap<String, String>,
-    /// The arguments of its `aorta exec`, or how it ends without one, and why.
-    pub fate: Result<Vec<String>, (Status, String)>,
+    /// The arguments of its `aorta exec`, or the case's status if it cannot run, and why.
+    pub command: Result<Vec<String>, (Status, String)>,
 }
 
 impl Planned {
-    /// The case without a run.
+    /// The result of a case that does not run.
     pub fn without(&self, status: Status, why: &str) -> Case {
         Case::without(&self.name, &self.values, 0.0, status, why.to_owned())
     }
 
-    /// Runs the case; `None` where this program was interrupted.
+    /// Runs the case; `None` if this program was interrupted.
     pub fn run(&self, interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
-        match &self.fate {
+        match &self.command {
             Ok(arguments) => run::run(self, arguments, interrupt),
             Err((status, why)) => Ok(Some(self.without(*status, why))),
         }
     }
 }
 
-/// Fails where a launcher has started this program: what runs cases starts its processes itself.
+/// Fails if a launcher has started this program, because commands that run cases start their own processes.
 pub fn alone(command: &str) -> Result<(), InputError> {
     let Some(launcher) = launcher::here()? else { return Ok(()) };
     Err(InputError::Launcher {
@@ -57,19 +56,19 @@ pub fn alone(command: &str) -> Result<(), InputError> {
     })
 }
 
-/// Runs cases one after the other. A case that the file has already is taken from there; any other is appended to it.
+/// Runs cases one after the other. Takes a case from the file if it is there, and otherwise appends its result.
 pub struct Runner {
     journal: Journal,
-    /// The cases that the file has, by name, the oldest first.
+    /// Cases in the file, by name, the oldest first.
     known: IndexMap<String, VecDeque<Case>>,
     progress: Progress,
     pub interrupt: Interrupt,
-    /// Somebody has named the file.
+    /// True if the user has named the file.
     named: bool,
 }
 
 impl Runner {
-    /// Opens the file of `total` cases: the one that was `named`, else `own`, else none.
+    /// Opens the file for `total` cases: `named` if given, otherwise `own`; `None` for both keeps no file.
     pub fn open(
         named: Option<&PathBuf>,
         own: Option<PathBuf>,
@@ -78,7 +77,7 @@ impl Runner {
         total: usize,
     ) -> Result<Runner, CliError> {
         let opened = journal::open(named.cloned().or(own), named.is_some(), header, resume)?;
-        if opened.torn {
+        if opened.truncated {
             output::eprint("The file ends in the middle of a line, of a case that was cut short: it runs again.\n");
         }
         let mut known: IndexMap<String, VecDeque<Case>> = IndexMap::new();
@@ -89,19 +88,19 @@ impl Runner {
         Ok(Runner { journal, known, progress, interrupt: Interrupt::watch(), named })
     }
 
-    /// Keeps of each name the last case of the file, where it does not have to run again.
+    /// Reduces the known cases to the last one of each name, if it does not have to run again.
     pub fn keep(&mut self, keep: impl Fn(&Case) -> bool) {
         self.known.values_mut().for_each(|cases| drop(cases.drain(..cases.len() - 1)));
         self.known.retain(|_, cases| cases.iter().all(&keep));
-        self.progress.know(self.known.values().flatten());
+        self.progress.count_known(self.known.values().flatten());
     }
 
-    /// The last case of that name that the file has.
+    /// The last case of that name in the file; `None` if there is none.
     pub fn known(&self, name: &str) -> Option<&Case> {
         self.known.get(name)?.back()
     }
 
-    /// The case that the file has, else what `run` gives; `None` where this program was interrupted.
+    /// Returns the case from the file, or runs it with `run`. `None` if this program was interrupted.
     pub fn case(
         &mut self,
         name: &str,
@@ -117,8 +116,8 @@ impl Runner {
         Ok(Some(case.light()))
     }
 
-    /// Says where the cases are, and how an interrupted command goes on.
-    pub fn farewell(self) {
+    /// Prints where the cases are stored, and how to resume an interrupted command.
+    pub fn print_location(self) {
         drop(self.progress);
         match &self.journal.path {
             Some(_) if self.interrupt.stopped() => {

@@ -1,4 +1,4 @@
-//! `aorta check`.
+//! `aorta check`: reports the diagnostics of files without running them.
 
 use clap::Args;
 use miette::Diagnostic;
@@ -12,21 +12,21 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::passed::exec_args;
-use super::{CliResult, ConfigArgs, DONE, MAX_RANKS, NOT_HELD, WorkloadArgs, backends, exec, load, output};
+use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, backends, exec, load, output};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Files to check
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Say also what this device makes of them: `h200`, `mi300x`, or a profile (`.ron`)
+    /// Give advice for this device too: `h200`, `mi300x`, or a profile (`.ron`)
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
-    /// Check the programs of all ranks of a world of this size, or of several, beside each other
+    /// Check all ranks together for worlds of these sizes
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
     ranks: Vec<u32>,
-    /// A warning fails the check
+    /// Fail if there is a warning
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
             output::print(&scenario(file, &args)?);
             continue;
         }
-        // Every file is checked; the errors of all but the last are shown here.
+        // Every file is checked. The errors of all but the last are shown here, those of the last by the caller.
         match check(file, &args, &settings, how) {
             Ok(warnings) => warned |= warnings > 0,
             Err(error) => {
@@ -59,12 +59,13 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     }
     match failed {
         Some(error) => Err(error),
-        None if warned && args.strict => Ok(NOT_HELD),
+        None if warned && args.strict => Ok(CHECK_FAILED),
         None => Ok(DONE),
     }
 }
 
-/// What a scenario would do, for whoever decides whether to run it: each setting, and the variables that it sets.
+/// Describes what a scenario would do, for a user who decides whether to run it: its settings and environment
+/// variables.
 fn scenario(file: &str, args: &CheckArgs) -> Result<String, CliError> {
     let mut words = vec![file.to_owned()];
     words.extend(args.workload.words());
@@ -82,7 +83,7 @@ fn scenario(file: &str, args: &CheckArgs) -> Result<String, CliError> {
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
 
-/// Checks one file in each of the worlds, and gives the number of its warnings.
+/// Checks one file for each world size and returns the number of warnings.
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
     let mut warnings = 0;
@@ -115,23 +116,23 @@ fn check_world(
             check: None,
         })?;
     }
-    // What looks like a mistake looks so in every world.
-    let mut told: Vec<Boxed> = if first { loaded.compiled.lint() } else { Vec::new() };
+    // Lints do not depend on the world size, so they are reported once.
+    let mut lints: Vec<Boxed> = if first { loaded.compiled.lint() } else { Vec::new() };
     if first && args.profile.is_some() {
         let Rank { program, plan } = &loaded.compiled.ranks[0];
         let schedule = loaded.compiled.place(&loaded.compiled.ranks[0], topology);
-        told.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
+        lints.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
     }
-    if !told.is_empty() {
-        diagnostics::show(told.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
+    if !lints.is_empty() {
+        diagnostics::show(lints.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);
     }
     if how == DiagnosticsArg::Text {
         output::print(&format!("{}: good: {}\n", loaded.compiled.name, summary(&loaded.compiled.ranks)));
     }
-    Ok(diagnostics::warnings(&told))
+    Ok(diagnostics::warnings(&lints))
 }
 
-/// `3 operations on 2 streams`; of several ranks, what the one with the fewest and the one with the most have.
+/// Summarizes the programs, such as `3 operations on 2 streams`; for several ranks, the minimum and the maximum.
 fn summary(ranks: &[Rank]) -> String {
     let operations = |rank: &Rank| rank.program.cycle.iter().map(|step| step.ops.len()).sum::<usize>();
     let most = ranks.iter().map(operations).max().unwrap_or(0);

@@ -1,7 +1,7 @@
-//! A process of `aorta exec` that this one has started.
+//! A child process that runs `aorta exec`.
 //!
-//! A child lives no longer than its parent: it ends when its standard input does, which is a pipe that closes with the
-//! parent, by Ctrl-C, by `kill -9` or by a crash.
+//! A child never outlives its parent. Its standard input is a pipe that closes when the parent ends, also by Ctrl-C,
+//! `kill -9` or a crash, and the child ends when its standard input does.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,18 +18,18 @@ use crate::exec::ExecError;
 use super::INTERRUPTED;
 use super::error::InputError;
 
-/// How often a parent that waits looks whether it was interrupted.
-const GLANCE: Duration = Duration::from_millis(50);
+/// Interval at which a waiting parent checks for an interruption.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a child may take to end once its standard input is closed. It ends itself after ten seconds.
-const ENDS: Duration = Duration::from_secs(15);
+/// Time allowed for a child to end after its standard input is closed. It ends itself after ten seconds.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Whether Ctrl-C was pressed in a program that starts children.
+/// Set when the user presses Ctrl-C in a program that starts children.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Watches for Ctrl-C and SIGTERM. The second ends the program at once. Once in a program.
+    /// Installs a handler for Ctrl-C and SIGTERM; a second signal ends the program at once. Call this once per program.
     pub fn watch() -> Interrupt {
         let interrupt = Interrupt::default();
         let seen = interrupt.clone();
@@ -38,23 +38,23 @@ impl Interrupt {
                 leave(INTERRUPTED);
             }
         };
-        // Without a handler, Ctrl-C ends the program as it always does, and with it the child.
+        // Without a handler, Ctrl-C ends the program and with it the child.
         keeping_hang_ups(|| drop(ctrlc::set_handler(handler)));
         interrupt
     }
 
-    /// Whether nothing may begin any more.
+    /// True if nothing new may be started.
     pub fn stopped(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// In the process of a child: ends it when its standard input ends.
+/// Ends this process when its standard input ends. Called in a child.
 pub fn until_input_ends() -> Result<(), ExecError> {
     let watch = || {
-        // Nobody writes; an error is an end too.
+        // Nobody writes to it; an error counts as its end.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        // A regular end would wait for the device.
+        // A regular exit would wait for the device.
         leave(INTERRUPTED);
     };
     let thread = Builder::new().spawn(watch);
@@ -65,36 +65,36 @@ pub fn until_input_ends() -> Result<(), ExecError> {
 pub struct Child {
     process: process::Child,
     stdin: Option<ChildStdin>,
-    /// The lines of its standard output.
+    /// Lines of the child's standard output.
     lines: Receiver<String>,
-    /// All of its standard error; `None` once the child has ended.
+    /// Thread that collects standard error; `None` once the child has ended.
     stderr: Option<JoinHandle<String>>,
 }
 
-/// Why a child has printed no further line.
+/// Why a child printed no further line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum LineError {
     /// This program was interrupted.
     Interrupted,
-    /// Its patience was exceeded.
+    /// The child exceeded the timeout.
     TimedOut,
-    /// The child has closed its standard output: it has ended.
+    /// The child has closed its standard output, because it has ended.
     Ended,
 }
 
 /// How a child has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit code; `None` of one that a signal has ended.
+    /// Its exit code; `None` if a signal ended it.
     pub code: Option<u8>,
-    /// The end in words: `it crashed (SIGSEGV)`.
+    /// The end in words, such as `it crashed (SIGSEGV)`.
     pub how: String,
-    /// What it has printed to standard error, for people.
+    /// Text that it printed on standard error.
     pub stderr: String,
 }
 
 impl Ended {
-    /// Whether an interruption ended it.
+    /// True if it ended because of an interruption.
     pub fn was_interrupted(&self) -> bool {
         self.code == Some(INTERRUPTED)
     }
@@ -111,7 +111,7 @@ impl Child {
         let (stdin, out, mut error) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let listen = move || {
             let lines = out.into_iter().flat_map(|out| BufReader::new(out).lines());
-            // Nobody listens any more once the parent has dropped the child.
+            // Stops once the parent has dropped the child and nobody receives lines.
             lines.map_while(Result::ok).all(|line| send.send(line).is_ok());
         };
         let collect = move || {
@@ -119,44 +119,44 @@ impl Child {
             let _ = error.as_mut().map(|error| error.read_to_end(&mut bytes));
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        // The system may refuse a thread. The child then ends, and with it the thread that was given.
+        // The system may refuse to create a thread. The child then ends, and with it the thread that was created.
         let threads = Builder::new().spawn(listen).and_then(|_| Builder::new().spawn(collect));
         let stderr = threads.inspect_err(|_| drop(process.kill()))?;
         Ok(Child { process, stdin, lines, stderr: Some(stderr) })
     }
 
-    /// Writes a line to its standard input. A child that has ended says why when its answer is read.
+    /// Writes a line to the child's standard input. If the child has ended, reading its answer reports why.
     pub fn ask(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}").and_then(|()| stdin.flush());
         }
     }
 
-    /// Waits for the next line of its standard output.
-    pub fn line(&self, patience: Duration, interrupt: &Interrupt) -> Result<String, Silence> {
+    /// Waits for the next line of the child's standard output.
+    pub fn line(&self, timeout: Duration, interrupt: &Interrupt) -> Result<String, LineError> {
         let asked = Instant::now();
         loop {
-            match self.lines.recv_timeout(GLANCE) {
+            match self.lines.recv_timeout(POLL_INTERVAL) {
                 Ok(line) => return Ok(line),
-                Err(_) if interrupt.stopped() => return Err(Silence::Interrupted),
-                Err(RecvTimeoutError::Timeout) if asked.elapsed() < patience => {}
-                Err(RecvTimeoutError::Timeout) => return Err(Silence::TimedOut),
-                Err(RecvTimeoutError::Disconnected) => return Err(Silence::Ended),
+                Err(_) if interrupt.stopped() => return Err(LineError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if asked.elapsed() < timeout => {}
+                Err(RecvTimeoutError::Timeout) => return Err(LineError::TimedOut),
+                Err(RecvTimeoutError::Disconnected) => return Err(LineError::Ended),
             }
         }
     }
 
-    /// Kills the process at once.
+    /// Kills the process.
     pub fn kill(&mut self) {
         let _ = self.process.kill();
     }
 
-    /// Closes its standard input, and waits until it has ended; after a while it is killed.
+    /// Closes the child's standard input and waits for its end; kills it after a time limit.
     pub fn end(&mut self) -> Ended {
         self.stdin = None;
         let began = Instant::now();
         let mut status = None;
-        while status.is_none() && began.elapsed() < ENDS {
+        while status.is_none() && began.elapsed() < END_TIMEOUT {
             status = self.process.try_wait().ok().flatten();
             if status.is_none() {
                 std::thread::sleep(Duration::from_millis(5));
@@ -185,12 +185,12 @@ impl Drop for Child {
     }
 }
 
-/// The error of a child that cannot be started.
+/// The error for a child that cannot be started.
 pub fn not_started(error: &std::io::Error) -> InputError {
     InputError::NoCase { why: error.to_string() }
 }
 
-/// How a process without an exit code ended.
+/// Describes how a process without an exit code ended.
 fn died(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

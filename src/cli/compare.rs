@@ -1,4 +1,4 @@
-//! `aorta compare`.
+//! `aorta compare`: compares the records of earlier runs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,36 +14,36 @@ use super::error::{CliError, InputError};
 use super::outputs::{self, PageArgs};
 use super::{CliResult, DONE, REGRESSED, load};
 
-/// Names of metrics that a message lists at most.
-const LISTED: usize = 12;
+/// Maximum number of metric names listed by a message.
+const MAX_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CompareArgs {
-    /// What the others are compared with: a file, a folder of them, or several with commas between
+    /// The baseline: a file, a folder of files, or several with commas between
     base: String,
-    /// What is compared with it
+    /// What is compared with the baseline
     #[arg(required = true)]
     others: Vec<String>,
     #[command(flatten)]
     page: PageArgs,
-    /// The difference that matters, 3% where nothing is said; `time=2%` is for one metric, or for those `time.…`
+    /// Smallest difference that matters, 3% by default; `time=2%` applies to one metric, or to all of `time.…`
     #[arg(long, value_name = "[METRIC=]SHARE")]
     threshold: Vec<String>,
-    /// Compare these metrics alone, such as `time` or `time.p50`
+    /// Compare only these metrics, such as `time` or `time.p50`
     #[arg(long, value_name = "METRIC", value_delimiter = ',')]
     metric: Vec<String>,
-    /// Say which way a metric is better: `higher` or `lower`
+    /// Define whether `higher` or `lower` is better for a metric
     #[arg(long, value_name = "METRIC=WAY")]
     better: Vec<String>,
-    /// What makes the exit code 1
+    /// Exit with code 1 in this case
     #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "worse")]
     fail_on: Vec<FailOnArg>,
-    /// How much runs of the same program differ, where a side has one run: the standard deviation, 1.5% and 0.5% as a
-    /// graph where nothing is said
+    /// Relative standard deviation between runs of the same program, for a side with one run; 1.5% by default, 0.5% as
+    /// a graph
     #[arg(long, value_name = "SHARE")]
     between_runs: Option<String>,
-    /// Compare operation by operation, also where all ran on the same device
+    /// Compare each operation, also if all ran on the same device
     #[arg(long)]
     operations: bool,
 }
@@ -52,16 +52,16 @@ const AFTER_HELP: &str = "\
 A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of
 AORTA's Python harness. Several runs of the same case on one side tell how much runs differ.";
 
-/// What `--fail-on` may be.
+/// Values of `--fail-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum FailOnArg {
     /// A metric is worse
     Worse,
-    /// Of a metric nothing can be said
+    /// The difference of a metric is too uncertain for a verdict
     CannotTell,
-    /// The base has a case that a side lacks
+    /// A side lacks a case of the baseline
     Missing,
-    /// Nothing does
+    /// Never
     Never,
 }
 
@@ -80,7 +80,7 @@ pub fn run(args: CompareArgs) -> CliResult {
     Ok(if comparison.fails() { REGRESSED } else { DONE })
 }
 
-/// Each metric that was named is there: a name that is wrong must not make a comparison pass.
+/// Fails if a named metric does not exist: a misspelled name must not make a comparison pass.
 fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &Options) -> Result<(), InputError> {
     let asked = args.metric.iter().map(|name| ("--metric", name.as_str()));
     let thresholds = options.thresholds.of.keys().map(|name| ("--threshold", name.as_str()));
@@ -94,7 +94,7 @@ fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &O
     let metrics: BTreeSet<&str> = rows.map(|row| row.metric.as_str()).collect();
     let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
     let Some((flag, name)) = named.into_iter().find(unknown) else { return Ok(()) };
-    let listed: Vec<&str> = metrics.into_iter().take(LISTED).collect();
+    let listed: Vec<&str> = metrics.into_iter().take(MAX_LISTED).collect();
     Err(bad(flag, name, "no metric that both sides have is called so", &format!("there are {}", listed.join(", "))))
 }
 
@@ -149,13 +149,13 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
     Ok(Options { thresholds, metrics, better, fail_on, between_runs, operations: args.operations })
 }
 
-/// The share that an option was given.
+/// Parses a relative value such as `3%` that an option was given.
 fn share(option: &str, text: &str) -> Result<f64, InputError> {
     outputs::share(text)
         .map_err(|why| bad(option, text.trim(), &why, &format!("write `{option} 3%`, or `{option} 0.03`")))
 }
 
-/// All that was given for one side.
+/// Reads all records given for one side.
 fn side(given: &str) -> Result<RunSet, CliError> {
     let mut side = RunSet::new(given);
     for path in paths(given)? {
@@ -170,7 +170,7 @@ fn side(given: &str) -> Result<RunSet, CliError> {
     Ok(side)
 }
 
-/// The files that are meant. A path with a comma in it is that path where there is one.
+/// The paths of a list with commas. A path that itself contains a comma is used if it exists.
 fn paths(given: &str) -> Result<Vec<PathBuf>, InputError> {
     let pieces: Vec<&str> = match Path::new(given).exists() {
         true => vec![given],
@@ -187,7 +187,7 @@ fn paths(given: &str) -> Result<Vec<PathBuf>, InputError> {
     Ok(paths)
 }
 
-/// The files of a folder that end in `.json` or `.jsonl`, by name.
+/// The files of a folder whose names end in `.json` or `.jsonl`, sorted by name.
 fn inside(folder: &Path) -> Result<Vec<PathBuf>, InputError> {
     let name = || folder.display().to_string();
     let failed = |error: std::io::Error| InputError::Unreadable { name: name(), why: error.to_string(), help: None };

@@ -1,4 +1,4 @@
-//! `aorta completions`.
+//! `aorta completions`: prints a completion script for a shell.
 
 use std::ffi::OsStr;
 
@@ -12,7 +12,7 @@ use super::{Cli, CliResult, DONE, output};
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
-    /// The shell that is to complete
+    /// The shell
     shell: Shell,
 }
 
@@ -24,7 +24,7 @@ pub fn run(args: CompletionsArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// Takes any text as `KEY=VALUE`, which the settings check themselves, and tells shells how one may begin.
+/// Accepts any text as `KEY=VALUE`, since the settings check it themselves, and offers completions of the keys.
 #[derive(Clone)]
 pub struct SettingParser;
 

@@ -1,4 +1,4 @@
-//! `aorta devices`.
+//! `aorta devices`: lists the devices and libraries that a run can use.
 
 use std::path::Path;
 
@@ -18,15 +18,15 @@ use super::{CliResult, DONE, backends, environment, output};
 
 #[derive(Debug, Args)]
 pub struct DevicesArgs {
-    /// Everything that is known of each device, and of this machine
+    /// Show everything known about each device and this machine
     #[arg(long)]
     long: bool,
-    /// Which streams share a hardware queue, found out on each device with so many streams
+    /// Determine by experiment which streams share a hardware queue, with this many streams
     #[arg(long, value_name = "STREAMS", num_args = 0..=1, value_parser = clap::value_parser!(u32).range(1..=64))]
     queues: Option<Option<u32>>,
 }
 
-/// Facts that say in a line what a device is, where it has them.
+/// Facts shown in the first line of a device, if it has them.
 const KIND: [&str; 3] = ["architecture", "compute_partition", "memory_partition"];
 
 pub fn run(args: &DevicesArgs) -> CliResult {
@@ -49,7 +49,7 @@ pub fn run(args: &DevicesArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// What a record says of the machine.
+/// Lists what a record contains about the machine.
 fn machine(text: &mut String) {
     let environment = environment::describe(&[], &[]);
     *text += "\nThis machine\n";
@@ -65,7 +65,7 @@ fn machine(text: &mut String) {
     }
 }
 
-/// What timing costs on a device.
+/// Measures the overhead of timing on a device.
 fn timer<A: Api>(text: &mut String, gpu: &Gpu<A>) {
     match gpu.timer() {
         Ok(timer) => {
@@ -77,7 +77,7 @@ fn timer<A: Api>(text: &mut String, gpu: &Gpu<A>) {
     }
 }
 
-/// Which streams share a hardware queue: as the vendor's rule has it, and as the device was found to have it.
+/// Lists which streams share a hardware queue: by the vendor's rule and by experiment.
 fn queues<A: Api>(text: &mut String, gpu: &Gpu<A>, streams: Option<u32>) {
     match gpu.queues(streams) {
         Ok(queues) => {
@@ -109,15 +109,15 @@ fn hip_devices(text: &mut String, args: &DevicesArgs) {
         hip::Found::Devices(count) => count,
         hip::Found::Absent(why) => {
             none(text, &why);
-            // A machine that has nothing of AMD's needs no advice.
+            // Without AMD's kernel driver, advice about HIP would be noise.
             if hip::hints::has_driver(Path::new("/")) {
-                hints(text, Search::Nothing);
+                hints(text, Search::NoDevice);
             }
             return;
         }
         hip::Found::Nothing(why) => {
             none(text, &why);
-            return hints(text, Search::Nothing);
+            return hints(text, Search::NoDevice);
         }
         hip::Found::Broken(error) => return none(text, &error),
     };
@@ -127,7 +127,7 @@ fn hip_devices(text: &mut String, args: &DevicesArgs) {
     list(text, args, count, "compute units", open, Hip::libraries);
 }
 
-/// What the machine says of devices that are hidden, or taken for others.
+/// Lists hints about hidden devices, or devices treated as another architecture.
 fn hints(text: &mut String, search: Search) {
     for hint in hip::hints::hints(Path::new("/"), search, environment::variable) {
         *text += &format!("  {hint}\n");
@@ -138,7 +138,7 @@ fn none(text: &mut String, why: &dyn std::fmt::Display) {
     *text += &format!("  none: {why}\n");
 }
 
-/// Each device, then the libraries that a run may need.
+/// Lists each device, then the libraries that a run may need.
 fn list<A: Api>(
     text: &mut String,
     args: &DevicesArgs,

@@ -1,4 +1,4 @@
-//! Diagnostics on their way out: in which format, to where.
+//! Prints diagnostics in the format that the user chose.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::render::{self, Format};
 use super::error::CliError;
 use super::{CliResult, DONE, output};
 
-/// What `--diagnostics` may be.
+/// Values of `--diagnostics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiagnosticsArg {
     /// For people, on standard error
@@ -34,12 +34,12 @@ impl DiagnosticsArg {
     }
 }
 
-/// Shows diagnostics, and their number where people read them.
+/// Shows diagnostics, and in text form their number.
 pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticsArg) {
     show_noted(all, sources, how, "");
 }
 
-/// Shows diagnostics, and where people read them their number with a note behind it.
+/// Shows diagnostics, and in text form their number followed by `note`.
 pub fn show_noted<'a>(
     all: impl IntoIterator<Item = &'a dyn Diagnostic>,
     sources: &SourceMap,
@@ -62,7 +62,7 @@ pub fn show_noted<'a>(
     }
 }
 
-/// Shows what needs no count.
+/// Shows one diagnostic without a count.
 pub fn show_one(one: &dyn Diagnostic, sources: &SourceMap, how: DiagnosticsArg) {
     let text = render::diagnostic(one, sources, how.format(), output::error_style());
     match how {
@@ -84,7 +84,7 @@ fn level(diagnostic: &dyn Diagnostic) -> usize {
     }
 }
 
-/// `1 error, 2 warnings`.
+/// Counts in words, such as `1 error, 2 warnings`.
 fn numbers([errors, warnings, advice]: [usize; 3]) -> String {
     let pieces = match advice {
         1 => "1 piece of advice".to_owned(),
@@ -95,12 +95,12 @@ fn numbers([errors, warnings, advice]: [usize; 3]) -> String {
     parts.join(", ")
 }
 
-/// How many of them are warnings, not just advice.
+/// Number of warnings, not counting advice.
 pub fn warnings(all: &[Boxed]) -> usize {
     all.iter().filter(|one| level(one.as_ref()) == 1).count()
 }
 
-/// Ends a command with the syntax errors of a text that was parsed; done where there are none.
+/// Ends a command with the syntax errors of a parsed text; `Ok` if it has none.
 pub fn syntax_errors(parsed: Parsed) -> CliResult {
     match parsed.errors.is_empty() {
         true => Ok(DONE),

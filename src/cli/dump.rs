@@ -1,4 +1,4 @@
-//! `aorta dump`: a stage on the way from text to figures, as plain text.
+//! `aorta dump`: prints a compilation stage as plain text.
 
 use clap::{Args, ValueEnum};
 
@@ -25,16 +25,16 @@ pub struct DumpArgs {
     config: ConfigArgs,
 }
 
-/// The stages, in their order.
+/// Compilation stages, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Stage {
     /// The text as a tree
     Ast,
     /// What the file means: streams, memories, operations with their slices
     Model,
-    /// What waits for what
+    /// Dependencies between operations
     Plan,
-    /// Real streams, what the host issues in its order, events, where memory lies
+    /// Real streams, the order of launches, events, memory layout
     Schedule,
     /// One simulated iteration, operation by operation, as streams and as a graph
     Trace,
@@ -43,7 +43,7 @@ enum Stage {
 pub fn run(args: DumpArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
     let text = load::find(&args.file, &settings)?;
-    // The tree of a file whose names or types are wrong is a tree all the same.
+    // A file whose names or types are wrong still has a tree.
     if args.stage == Stage::Ast {
         let parsed = load::parse(&text, &settings)?;
         output::print(&syntax::tree(&parsed.ast));
@@ -70,7 +70,7 @@ pub fn run(args: DumpArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// One iteration as streams and as a graph.
+/// Simulates one iteration as streams and as a graph.
 fn traces(
     loaded: &load::Loaded,
     schedule: &crate::schedule::Schedule,

@@ -1,4 +1,4 @@
-//! What is read from the environment.
+//! Everything that the program reads from the environment.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use crate::backend::{SearchPaths, user_id};
 use crate::measure::record::Environment;
 
-/// Prefixes of variables that drivers and libraries read.
+/// Prefixes of the variables that drivers and libraries read. A record contains them.
 const PREFIXES: [&str; 18] = [
     "CUDA_",
     "CUBLAS",
@@ -29,10 +29,10 @@ const PREFIXES: [&str; 18] = [
     "OMP_",
 ];
 
-/// Bytes of a folder's path at most in which a socket can have a name.
+/// Longest path of a folder, in bytes, in which a socket can be created.
 const LONGEST_FOLDER: usize = 64;
 
-/// Switches of the kernel that move figures, by the name in the record.
+/// Settings of the kernel that affect measurements, by their name in the record.
 const SWITCHES: [(&str, &str); 4] = [
     ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
     ("numa_balancing", "/proc/sys/kernel/numa_balancing"),
@@ -40,30 +40,29 @@ const SWITCHES: [(&str, &str); 4] = [
     ("smt", "/sys/devices/system/cpu/smt/control"),
 ];
 
-/// The user's home; `None` where `HOME` is not set, or is no absolute path, which would mean a folder of whatever
-/// project aorta runs in.
+/// The user's home folder; `None` if `HOME` is unset or a relative path, which would point into the current project.
 fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
 }
 
-/// A folder of the XDG Base Directory Specification: that of the variable, or its place below the home. The specification
-/// asks for relative paths to be ignored.
+/// A folder of the XDG Base Directory Specification: the variable's value, or its default below the home folder. The
+/// specification says to ignore relative paths.
 fn base_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute());
     named.or_else(|| Some(home()?.join(below_home)))
 }
 
-/// The user's own settings.
+/// The user's settings file; `None` without a home folder.
 pub fn config_file() -> Option<PathBuf> {
     Some(base_folder("XDG_CONFIG_HOME", ".config")?.join("aorta").join("config.ron"))
 }
 
-/// The file with the secret of this user's runs.
+/// The file with the secret of this user's runs; `None` without a home folder.
 pub fn secret_file() -> Option<PathBuf> {
     config_file().map(|file| file.with_file_name("secret"))
 }
 
-/// The folder in which the ranks of a user meet on one host: the same for all processes of a run.
+/// The folder where a user's ranks connect on one host, the same for all processes of a run.
 pub fn runtime_folder() -> PathBuf {
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let base = base.filter(|base| base.is_absolute() && base.is_dir() && base.as_os_str().len() < LONGEST_FOLDER);
@@ -75,17 +74,17 @@ fn folders(name: &str) -> Vec<PathBuf> {
     std::env::split_paths(&value).filter(|folder| !folder.as_os_str().is_empty()).collect()
 }
 
-/// Where compiled kernels are kept; `None` where there is no home.
+/// The folder of compiled kernels; `None` without a home folder.
 pub fn cache_folder() -> Option<PathBuf> {
     Some(base_folder("XDG_CACHE_HOME", ".cache")?.join("aorta").join("kernels"))
 }
 
-/// Where sweeps are kept that were not given a file; `None` where there is no home.
+/// The folder of sweeps without a named file; `None` without a home folder.
 pub fn state_folder() -> Option<PathBuf> {
     Some(base_folder("XDG_STATE_HOME", ".local/state")?.join("aorta"))
 }
 
-/// Where NVIDIA's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes before all.
+/// Folders where NVIDIA's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes first.
 pub fn library_paths() -> SearchPaths {
     let mut toolkits: Vec<PathBuf> = Vec::new();
     for root in ["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"].iter().flat_map(|name| folders(name)) {
@@ -96,7 +95,7 @@ pub fn library_paths() -> SearchPaths {
         .unwrap_or_default();
     installed
         .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("cuda")));
-    // The newest first, behind the one that is called just `cuda`.
+    // The newest first, after the one without a version.
     installed.sort();
     installed.reverse();
     installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "cuda"));
@@ -109,7 +108,7 @@ pub fn library_paths() -> SearchPaths {
     SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: site_packages() }
 }
 
-/// Where AMD's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes before all.
+/// Folders where AMD's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes first.
 pub fn rocm_paths() -> SearchPaths {
     let mut toolkits: Vec<PathBuf> = Vec::new();
     let mut roots: Vec<PathBuf> =
@@ -119,7 +118,7 @@ pub fn rocm_paths() -> SearchPaths {
         .unwrap_or_default();
     installed
         .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("rocm")));
-    // The newest first, behind the one that is called just `rocm`.
+    // The newest first, after the one without a version.
     installed.sort();
     installed.reverse();
     installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "rocm"));
@@ -127,7 +126,7 @@ pub fn rocm_paths() -> SearchPaths {
     for root in roots {
         toolkits.extend([root.join("lib"), root.join("lib64")]);
     }
-    // ROCm's own wheels, and PyTorch's, which brings all that it needs.
+    // The wheels of ROCm itself, and PyTorch's, which contain the libraries too.
     for site in python_packages() {
         toolkits.extend(["_rocm_sdk_core/lib", "_rocm_sdk_libraries/lib", "torch/lib"].map(|inner| site.join(inner)));
     }
@@ -138,14 +137,14 @@ pub fn rocm_paths() -> SearchPaths {
     SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: Vec::new() }
 }
 
-/// The `site-packages` that hold NVIDIA's wheels.
+/// The `site-packages` folders that contain NVIDIA's wheels.
 fn site_packages() -> Vec<PathBuf> {
     let mut sites = python_packages();
     sites.retain(|site| site.join("nvidia").is_dir());
     sites
 }
 
-/// The `site-packages` of the environments that are active, of the Pythons on the path, and of the user.
+/// The `site-packages` folders of active environments, of the Pythons on PATH, and of the user.
 fn python_packages() -> Vec<PathBuf> {
     let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|name| folders(name)).collect();
     for folder in folders("PATH") {
@@ -173,51 +172,51 @@ fn python_packages() -> Vec<PathBuf> {
     sites
 }
 
-/// The variable that sets how many hardware queues a vendor's driver uses, and what it says, if it says anything that
-/// the driver would take.
+/// The variable that sets the number of hardware queues of a vendor's driver, and its value; `None` if it is unset or
+/// invalid.
 pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
     let variable = if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
     let count = std::env::var(variable).ok()?.trim().parse().ok()?;
     (1..=32).contains(&count).then_some((variable, count))
 }
 
-/// A variable, where it is set to a text.
+/// The value of a variable; `None` if it is unset or not Unicode.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The library that an NVIDIA profiler has named, for ranges.
+/// The library that an NVIDIA profiler injects for ranges; `None` without such a profiler.
 pub fn nvtx_injection() -> Option<PathBuf> {
     std::env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Where a program is, of the folders of PATH.
+/// The path of a program on PATH.
 pub fn program(name: &str) -> Option<PathBuf> {
     folders("PATH").into_iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// A variable that is set and lets every call of a vendor's driver wait for the device.
+/// The name of a variable that makes every driver call synchronous; `None` if none is set.
 pub fn blocking_calls() -> Option<&'static str> {
     let names = ["CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "AMD_SERIALIZE_COPY"];
     let set = |name: &&str| std::env::var(name).is_ok_and(|value| !matches!(value.trim(), "" | "0"));
     names.into_iter().find(set)
 }
 
-/// Of the words of a switch the one in brackets; the whole where there is none.
+/// The word in brackets of a kernel setting such as `always [madvise] never`, otherwise the whole text.
 fn chosen(text: &str) -> &str {
     let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inner.map_or(text, |(word, _)| word)
 }
 
-/// The name of this machine.
+/// The host name.
 pub fn host() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// What the machine is, and what its drivers are told.
+/// Describes the machine and its drivers' settings for the record.
 ///
-/// `further` are facts that others know; `set` the variables that this run was given, which are noted whatever their
-/// names.
+/// `further` are facts that the caller knows. `set` are the variables given to this run, which are recorded whatever
+/// their names.
 pub fn describe(further: &[(String, String)], set: &[String]) -> Environment {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

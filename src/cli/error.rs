@@ -1,4 +1,4 @@
-//! What a command can fail with, and its exit code.
+//! Errors of commands, and their exit codes.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::exec::ExecError;
 
 use super::diagnostics::{self, DiagnosticsArg};
 
-/// Everything that ends a command.
+/// Any error that ends a command.
 #[derive(Debug)]
 pub enum CliError {
-    /// Mistakes in a file or a value, with the texts that they point into.
+    /// Mistakes in a file or a value, with the texts that they refer to.
     Source {
         diagnostics: Vec<Boxed>,
         sources: Arc<SourceMap>,
-        /// The command that checks the same; `None` where this is one that does, or there is none.
+        /// The command that reports the same mistakes; `None` if this is that command or there is none.
         check: Option<String>,
     },
     Input(InputError),
     Config(ConfigError),
-    /// The device, or the run on it.
+    /// A failure of the device or of the run.
     Exec {
         error: ExecError,
         sources: Arc<SourceMap>,
     },
 }
 
-/// Mistakes in arguments and files as such.
+/// Mistakes in arguments, and files that cannot be used.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum InputError {
     #[error("{name} cannot be read: {why}")]
@@ -142,7 +142,7 @@ pub enum InputError {
         side: &'static str,
         arguments: String,
         why: String,
-        /// The exit code of the whole.
+        /// The exit code of the whole run.
         code: u8,
     },
 
@@ -235,7 +235,7 @@ pub enum InputError {
 }
 
 impl InputError {
-    /// A value that cannot be; `what` is the option, as it is typed.
+    /// An invalid value of the option `what`, written as the user types it.
     pub fn bad_value(what: &str, value: &str, why: &str, help: &str) -> InputError {
         let [what, value, why, help] = [what, value, why, help].map(str::to_owned);
         InputError::BadValue { what, value, why, help }
@@ -262,7 +262,7 @@ impl CliError {
         }
     }
 
-    /// What is said, without places and help.
+    /// The message without locations and help.
     pub fn text(&self) -> String {
         match self {
             CliError::Source { diagnostics, .. } => {
@@ -274,7 +274,7 @@ impl CliError {
         }
     }
 
-    /// Whether a device may be left in the middle of something.
+    /// True if the device may still be executing work.
     pub fn leaves_work(&self) -> bool {
         matches!(self, CliError::Exec { error, .. } if error.leaves_work())
     }
@@ -306,7 +306,7 @@ impl From<InputError> for CliError {
     }
 }
 
-/// What has no place in a file.
+/// An error without a location in a file.
 impl From<ExecError> for CliError {
     fn from(error: ExecError) -> Self {
         CliError::Exec { error, sources: Arc::new(SourceMap::new()) }

@@ -1,17 +1,17 @@
-//! `aorta exec`.
+//! `aorta exec`: runs a workload and reports its times.
 
 mod args;
+mod blocks;
 mod emulate;
 mod failure;
 mod interrupt;
 mod measuring;
+mod multi_process;
 mod prepare;
 mod record;
 mod restart;
+mod results;
 mod scenario;
-mod standing;
-mod telling;
-mod together;
 
 use std::sync::Arc;
 
@@ -21,27 +21,27 @@ use crate::measure::RunRecord;
 
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
-use super::{CliResult, DONE, INTERRUPTED, NOT_HELD, child, launcher, load, output};
+use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, output};
 
 pub use args::ExecArgs;
 pub use prepare::{examine, settle};
 
 use measuring::Run;
 use prepare::{Ready, prepare};
-use telling::Telling;
+use results::Results;
 
-/// What is said of a file with collectives that runs as one rank without having been asked to.
+/// Note on a file with collectives that runs as one rank by default.
 const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one rank: `--ranks N` gives more.\n";
 
-/// What a process does of a run, and what there is to note of how it was launched.
-struct Part {
-    /// It prints and writes files.
+/// The role of this process in a run.
+struct ProcessRole {
+    /// True if it prints and writes files.
     leads: bool,
-    /// A launcher has started it.
+    /// True if a launcher has started it.
     launched: bool,
     facts: Vec<(String, String)>,
-    /// What is done when it fails.
-    aftermath: failure::Aftermath,
+    /// What to do when the run fails.
+    on_failure: failure::OnFailure,
     control: Arc<Control>,
 }
 
@@ -49,7 +49,7 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     if args.until_input_ends {
         child::until_input_ends()?;
     }
-    let aftermath = failure::Aftermath::of(&args, how);
+    let on_failure = failure::OnFailure::of(&args, how);
     let (file, typed, blocks) = (args.file.clone(), args.env.len(), args.blocks);
     let settled = settle(args);
     if let Ok((args, _)) = &settled
@@ -63,38 +63,41 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
         return restart::restart(&["--env-is-set"], &args.env);
     }
     match launcher::here()? {
-        Some(launcher) => together::run(launcher, settled, how),
+        Some(launcher) => multi_process::run(launcher, settled, how),
         None => {
-            let alone = Part { leads: true, launched: false, facts: Vec::new(), aftermath, control: Arc::default() };
+            let alone =
+                ProcessRole { leads: true, launched: false, facts: Vec::new(), on_failure, control: Arc::default() };
             let done = settled.and_then(|(args, settings)| finish(&prepare(args, settings, None)?, &alone, how));
             done.inspect_err(|error| {
                 if blocks {
-                    standing::failed(error);
+                    blocks::failed(error);
                 }
-                aftermath.look_again(error);
+                on_failure.rerun(error);
             })
         }
     }
 }
 
-/// Runs what is ready, prints and writes what there is to say.
-fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
+/// Runs a prepared workload, then prints and writes the results.
+fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     let Ready { args, loaded, chosen, .. } = ready;
-    if part.leads {
+    if role.leads {
         if let Some(why) = &chosen.why {
             output::eprint(&format!("{why}\n"));
         }
         if ready.one_rank {
             output::eprint(ONE_RANK);
         }
-        remind(loaded, how);
+        note_warnings(loaded, how);
     }
-    let telling = Arc::new(Telling::of(ready, part.leads));
-    let run = Run::new(ready, part, &telling);
-    let (sources, aftermath, kept) = (loaded.compiled.sources.clone(), part.aftermath, telling.clone());
+    let results = Arc::new(Results::of(ready, role.leads));
+    let run = Run::new(ready, role, &results);
+    let (sources, on_failure, kept) = (loaded.compiled.sources.clone(), role.on_failure, results.clone());
     run.control.on_unresponsive(move |error| {
-        if kept.tell_kept(&format!("the run ended early, and the figures are of what was measured before: {error}")) {
-            aftermath.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
+        if kept
+            .report_partial(&format!("the run ended early, and the figures are of what was measured before: {error}"))
+        {
+            on_failure.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
         }
     });
     if let Some(what) = args.diagnose {
@@ -108,14 +111,14 @@ fn finish(ready: &Ready, part: &Part, how: DiagnosticsArg) -> CliResult {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
     };
-    let told = telling.tell(&mut record);
+    let reported = results.report(&mut record);
     failure.map_or(outputs, Err)?;
-    told?;
+    reported?;
     Ok(exit_code(&record))
 }
 
-/// Says that the file has warnings, to whoever runs it without having checked it.
-fn remind(loaded: &load::Loaded, how: DiagnosticsArg) {
+/// Says that the file has warnings, for users who run it without checking it.
+fn note_warnings(loaded: &load::Loaded, how: DiagnosticsArg) {
     let warnings = diagnostics::warnings(&loaded.compiled.lint());
     if warnings > 0 && how == DiagnosticsArg::Text {
         let them = if warnings == 1 { "it" } else { "them" };
@@ -134,6 +137,6 @@ fn exit_code(record: &RunRecord) -> u8 {
     match record.complete {
         false => INTERRUPTED,
         true if expected && verified => DONE,
-        true => NOT_HELD,
+        true => CHECK_FAILED,
     }
 }

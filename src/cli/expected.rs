@@ -1,4 +1,4 @@
-//! Where ranges come from with which figures are compared, for `exec` and `report`.
+//! Finds the normal ranges that figures are compared with, for `exec` and `report`.
 
 use std::path::Path;
 
@@ -13,13 +13,14 @@ use super::load;
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct ExpectedArgs {
-    /// List every figure beside what is normal for the device, with its source; with `=PATH`, by your own ranges
+    /// List every figure with its normal range on the device and the source; with `=PATH`, use your own ranges
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     expected: Option<String>,
 }
 
 impl ExpectedArgs {
-    /// The ranges of a file that was named. Read before a run, so that a mistake in it costs no time.
+    /// The ranges in the file that the user named; `None` without one. Read before a run, so that mistakes are found
+    /// early.
     pub fn own(&self) -> Result<Option<Expected>, CliError> {
         let named = self.expected.as_deref().filter(|path| !path.is_empty());
         let read = |path: &str| -> Result<Expected, CliError> {
@@ -28,7 +29,7 @@ impl ExpectedArgs {
         named.map(read).transpose()
     }
 
-    /// The page of what the record holds; `None` where it was not asked for.
+    /// The page of ranges; `None` if it was not requested.
     pub fn page(&self, record: &RunRecord, own: Option<&Expected>) -> Option<Page> {
         self.expected.as_ref()?;
         if !record.expected.is_empty() {
@@ -42,18 +43,18 @@ impl ExpectedArgs {
         Some(Page { summary: format!("no verdict: {why}"), ..Page::default() })
     }
 
-    /// Whether the ranges that a record was judged by may have to be others.
+    /// True if the user's options can change a record's verdicts.
     pub fn given(&self) -> bool {
         self.expected.is_some()
     }
 }
 
-/// The ranges for a record: the caller's own, or those that are shipped for its device.
+/// The ranges for a record: the user's own, or those shipped for its device.
 fn of(record: &RunRecord, own: Option<&Expected>) -> Option<Expected> {
     own.cloned().or_else(|| Expected::of(&record.device.name))
 }
 
-/// Notes in a record what is normal of it.
+/// Adds verdicts by normal ranges to a record.
 pub fn judge(record: &mut RunRecord, own: Option<&Expected>) {
     if let Some(known) = of(record, own) {
         record.expected = expected::judge(record, &known);

@@ -1,4 +1,4 @@
-//! `aorta explain`: the page of a diagnostic, or the definition of a figure.
+//! `aorta explain`: prints the page of a diagnostic, or the definition of a metric.
 
 use std::fmt::Write as _;
 
@@ -16,10 +16,10 @@ static PAGES: Dir = include_dir!("$CARGO_MANIFEST_DIR/docs/errors");
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The code of an error or a warning, such as `aorta::plan::race`, or just `race`; or the word `metric`; all codes
-    /// and figures where it is left out
+    /// The code of an error or a warning, such as `aorta::plan::race` or just `race`; or `metric`; without it, all
+    /// codes and metrics
     code: Option<String>,
-    /// Behind `metric`, the name of a figure; all of them where it is left out
+    /// After `metric`, the name of a metric; without it, all metrics
     name: Option<String>,
 }
 
@@ -39,10 +39,10 @@ pub fn run(args: ExplainArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// The word before the name of a figure.
+/// The word before the name of a metric.
 const METRIC: &str = "metric";
 
-/// The figure of that name.
+/// The definition of the metric of that name.
 fn figure(name: &str) -> Result<&'static Definition, InputError> {
     definitions::find(name).ok_or_else(|| {
         let near = suggest::nearest(name, DEFINITIONS.iter().map(|definition| definition.name));
@@ -54,7 +54,7 @@ fn figure(name: &str) -> Result<&'static Definition, InputError> {
     })
 }
 
-/// Every figure in one line.
+/// Lists every metric in one line.
 fn figures() -> String {
     let width = DEFINITIONS.iter().map(|definition| definition.name.len()).max().unwrap_or(0);
     let mut text = "metric\n".to_owned();
@@ -64,7 +64,7 @@ fn figures() -> String {
     text + "\n`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.\n"
 }
 
-/// A definition as it reads on a terminal.
+/// Formats a definition for a terminal.
 fn definition(definition: &Definition) -> String {
     let usage = match definition.usage {
         "" => "in reports alone".to_owned(),
@@ -87,10 +87,10 @@ fn definition(definition: &Definition) -> String {
     text
 }
 
-/// Columns of a definition's text.
+/// Line width of a definition.
 const COLUMNS: usize = 100;
 
-/// A text in lines that fit.
+/// Wraps a text.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -105,12 +105,12 @@ fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
-/// The page of one code.
+/// The page of one diagnostic.
 #[derive(Clone, Copy, Debug)]
 struct Page {
-    /// `plan`.
+    /// The phase, such as `plan`.
     phase: &'static str,
-    /// `race`.
+    /// The name, such as `race`.
     name: &'static str,
     text: &'static str,
 }
@@ -129,7 +129,7 @@ fn pages() -> Vec<Page> {
     pages
 }
 
-/// The page of `aorta::plan::race`, `plan::race` or `race`.
+/// Finds the page of `aorta::plan::race`, `plan::race` or `race`.
 fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
     let wanted = code.trim().trim_start_matches("aorta::");
     let full = |page: &Page| format!("{}::{}", page.phase, page.name);
@@ -153,7 +153,7 @@ fn find(pages: &[Page], code: &str) -> Result<Page, InputError> {
     }
 }
 
-/// Every code with the first sentence of its page.
+/// Lists every code with the first sentence of its page.
 fn index(pages: &[Page]) -> String {
     let width = pages.iter().map(|page| page.name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -175,13 +175,13 @@ fn first_sentence(page: &str) -> String {
     text.split_inclusive(". ").next().unwrap_or("").trim_end().to_owned()
 }
 
-/// A text with the words of its links alone: a terminal leads nowhere.
+/// Replaces links by their texts, since a terminal cannot follow them.
 fn without_links(page: &str) -> String {
     let mut text = String::new();
     let mut rest = page;
     while let Some(middle) = rest.find("](") {
         let (before, behind) = (&rest[..middle], &rest[middle + 2..]);
-        // Code may have these two signs in a row as well: the target of a link has neither space nor backquote.
+        // Code can contain `](` too, but the target of a link contains neither a space nor a backquote.
         let open = before.rfind('[').filter(|&open| !before[open..].contains("\n\n"));
         let close = behind.find(')').filter(|&close| !behind[..close].contains([' ', '\n', '`']));
         let (Some(open), Some(close)) = (open, close) else {
@@ -196,7 +196,7 @@ fn without_links(page: &str) -> String {
     text + rest
 }
 
-/// A page as it reads on a terminal: blocks are indented, fences and the marks of headings left out.
+/// Formats a page for a terminal: code blocks are indented, fences and heading marks removed.
 fn shown(page: &str) -> String {
     let mut text = String::new();
     let mut in_block = false;

@@ -1,4 +1,4 @@
-//! `aorta fmt`: files in their one form.
+//! `aorta fmt`: formats files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::syntax;
 
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
-use super::{CliResult, ConfigArgs, DONE, NOT_HELD, load, output};
+use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, load, output};
 
-/// After so long, the difference of two texts need not be the shortest.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time after which the printed difference need not be minimal.
+const DIFF_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the names of workloads end in.
+/// File name extension of workloads.
 const ENDING: &str = "aorta";
 
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub struct FmtArgs {
     /// Files; folders, for every .aorta file in them; or `-`, from standard input to standard output
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Change nothing: print what would change, and end with exit code 1 if anything would
+    /// Change nothing, print the differences, and exit with code 1 if there are any
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub fn run(args: FmtArgs, how: DiagnosticsArg) -> CliResult {
     outcome.end(args.check)
 }
 
-/// What becomes of many files. One that cannot be formatted keeps no other from it.
+/// The combined result for many files. A file that cannot be formatted does not prevent the others.
 struct Outcome {
     how: DiagnosticsArg,
     has_changed: bool,
@@ -66,7 +66,7 @@ impl Outcome {
     fn add(&mut self, result: Result<bool, CliError>) {
         match result {
             Ok(changed) => self.has_changed |= changed,
-            // The errors of all but the last are shown here, those of the last by whoever called.
+            // The errors of all but the last file are shown here, those of the last by the caller.
             Err(error) => {
                 if let Some(before) = self.last_error.replace(error) {
                     before.print(self.how);
@@ -78,13 +78,13 @@ impl Outcome {
     fn end(self, check: bool) -> CliResult {
         match self.last_error {
             Some(error) => Err(error),
-            None if check && self.has_changed => Ok(NOT_HELD),
+            None if check && self.has_changed => Ok(CHECK_FAILED),
             None => Ok(DONE),
         }
     }
 }
 
-/// The file itself, or all workloads in a folder and those below, in the order of their paths.
+/// The file itself, or all workloads in a folder and its subfolders, sorted by path.
 fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -99,7 +99,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
         };
         for entry in std::fs::read_dir(&folder).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
-            // That of a link is neither a folder's nor a file's.
+            // The file type of a link is neither a file nor a folder.
             let kind = entry.file_type().map_err(unreadable)?;
             let path = entry.path();
             if kind.is_dir() {
@@ -117,7 +117,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
     Ok(files)
 }
 
-/// Formats a file; with `check`, only says what would change. Whether there was anything to change.
+/// Formats a file, or with `check` only prints what would change. Returns true if there is something to change.
 fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Workload(settings.max_file_bytes))?;
@@ -130,7 +130,7 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
         output::print(&format!("{name}\n"));
     }
     if !formatted.errors.is_empty() {
-        // Places are those of the file as it is now.
+        // Locations refer to the file as it is now on disk.
         let text = if check { text } else { formatted.text };
         return Err(mistakes(name, text, settings));
     }
@@ -170,8 +170,8 @@ fn mistakes(name: String, text: String, settings: &Settings) -> CliError {
     }
 }
 
-/// What changes from one text to another, as `diff -u` tells it; nothing where nothing does.
+/// The difference between two texts in the format of `diff -u`; empty if they are equal.
 fn difference(name: &str, before: &str, behind: &str) -> String {
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before, behind);
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_lines(before, behind);
     diff.unified_diff().header(name, &format!("{name} (formatted)")).to_string()
 }

@@ -1,33 +1,35 @@
-//! What a launcher says to each of the processes that it starts: torchrun, Open MPI, MPICH and its relatives, Slurm.
+//! Reads the environment variables that a launcher sets for each process: torchrun, Open MPI, MPICH and its relatives,
+//! Slurm.
 //!
-//! A function of the environment alone, so that a table can test it.
+//! Depends only on the environment, so that a table can test it.
 
 use crate::backend::rendezvous::is_loopback;
 
 use super::error::InputError;
 
-/// Processes at most.
+/// Maximum number of processes.
 const MAX_WORLD: u32 = 1024;
 
-/// Where no port is known it is one of these, chosen by the job's name: below those that systems hand out.
+/// Range of ports from which the job's name selects one, if none is given. It is below the ephemeral ports of operating
+/// systems.
 const PORTS: (u16, u16) = (12_000, 20_000);
 
 /// The place of this process among those that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// `torchrun`, `Open MPI`, …
+    /// The launcher's name: `torchrun`, `Open MPI`, …
     pub name: &'static str,
     pub rank: u32,
     pub world: u32,
-    /// The number among the processes of this host.
+    /// Number of this process among those of its host.
     pub local_rank: u32,
-    /// The host of rank 0.
+    /// Address of rank 0's host.
     pub address: String,
-    /// The first port at which rank 0 may listen.
+    /// First port on which rank 0 tries to listen.
     pub port: u16,
-    /// The name of the run, the same in all its processes.
+    /// Name of the run, the same in all its processes.
     pub job: String,
-    /// All processes are on this host, as far as this one can know.
+    /// True if all processes are on this host, as far as this one can know.
     pub one_host: bool,
 }
 
@@ -40,7 +42,7 @@ struct Names {
     local_world: &'static [&'static str],
 }
 
-/// Those that set the variables of their processes; what one inside of another says counts.
+/// Launchers that set variables for their processes. If one runs inside another, the inner one counts.
 const LAUNCHERS: [Names; 4] = [
     Names {
         name: "torchrun",
@@ -72,11 +74,11 @@ const LAUNCHERS: [Names; 4] = [
     },
 ];
 
-/// Reads variables.
+/// Reads environment variables.
 struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
-    /// The text of a variable; one that is empty is not set.
+    /// The value of a variable; `None` if it is unset or empty.
     fn text(&self, name: &str) -> Option<String> {
         (self.0)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
     }
@@ -90,7 +92,7 @@ impl Variables<'_> {
         text.parse().map(Some).map_err(|_| wrong())
     }
 
-    /// The first of several variables that is set.
+    /// The first of several variables that is set, parsed; `None` if none is set.
     fn first<T: std::str::FromStr>(&self, names: &[&'static str]) -> Result<Option<T>, InputError> {
         for name in names {
             if let Some(value) = self.number(name)? {
@@ -101,12 +103,13 @@ impl Variables<'_> {
     }
 }
 
-/// The place that a launcher has given this process, `parent` being the process that started it; nothing where no
-/// launcher has. Half of what a launcher sets is an error.
+/// Finds the place that a launcher has given this process; `None` without a launcher. `parent` is the parent process's
+/// id. An incomplete set of variables is an error.
 pub fn find(get: &dyn Fn(&str) -> Option<String>, parent: u32) -> Result<Option<Launcher>, InputError> {
     let variables = Variables(get);
     let torch = variables.text("RANK").is_some() || variables.text("TORCHELASTIC_RUN_ID").is_some();
-    // `srun` may set the variables of MPICH beside its own; with MPICH's own launcher, Slurm has started that one.
+    // `srun` may set MPICH's variables in addition to its own. With MPICH's own launcher, Slurm has started that
+    // launcher.
     let step = in_step(&variables);
     let both = step && variables.text("PMI_RANK").is_some();
     let same = variables.text("PMI_RANK") == variables.text("SLURM_PROCID")
@@ -120,8 +123,8 @@ pub fn find(get: &dyn Fn(&str) -> Option<String>, parent: u32) -> Result<Option<
     found.map(|names| place(names, &variables, parent)).transpose()
 }
 
-/// Whether `srun` has started this process beside others: the shell of `salloc` or `sbatch`, and a step of one task, have
-/// variables of Slurm too.
+/// True if `srun` has started this process beside others. The shell of `salloc` or `sbatch` and a step with one task
+/// have Slurm's variables too.
 fn in_step(variables: &Variables) -> bool {
     let several = |name| variables.text(name).is_some_and(|count| count != "1");
     let step = variables.text("SLURM_STEP_ID").or_else(|| variables.text("SLURM_STEPID"));
@@ -157,11 +160,11 @@ fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, 
             let why = "MASTER_PORT is 0, and no other rank could know which port that becomes".to_owned();
             return Err(InputError::Launcher { why, help: "write a port that is free, such as 29500".to_owned() });
         }
-        // The agent listens at that port itself.
+        // torchrun's agent listens on that port itself.
         (Some(port), named) if holds_port(variables) => (port.saturating_add(1), named),
         (Some(port), named) => (port, named),
         (None, Some(named)) => (derived(&named), Some(named)),
-        // What started this process has started the others.
+        // The parent process has started the others too.
         (None, None) if one_host => (derived(&parent.to_string()), Some(format!("of process {parent}"))),
         (None, None) => return Err(missing("MASTER_PORT, a free port of that host,")),
     };
@@ -170,7 +173,7 @@ fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, 
     Ok(Launcher { name: names.name, rank, world, local_rank, address, port, job, one_host })
 }
 
-/// The place that a launcher has given this process.
+/// Finds the place of this process from its environment.
 pub fn here() -> Result<Option<Launcher>, InputError> {
     #[cfg(unix)]
     let parent = std::os::unix::process::parent_id();
@@ -179,7 +182,7 @@ pub fn here() -> Result<Option<Launcher>, InputError> {
     find(&super::environment::variable, parent)
 }
 
-/// What cannot be true together.
+/// Fails if the values contradict each other.
 fn contradictions(
     names: &Names,
     (rank, world): (u32, u32),
@@ -207,7 +210,7 @@ fn contradictions(
     }
 }
 
-/// The name of the job, where a launcher gives it one that all hosts know.
+/// The job's name; `None` if the launcher sets none that all hosts know.
 fn job(names: &Names, variables: &Variables) -> Option<String> {
     match names.name {
         "torchrun" => variables.text("TORCHELASTIC_RUN_ID"),
@@ -220,7 +223,7 @@ fn job(names: &Names, variables: &Variables) -> Option<String> {
     }
 }
 
-/// The host of rank 0: what a user says, else what a launcher does.
+/// The host of rank 0: MASTER_ADDR, otherwise the launcher's value.
 fn address(names: &Names, variables: &Variables, one_host: bool) -> Option<String> {
     let given = variables.text("MASTER_ADDR").or_else(|| one_host.then(|| "127.0.0.1".to_owned()));
     given.or_else(|| {
@@ -230,12 +233,12 @@ fn address(names: &Names, variables: &Variables, one_host: bool) -> Option<Strin
     })
 }
 
-/// Whether the agent of torchrun listens at MASTER_PORT.
+/// True if torchrun's agent listens at MASTER_PORT.
 fn holds_port(variables: &Variables) -> bool {
     variables.text("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// A port that all who know the job's name come to.
+/// The port that follows from the job's name.
 fn derived(job: &str) -> u16 {
     // FNV-1a: the same on every host and in every version.
     let hash = job
@@ -244,7 +247,7 @@ fn derived(job: &str) -> u16 {
     PORTS.0 + (hash % u64::from(PORTS.1)) as u16
 }
 
-/// The first host of a list of Slurm's: `gpu01` of `gpu[01-04,7],login`, `r1n3` of `r[1-2]n[3-4]`.
+/// The first host of a Slurm node list: `gpu01` of `gpu[01-04,7],login`, `r1n3` of `r[1-2]n[3-4]`.
 fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list;

@@ -13,9 +13,9 @@ static WORKLOADS: Dir = include_dir!("$CARGO_MANIFEST_DIR/workloads");
 /// A shipped workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
-    /// `moe`.
+    /// Name without folder and extension, such as `moe`.
     pub stem: &'static str,
-    /// `distributed/moe.aorta`.
+    /// Path in the library, such as `distributed/moe.aorta`.
     pub path: &'static str,
     pub text: &'static str,
 }
@@ -41,13 +41,13 @@ pub fn all() -> Vec<Shipped> {
     found
 }
 
-/// The workload that a bare name means: `moe`, `moe.aorta` or `distributed/moe`.
+/// The workload with a bare name: `moe`, `moe.aorta` or `distributed/moe`. `None` if there is none.
 pub fn find(name: &str) -> Option<Shipped> {
     let name = name.strip_suffix(".aorta").unwrap_or(name);
     all().into_iter().find(|shipped| shipped.stem == name || shipped.path.strip_suffix(".aorta") == Some(name))
 }
 
-/// The error for a name that no shipped workload has.
+/// The error for an unknown workload.
 pub fn unknown(name: &str) -> InputError {
     let shipped = all();
     let wanted = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);

@@ -1,4 +1,4 @@
-//! `aorta list`.
+//! `aorta list`: lists the shipped workloads.
 
 use crate::syntax;
 

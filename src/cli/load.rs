@@ -1,4 +1,4 @@
-//! Finds and reads the files that a command names, and compiles workloads with what its arguments say.
+//! Finds and reads the files that a command names, and compiles workloads with the command's arguments.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -19,14 +19,14 @@ use super::error::{CliError, InputError};
 use super::progress::Progress;
 use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
 
-/// A workload's text and where it is from.
+/// A workload's text and its origin.
 #[derive(Clone)]
 pub struct Text {
     pub name: String,
     pub origin: String,
     pub text: String,
-    /// Where a command that runs the workload loads it, the words of the command that checks it, but for what makes the
-    /// program: `aorta check FILE`. Else empty.
+    /// The beginning of the command that checks this workload, without the arguments that set the program: `aorta check
+    /// FILE`. Empty if this command itself checks.
     pub check: Vec<String>,
 }
 
@@ -45,26 +45,26 @@ impl Text {
     }
 }
 
-/// A compiled workload, with what the command line knows of it.
+/// A compiled workload with what the command line knows about it.
 pub struct Loaded {
     pub compiled: Compiled,
-    /// `library`, `<stdin>`, or the path that was given.
+    /// Origin: `library`, `<stdin>`, or the path.
     pub origin: String,
-    /// The command that checks the same; `None` where the text came on standard input, or this command checks it.
+    /// The command that checks the same; `None` if the text came on standard input, or this command checks it.
     pub check: Option<String>,
 }
 
 impl Loaded {
-    /// What a record and a plan say of the file.
+    /// The description of the file for a record or a plan.
     pub fn workload(&self) -> Workload {
         Workload { origin: self.origin.clone(), ..Workload::of(&self.compiled) }
     }
 }
 
-/// Stands for standard input in the place of a file.
+/// Argument that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// The settings with all their layers.
+/// The settings merged from all layers.
 pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
     let own = environment::config_file();
     let path: Option<PathBuf> = args.config_file.clone().or_else(|| own.filter(|path| path.is_file()));
@@ -76,10 +76,10 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
     Ok(Settings::layered(file, &args.config)?)
 }
 
-/// What a file is read as.
+/// The purpose of a file that is read, which determines its limits and messages.
 #[derive(Clone, Copy, Debug)]
 pub enum FileKind {
-    /// With the bytes that it may have at most.
+    /// A workload of at most this many bytes.
     Workload(usize),
     Settings,
     Scenario,
@@ -88,7 +88,7 @@ pub enum FileKind {
     Expected,
     Suite,
     Record,
-    /// What `compare` takes.
+    /// Runs for `compare`.
     Runs,
     Plan,
 }
@@ -107,7 +107,7 @@ impl FileKind {
         }
     }
 
-    /// What was looked for, where there is no such file.
+    /// Description of the expected file, for the error if it does not exist.
     fn wanted(self) -> &'static str {
         match self {
             FileKind::Workload(_) => "a file with a workload was looked for",
@@ -146,7 +146,7 @@ pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
         return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
     }
     if !about.is_file() {
-        // Opening a pipe that nobody writes to, or reading a device, may never end.
+        // Opening a pipe without a writer, or reading a device, may block forever.
         let help = match kind {
             FileKind::Workload(_) => {
                 "give the text on standard input, with `-` in place of the file: `… | aorta check -`"
@@ -158,7 +158,7 @@ pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
     read_from(&path.display().to_string(), std::fs::File::open(path).map_err(failed)?, kind)
 }
 
-/// What a path is that is neither a file nor a folder.
+/// Names the type of a path that is neither a file nor a folder.
 fn what_else(about: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {
@@ -175,7 +175,7 @@ fn what_else(about: &std::fs::Metadata) -> &'static str {
     "a device"
 }
 
-/// Reads a text from whatever `name` stands for.
+/// Reads a text; `name` identifies it in errors.
 pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
         name: name.to_owned(),
@@ -184,7 +184,7 @@ pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String
     };
     let limit = kind.limit();
     let mut bytes = Vec::new();
-    // One byte more than allowed tells that it is too large, also where it has no size, or grows.
+    // Reads one byte more than allowed, which detects large files also if they have no size or are growing.
     let read = reader.take(limit as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(error.to_string(), None))?;
     if bytes.len() > limit {
@@ -198,8 +198,8 @@ pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String
     })
 }
 
-/// A path is that file, `-` standard input; a bare name that is no file here is a shipped workload, whatever folders are
-/// called so.
+/// Finds a workload: a path, or `-` for standard input. A bare name that is no file here is a shipped workload, even if
+/// a folder has that name.
 pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let kind = FileKind::Workload(settings.max_file_bytes);
     if name == STANDARD_INPUT {
@@ -208,7 +208,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     }
     let path = Path::new(name);
     let shipped = library::find(name);
-    // What is there and cannot be looked at (links in a circle, a folder without permission) is no missing file.
+    // A path that exists but cannot be inspected (a cycle of links, a folder without permission) is not a missing file.
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if is_there && (shipped.is_none() || path.is_file()) {
         let text = read(path, kind)?;
@@ -221,17 +221,17 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     Err(library::unknown(name).into())
 }
 
-/// How large and deep a file may be.
+/// Size and nesting limits of a file.
 pub fn limits(settings: &Settings) -> Limits {
     Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
 }
 
-/// Parses a workload. Syntax errors are part of the result: what could be understood can be shown too.
+/// Parses a workload. Syntax errors are part of the result, so that the valid part can be shown too.
 pub fn parse(text: &Text, settings: &Settings) -> Result<Parsed, CliError> {
     compile::parse(&text.name, &text.text, &limits(settings)).map_err(|error| failed(error, None))
 }
 
-/// Compiles a workload for `ranks`. All errors of the file come at once.
+/// Compiles a workload for `ranks`. The error has all diagnostics of the file.
 pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks) -> Result<Loaded, CliError> {
     let (done, bar) = (Arc::new(AtomicU64::new(0)), RefCell::new(None));
     let progress = |finished, total| {
@@ -265,14 +265,14 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
                 CompileError::Mistakes(mistakes) => mistakes.ranks,
                 _ => 1,
             };
-            // With the file alone, nobody has to be told how to check it.
+            // If no arguments are involved, users know how to check the file.
             let check = text.check_command(args, ranks);
             Err(failed(error, check.filter(|check| *check != shell::command(&text.check[..3]))))
         }
     }
 }
 
-/// The error of a command whose workload could not be compiled. `check` is the command that shows the same.
+/// The error of a workload that could not be compiled. `check` is the command that reports the same.
 fn failed(error: CompileError, check: Option<String>) -> CliError {
     match error {
         CompileError::Mistakes(mistakes) => {
@@ -285,14 +285,14 @@ fn failed(error: CompileError, check: Option<String>) -> CliError {
     }
 }
 
-/// The parameter and the expression of `--set NAME=VALUE`.
+/// Splits the value of `--set NAME=VALUE`.
 fn name_and_value(pair: &str) -> Result<(String, String), InputError> {
     let (name, value) = pair.split_once('=').ok_or_else(|| InputError::NoPair { given: pair.to_owned() })?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// The value of `--streams`.
+/// Checks the value of `--streams`.
 fn at_least_one(streams: u32) -> Result<NonZeroU32, InputError> {
-    let help = "write `--streams 1`, or leave it away";
+    let help = "write `--streams 1`, or leave it out";
     NonZeroU32::new(streams).ok_or_else(|| InputError::bad_value("`--streams`", "0", "a run needs a stream", help))
 }

@@ -16,6 +16,7 @@ mod error;
 mod exec;
 mod expected;
 mod explain;
+mod file_access;
 mod fmt;
 mod launcher;
 mod library;
@@ -24,12 +25,11 @@ mod load;
 mod new;
 mod output;
 mod outputs;
-mod own;
+mod ownership;
 mod passed;
 mod plan;
 mod profile;
 mod progress;
-mod reach;
 mod report;
 mod secret;
 mod show;
@@ -69,25 +69,25 @@ Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a workload, and say where the time went
+    /// Run a workload and report where the time goes
     Exec(Box<exec::ExecArgs>),
-    /// Compare two variants of a run, measured in turn
+    /// Compare two variants of a run, measured in alternating blocks
     Ab(Box<ab::AbArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
-    /// Run a workload with one value after the other: streams, parameters, variables, ranks
+    /// Run a workload for several values: streams, parameters, variables, ranks
     Sweep(Box<sweep::SweepArgs>),
-    /// Run the cases of a suite, and tell of all on one page
+    /// Run the cases of a suite and report them on one page
     Suite(Box<suite::SuiteArgs>),
-    /// Bring files into their one form
+    /// Format files
     Fmt(fmt::FmtArgs),
     /// List the shipped workloads
     List,
-    /// Show what a file is about: description, parameters, presets, streams, figures
+    /// Show a file's description, parameters, presets, streams and metrics
     Show(show::ShowArgs),
-    /// Show what waits for what, and why
+    /// Show the dependencies of operations, and why they exist
     Plan(plan::PlanArgs),
-    /// Print a stage on the way from the text to the figures: for work on aorta itself
+    /// Print a compilation stage, to work on aorta itself
     Dump(dump::DumpArgs),
     /// Run a workload under a vendor's profiler
     Profile(profile::ProfileArgs),
@@ -95,38 +95,38 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Explain an error or a warning by its code
     Explain(explain::ExplainArgs),
-    /// Write a file to begin with
+    /// Write a file to start from
     New(new::NewArgs),
-    /// Print a script that lets a shell complete commands and options
+    /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
-    /// Show a record that `exec --json` wrote, or a sweep's cases
+    /// Show a record written by `exec --json`, or a sweep's cases
     Report(report::ReportArgs),
-    /// Compare runs, case by case: what differs, how sure that is, and whether it matters
+    /// Compare earlier runs: what differs, how certain that is, and whether it matters
     Compare(Box<compare::CompareArgs>),
 }
 
 /// Which workload, with which values.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 struct WorkloadArgs {
-    /// Give a parameter a value; of several for one, the last counts
+    /// Give a parameter a value; the last of several counts
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Take the parameters of a preset
+    /// Use the parameters of a preset
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// The parameter `streams` where the file has one, else the most real streams
+    /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams
     #[arg(long, value_name = "N")]
     streams: Option<u32>,
-    /// How iterations follow each other, in place of what the step says
+    /// How iterations follow each other, instead of what the step says
     #[arg(long, value_name = "WHEN")]
     sync: Option<SyncArg>,
-    /// Iterations worked out ahead where the step depends on their number
+    /// Number of iterations planned in advance if the step depends on their number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CYCLE))]
     cycle: Option<u64>,
 }
 
 impl WorkloadArgs {
-    /// The arguments as they are typed.
+    /// The arguments as typed.
     fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = self.set.iter().flat_map(|pair| ["--set".to_owned(), pair.clone()]).collect();
         let sync = self.sync.and_then(|sync| Some(sync.to_possible_value()?.get_name().to_owned()));
@@ -157,12 +157,12 @@ struct ConfigArgs {
     /// Change a setting, such as `timeout=120s`
     #[arg(long, value_name = "KEY=VALUE", value_parser = completions::SettingParser, hide_possible_values = true)]
     config: Vec<String>,
-    /// Read settings from this file, in place of your own
+    /// Read settings from this file instead of your own
     #[arg(long, value_name = "PATH")]
     config_file: Option<PathBuf>,
 }
 
-/// Reads the arguments and does what they say.
+/// Parses the arguments and runs the command.
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse_from(ab::quoted(std::env::args_os().collect())) {
         Ok(cli) => cli,
@@ -172,9 +172,9 @@ pub fn run() -> ExitCode {
                 output::eprint(&text);
                 return ExitCode::from(2);
             }
-            // Help and version are no failure.
+            // Help and version are not failures.
             output::print(&text);
-            return ExitCode::from(nothing_lost(DONE, DiagnosticsArg::Text));
+            return ExitCode::from(with_output_check(DONE, DiagnosticsArg::Text));
         }
     };
     let how = cli.diagnostics;
@@ -198,14 +198,14 @@ pub fn run() -> ExitCode {
         Command::Compare(args) => compare::run(*args),
     };
     match result {
-        // An iteration may be under way on a device, which would be waited for at the program's regular end, also where
-        // another rank has told the error.
-        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(nothing_lost(code, how)),
-        Ok(code) => ExitCode::from(nothing_lost(code, how)),
+        // An iteration may still be executing on a device, also if another rank has reported the error. A regular exit
+        // would wait for it.
+        Ok(code @ (INTERRUPTED | FAILED)) => crate::backend::leave(with_output_check(code, how)),
+        Ok(code) => ExitCode::from(with_output_check(code, how)),
         Err(error) => {
             error.print(how);
             if error.leaves_work() {
-                // What runs on a device would be waited for at the program's regular end.
+                // A regular exit would wait for work on the device.
                 crate::backend::leave(error.code());
             }
             ExitCode::from(error.code())
@@ -213,8 +213,8 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The exit code of a command that has ended with `code`. What it said counts only if all of it could be printed.
-fn nothing_lost(code: u8, how: DiagnosticsArg) -> u8 {
+/// The exit code of a command that has ended with `code`. Lost output turns success into a failure.
+fn with_output_check(code: u8, how: DiagnosticsArg) -> u8 {
     match output::lost() {
         Some(lost) if code != INTERRUPTED => {
             let error = CliError::from(lost);
@@ -225,16 +225,16 @@ fn nothing_lost(code: u8, how: DiagnosticsArg) -> u8 {
     }
 }
 
-/// Ranks of a world: each may have a program of its own.
+/// Maximum number of ranks of a world that is checked: each may have a program of its own.
 const MAX_RANKS: i64 = 16384;
 
-/// Done.
+/// Success.
 const DONE: u8 = 0;
-/// An expectation did not hold, or a file is not in its form.
-const NOT_HELD: u8 = 1;
+/// An expectation failed, or a file is not formatted.
+const CHECK_FAILED: u8 = 1;
 /// Two plans differ.
 const DIFFERENT: u8 = 1;
-/// A comparison found what it was to fail on.
+/// A comparison found what `--fail-on` names.
 const REGRESSED: u8 = 1;
 /// The run failed.
 const FAILED: u8 = 4;

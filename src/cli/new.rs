@@ -1,4 +1,4 @@
-//! `aorta new`.
+//! `aorta new`: creates a workload file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use clap::Args;
 use super::error::InputError;
 use super::{CliResult, DONE, library, output};
 
-/// A file to begin with: two streams, a dependency between them, a parameter and a figure.
+/// The starter file: two streams, a dependency between them, a parameter and a metric.
 const STARTER: &str = include_str!("../../assets/starter.aorta");
 
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// The file to write; `.aorta` is added where it is missing
+    /// The file to write; `.aorta` is added if missing
     path: PathBuf,
-    /// Begin with a copy of a shipped workload
+    /// Start with a copy of a shipped workload
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
 }
@@ -28,7 +28,7 @@ pub fn run(args: NewArgs) -> CliResult {
         Some(extension) if extension == "aorta" => args.path.clone(),
         _ => PathBuf::from(format!("{}.aorta", args.path.display())),
     };
-    // A link that leads nowhere is there too, and is not written through.
+    // A dangling link counts as existing and is not written through.
     if path.symlink_metadata().is_ok() {
         return Err(InputError::Unwritable {
             name: path.display().to_string(),

@@ -1,5 +1,5 @@
-//! Where text leaves the program: what it prints, and what it writes to files. Hidden characters are written out here,
-//! and nowhere else.
+//! Writes all text that leaves the program, to the terminal and to files. This is the only place that escapes hidden
+//! characters.
 
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use crate::base::visible;
 use crate::render::Style;
 
 use super::error::InputError;
-use super::own;
+use super::ownership;
 
-/// Why standard output or standard error could not be written to, from the first failure on. A program that prints
-/// goes on: a run still writes its record, and its end says what was lost.
+/// The first failure to write to standard output or standard error. The program continues, so that a run still writes
+/// its record, and reports the loss at its end.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Prints text for people to standard output, in which nothing is a command to a terminal or to GitHub.
+/// Prints text for people to standard output, escaped so that it cannot contain commands to a terminal or to GitHub.
 pub fn print(text: &str) {
     put(io::stdout().lock(), "standard output", &visible::inert(text));
 }
 
-/// Prints what a program reads: a file's own text, or lines that are commands of GitHub's workflows on purpose.
+/// Prints data for programs: the text of a file, or intended commands of GitHub's workflows.
 pub fn print_data(text: &str) {
     put(io::stdout().lock(), "standard output", &visible::visible(text));
 }
 
-/// Writes to standard output what is too long to be held as one text.
+/// Streams text to standard output that is too long to be held in memory.
 pub fn stream(write: impl FnOnce(&mut VisibleWriter<StdoutLock>) -> io::Result<()>) {
     let mut out = VisibleWriter { inner: io::stdout().lock(), pending: Vec::new() };
     note("standard output", write(&mut out).and_then(|()| out.finish()));
@@ -36,9 +36,9 @@ pub fn eprint(text: &str) {
     put(io::stderr().lock(), "standard error", &visible::inert(text));
 }
 
-/// Prints text to standard error that is coloured by [`error_style`]: the sequences that choose a colour stay.
+/// Prints text coloured by [`error_style`] to standard error: colour sequences are kept, everything else is escaped.
 pub fn eprint_styled(text: &str) {
-    // Between two escape characters, or before the first, nothing else is hidden on purpose.
+    // Only text between escape characters can contain hidden characters that are not intended.
     let parts: Vec<_> = text.split('\x1b').map(visible::visible).collect();
     put(io::stderr().lock(), "standard error", &parts.join("\x1b"));
 }
@@ -47,20 +47,20 @@ fn put(mut out: impl Write, name: &str, text: &str) {
     note(name, out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Remembers a failure. A reader that has gone away has seen enough.
+/// Records a failure. A closed pipe is no failure, since its reader wanted no more.
 fn note(name: &str, written: io::Result<()>) {
     if let Err(error) = written.filter_closed() {
         let _ = LOST.set(format!("{name} cannot be written: {error}"));
     }
 }
 
-/// What of the printed text was lost, if any was.
+/// The error about lost output; `None` if all text was printed.
 pub fn lost() -> Option<InputError> {
     LOST.get().map(|why| InputError::OutputLost { why: why.clone() })
 }
 
 trait FilterClosed {
-    /// The result, in which a closed pipe is no error.
+    /// Treats a closed pipe as success.
     fn filter_closed(self) -> Self;
 }
 
@@ -70,21 +70,21 @@ impl FilterClosed for io::Result<()> {
     }
 }
 
-/// Bytes that [`VisibleWriter`] collects before it writes them.
+/// Bytes that [`VisibleWriter`] buffers before writing.
 const PENDING: usize = 1 << 16;
 
-/// Text on its way out, in which hidden characters are written out.
+/// A writer that escapes hidden characters.
 pub struct VisibleWriter<W> {
     inner: W,
-    /// What was written and is not yet through: at least the bytes of a character that is not whole.
+    /// Bytes not yet written, at least those of an incomplete character.
     pending: Vec<u8>,
 }
 
 impl<W: Write> VisibleWriter<W> {
-    /// Passes on all whole characters.
+    /// Writes all complete characters.
     fn pass(&mut self) -> io::Result<()> {
         let whole = match std::str::from_utf8(&self.pending) {
-            // The character behind a carriage return decides what becomes of it.
+            // A carriage return is only escaped if no line feed follows, so it stays until the next character is known.
             Ok(text) => text.strip_suffix('\r').unwrap_or(text).len(),
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             Err(_) => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no text")),
@@ -119,21 +119,21 @@ impl<W: Write> Write for VisibleWriter<W> {
     }
 }
 
-/// How diagnostics look on standard error.
+/// Style of diagnostics on standard error.
 pub fn error_style() -> Style {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     Style { color, ..Style::default() }
 }
 
-/// What a path to write to stands for.
+/// What a path to write to refers to.
 enum Target {
-    /// A regular file, there or not yet, and the folder that it lies in.
+    /// A regular file, existing or not, and its folder.
     File { folder: PathBuf, path: PathBuf },
-    /// A pipe, a terminal, a file that is open already: it takes what it is given.
+    /// A pipe, a terminal, or a file that is open already: written to directly.
     Stream,
 }
 
-/// Links that may follow each other.
+/// Maximum length of a chain of links.
 const MAX_LINKS: u32 = 40;
 
 fn target(path: &Path) -> Result<Target, InputError> {
@@ -150,12 +150,12 @@ fn target(path: &Path) -> Result<Target, InputError> {
         let folder = existing_folder(path, &folder_of(&place))?;
         let Some(name) = place.file_name() else { return Err(unwritable(path, "it names no file", None)) };
         let file = folder.join(name);
-        // `/dev/stdout` leads here, also where it is a file: that file stays open.
+        // `/dev/stdout` leads here even if it is a file, which must stay open.
         if file.starts_with("/proc") {
             return Ok(Target::Stream);
         }
         match std::fs::read_link(&file) {
-            Ok(_) if !own::may_follow(&file, &folder) => {
+            Ok(_) if !ownership::may_follow(&file, &folder) => {
                 let why = "it is another user's link in a folder that everybody may write to";
                 return Err(unwritable(path, why, Some("name a file in a folder of your own")));
             }
@@ -173,7 +173,7 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The folder without links on the way. `path` is what should be written into it.
+/// The folder with all links resolved. `path` is the file to be written, for errors.
 fn existing_folder(path: &Path, folder: &Path) -> Result<PathBuf, InputError> {
     let name = folder.display();
     match std::fs::canonicalize(folder) {
@@ -195,12 +195,12 @@ fn reason(error: &io::Error) -> String {
     error.get_ref().and_then(|inner| inner.source()).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// A file that cannot be written although it could be opened: what was to be in it is lost.
+/// The error for a file that could be opened but not written; its contents are lost.
 fn lost_file(path: &Path, error: &io::Error) -> InputError {
     InputError::OutputLost { why: format!("{} cannot be written: {}", path.display(), reason(error)) }
 }
 
-/// A temporary file with the mode that a new file gets: what the umask leaves of `mode`.
+/// Creates a temporary file with the mode of a new file: `mode` without the umask.
 fn temporary(folder: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".aorta-");
@@ -216,7 +216,7 @@ const PRIVATE: u32 = 0o600;
 /// Mode of a new file, of which the umask takes away what the user wants it to.
 const ORDINARY: u32 = 0o666;
 
-/// Fails where [`write_file`] would, as far as that can be known before.
+/// Fails if [`write_file`] would fail, as far as that can be known in advance.
 pub fn check_file(path: &Path) -> Result<(), InputError> {
     if let Target::File { folder, .. } = target(path)? {
         temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
@@ -224,28 +224,28 @@ pub fn check_file(path: &Path) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Fails where the folder is none, or cannot be made or written into, as far as that can be known before.
+/// Fails if the folder cannot be created or written to, as far as that can be known in advance.
 pub fn check_folder(path: &Path) -> Result<(), InputError> {
-    // What is missing is made; what is there has to be a folder.
+    // Missing folders will be created; the nearest existing path must be a folder.
     let there = path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let folder = existing_folder(path, there)?;
     temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
     Ok(())
 }
 
-/// Makes a folder and those that it lies in.
+/// Creates a folder and its parents.
 pub fn make_folder(path: &Path) -> Result<(), InputError> {
     std::fs::create_dir_all(path).map_err(|error| unwritable(path, &reason(&error), None))
 }
 
-/// Writes text as [`write_file`] does, with hidden characters written out.
+/// Writes text as [`write_file`] does, with hidden characters escaped.
 pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
     write_file(path, visible::visible(text).as_bytes())
 }
 
-/// Writes a whole file or nothing: to a temporary one beside it, which then takes its place. A new file gets the mode that
-/// the umask leaves; a file that was there keeps its mode, and its owner where the system allows that. What is no regular
-/// file is written to as it is.
+/// Replaces a file atomically, by a temporary file in the same folder. A new file gets the mode that the umask leaves;
+/// an existing file keeps its mode, and its owner if the system allows it. Anything but a regular file is written to
+/// directly.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     match target(path)? {
         Target::Stream => write_stream(path, bytes),
@@ -253,7 +253,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     }
 }
 
-/// The same for a file that has been read; one that nobody may write is not written.
+/// Replaces a file that has been read. Fails if the file is read-only.
 pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     let Target::File { folder, path: file } = target(path)? else {
         return Err(unwritable(path, "it is no regular file", Some("`-` stands for standard input and output")));
@@ -266,13 +266,13 @@ pub fn rewrite_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
 }
 
 fn write_stream(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
-    // What has been printed to a file that is standard output stays.
+    // Text already printed to a file that is standard output must be kept.
     let opened = std::fs::OpenOptions::new().append(true).open(path);
     let mut stream = opened.map_err(|error| unwritable(path, &reason(&error), None))?;
     stream.write_all(bytes).filter_closed().map_err(|error| lost_file(path, &error))
 }
 
-/// `path` is how the user calls the file.
+/// Replaces `file` in `folder`. `path` is the user's name of the file.
 fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), InputError> {
     let before = std::fs::metadata(file).ok();
     // Until it has the mode of the file that it replaces, nobody else may read it.
@@ -282,10 +282,10 @@ fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), 
         _ => unwritable(path, &reason(&error), None),
     })?;
     let written = temporary.write_all(bytes).and_then(|()| match &before {
-        Some(before) => own::take_over(temporary.as_file(), before),
+        Some(before) => ownership::take_over(temporary.as_file(), before),
         None => Ok(()),
     });
-    // A crash of the machine leaves the old file or the new one, and none that is empty.
+    // After a crash of the machine, the file is either the old or the new one, and never empty.
     written.and_then(|()| temporary.as_file().sync_data()).map_err(|error| lost_file(path, &error))?;
     temporary.persist(file).map_err(|error| lost_file(path, &error.error))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The forms and files that a command gives its results, with their checks.
+//! Options for output formats and files, with their checks.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,24 @@ use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
 use crate::report::{chrome_trace, csv};
 
-/// Files of a run, or of the cases of a sweep or a suite.
+/// Options for the files of a run, or of the cases of a sweep or a suite.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Files {
-    /// Write the record of the run, with every sample; of a sweep or a suite, append each case when it has ended
+    /// Write the record of the run, with every sample; for a sweep or a suite, append each case as it completes
     #[arg(long, value_name = "PATH")]
     pub json: Option<PathBuf>,
-    /// Write a row for each way in which the program was launched; of a sweep or a suite, for each of each case
+    /// Write a row for each launch mode; for a sweep or a suite, for each launch mode of each case
     #[arg(long, value_name = "PATH")]
     pub csv: Option<PathBuf>,
 }
 
 impl Files {
-    /// Fails where a file that is written at the end cannot be written.
+    /// Fails if a file that is written at the end cannot be written.
     pub fn check(&self) -> Result<(), InputError> {
         self.json.iter().chain(&self.csv).try_for_each(|path| output::check_file(path))
     }
 
-    /// Writes the forms of a record. One that cannot be written does not keep the others from it.
+    /// Writes a record in all requested forms. If one fails, the others are still written.
     pub fn write(&self, record: &RunRecord, trace: Option<&PathBuf>) -> Result<(), InputError> {
         let write = |path: Option<&PathBuf>, form: fn(&RunRecord) -> String| {
             path.map_or(Ok(()), |path| output::write_text(path, &form(record)))
@@ -38,18 +38,18 @@ impl Files {
     }
 }
 
-/// How a page is written.
+/// Options for the form of a page.
 #[derive(Clone, Debug, Args)]
 pub struct PageArgs {
     /// The form of the page
     #[arg(long, value_name = "FORMAT", default_value = "table", hide_default_value = true)]
     format: Form,
-    /// Write it to this file, and the table to the terminal
+    /// Write the page to this file, and the table to the terminal
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
 }
 
-/// What `--format` may be.
+/// Values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For the terminal
@@ -58,26 +58,26 @@ enum Form {
     Json,
     /// For pages, mails and comments on a change
     Markdown,
-    /// For papers; needs the package booktabs
+    /// For papers; needs the LaTeX package booktabs
     Latex,
-    /// For machines that build and test
+    /// For CI systems
     Junit,
     /// For GitHub's workflows
     Github,
 }
 
 impl PageArgs {
-    /// Whether another form than the table for the terminal was asked for, or another place.
+    /// True if the user chose another form than the table, or a file.
     pub fn is_given(&self) -> bool {
         self.format != Form::Table || self.output.is_some()
     }
 
-    /// Fails where the page cannot be written.
+    /// Fails if the page cannot be written.
     pub fn check(&self) -> Result<(), InputError> {
         self.output.iter().try_for_each(|path| output::check_file(path))
     }
 
-    /// Prints or writes pages; `json` makes the document that they are made from.
+    /// Prints or writes pages. `json` makes the JSON document that they are made from.
     pub fn show(&self, pages: &[Page], json: impl FnOnce() -> String) -> Result<(), InputError> {
         let text = match self.format {
             Form::Table => page::text(pages),
@@ -99,7 +99,7 @@ impl PageArgs {
     }
 }
 
-/// Reads a share: `3%`, `3 %` or `0.03`.
+/// Parses a relative value: `3%`, `3 %` or `0.03`.
 pub fn share(text: &str) -> Result<f64, String> {
     let parsed = match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -114,7 +114,7 @@ mod tests {
     use super::share;
 
     #[test]
-    fn a_share_is_written_as_people_do() {
+    fn relative_values_are_parsed() {
         for (text, value) in [("3%", 0.03), (" 2.5 % ", 0.025), ("0.03", 0.03), ("0", 0.0)] {
             assert!((share(text).unwrap() - value).abs() < 1e-12, "{text}");
         }

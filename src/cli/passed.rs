@@ -1,4 +1,4 @@
-//! Options of `aorta exec` that another command has too, and passes on to the runs that it starts.
+//! Options of `aorta exec` that other commands accept too and pass on to the runs that they start.
 
 use std::marker::PhantomData;
 
@@ -8,31 +8,31 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 use super::error::InputError;
 use super::exec::ExecArgs;
 
-/// Which options a command passes on.
-pub trait Passing: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// The heading under which its help lists them.
+/// Selects the options that a command passes on.
+pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// The heading for these options in the help.
     const HEADING: &str;
-    /// Their long names, in the order in which they are passed on.
+    /// Long names, in the order in which they are passed on.
     const OPTIONS: &[&str];
-    /// Whether a value may be a list.
+    /// True if a value can be a list.
     const LISTS: bool = false;
 }
 
-/// Options as they were typed; the runs read their values.
+/// Options as they were typed; the started runs parse their values.
 #[derive(Clone, Debug)]
 pub struct Passed<P> {
-    /// The long name of each option, with its value unless it is a flag.
+    /// The long name of each option, and its value; `None` for a flag.
     pub given: Vec<(&'static str, Option<String>)>,
     of: PhantomData<P>,
 }
 
-impl<P: Passing> Passed<P> {
-    /// Whether the option of this long name was given.
+impl<P: PassedOptions> Passed<P> {
+    /// True if the option with this long name was given.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
     }
 
-    /// The options as `aorta exec` takes them, each a word of its own.
+    /// The options as arguments of `aorta exec`, one word each.
     pub fn words(&self) -> Vec<String> {
         let word = |(name, value): &(&str, Option<String>)| match value {
             Some(value) => format!("--{name}={value}"),
@@ -42,7 +42,7 @@ impl<P: Passing> Passed<P> {
     }
 }
 
-impl<P: Passing> FromArgMatches for Passed<P> {
+impl<P: PassedOptions> FromArgMatches for Passed<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = Vec::new();
         for &name in P::OPTIONS {
@@ -60,7 +60,7 @@ impl<P: Passing> FromArgMatches for Passed<P> {
     }
 }
 
-impl<P: Passing> Args for Passed<P> {
+impl<P: PassedOptions> Args for Passed<P> {
     fn augment_args(command: clap::Command) -> clap::Command {
         let exec = ExecArgs::augment_args(clap::Command::new("exec"));
         P::OPTIONS.iter().fold(command, |command, name| {
@@ -74,8 +74,8 @@ impl<P: Passing> Args for Passed<P> {
     }
 }
 
-/// An option of `aorta exec` whose value is any text.
-fn passed<P: Passing>(name: &'static str, option: &Arg) -> Arg {
+/// Declares an option of `aorta exec` with any text as its value.
+fn passed<P: PassedOptions>(name: &'static str, option: &Arg) -> Arg {
     let arg = Arg::new(name).long(name).help_heading(P::HEADING).action(option.get_action().clone());
     let help = option.get_help().cloned().unwrap_or_default();
     if !option.get_action().takes_values() {
@@ -95,7 +95,7 @@ fn passed<P: Passing>(name: &'static str, option: &Arg) -> Arg {
     arg.require_equals(option.is_require_equals_set())
 }
 
-/// What is wrong with words that are meant as arguments of `aorta exec`.
+/// Why words are not valid arguments of `aorta exec`.
 #[derive(Debug)]
 pub struct Mistake {
     pub why: String,
@@ -103,13 +103,13 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// The error that names the words as `what` and `value`.
+    /// The error that presents the words as `value` of `what`.
     pub fn of(self, what: &str, value: &str) -> InputError {
         InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
     }
 }
 
-/// Reads words as `aorta exec` reads its arguments.
+/// Parses words as `aorta exec` parses its arguments.
 pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
     let command = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
     let read = command.try_get_matches_from(words).and_then(|matches| ExecArgs::from_arg_matches(&matches));
@@ -129,7 +129,7 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Few;
 
-    impl Passing for Few {
+    impl PassedOptions for Few {
         const HEADING: &str = "Few";
         const OPTIONS: &[&str] = &["backend", "set", "verify", "expected"];
     }
@@ -143,7 +143,7 @@ mod tests {
         let passed = ["--backend=no such", "--set=n=[1, 2]", "--set=m=-1", "--verify", "--expected=a b"];
         assert_eq!(words(&typed), passed);
         assert_eq!(words(&[]), [""; 0]);
-        // What may be given once for a run may be given once here.
+        // Options that `aorta exec` accepts once are accepted once here too.
         assert!(command().try_get_matches_from(["--backend=a", "--backend=b"]).is_err());
         let mistake = exec_args(&["x".to_owned(), "--backend=no such".to_owned()]).unwrap_err();
         assert!(mistake.why.contains("possible values: auto, cuda"), "{mistake:?}");

@@ -1,4 +1,4 @@
-//! `aorta plan`.
+//! `aorta plan`: shows dependencies between operations.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::schedule::Topology;
 use super::error::{CliError, InputError};
 use super::{CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, load, output};
 
-/// Operations up to which Graphviz draws a plan in seconds.
+/// Largest number of operations that Graphviz draws within seconds.
 const DOT_OPERATIONS: usize = 2000;
 
-/// Edges that Mermaid draws, unless it is configured otherwise.
+/// Largest number of edges that Mermaid draws by default.
 const MERMAID_EDGES: usize = 500;
 
 #[derive(Debug, Args)]
@@ -24,17 +24,17 @@ pub struct PlanArgs {
     /// The file, or the name of a shipped workload
     #[arg(required_unless_present = "diff")]
     file: Option<String>,
-    /// What the plan is written as
+    /// The format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
-    /// Plan for a world of this many ranks, each of which is checked beside the others
+    /// Plan a world of this many ranks, all of which are checked together
     #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
     ranks: u32,
     /// Show the plan of this rank
     #[arg(long, value_name = "R", default_value = "0", hide_default_value = true)]
     rank: u32,
-    /// Compare two plans: files, names, or what `--format json` wrote (`.json`). Exit code 1 says that they differ
+    /// Compare two plans: files, names, or JSON written by `--format json` (`.json`). Exit with code 1 if they differ
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["file", "format"])]
     diff: Option<Vec<String>>,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub struct PlanArgs {
     config: ConfigArgs,
 }
 
-/// What `--format` may be.
+/// Values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// For people
@@ -76,7 +76,7 @@ pub fn run(args: PlanArgs) -> CliResult {
     let file = args.file.as_deref().unwrap_or_default();
     let document = document(file, &args, &settings)?;
     warn_of_size(&document, args.format);
-    // Written once to nowhere: what is too long is refused before any of it is printed.
+    // A dry run, so that an output that is too long is refused before any of it is printed.
     if write(args.format, &document, &mut Room(settings.max_output.0)).is_err() {
         let (operations, most) = (document.operations(), settings.max_output.to_string());
         return Err(InputError::TooMuchOutput { operations, most }.into());
@@ -94,7 +94,7 @@ fn write(format: Format, document: &PlanDocument, out: &mut impl Write) -> io::R
     }
 }
 
-/// Takes as many bytes as there is room for, and keeps none.
+/// A writer that discards its input and fails after this many bytes.
 struct Room(u64);
 
 impl Write for Room {
@@ -108,7 +108,7 @@ impl Write for Room {
     }
 }
 
-/// Says so when a drawing is larger than the tools that draw it can bear.
+/// Warns about a drawing that is larger than its tools can handle.
 fn warn_of_size(document: &PlanDocument, format: Format) {
     let (what, count, most, help) = match format {
         Format::Dot => ("operations", document.operations(), DOT_OPERATIONS, "Graphviz may take very long"),

@@ -15,7 +15,7 @@ pub struct ProfileArgs {
     /// The profiler
     #[arg(long, value_name = "TOOL")]
     with: Tool,
-    /// Where the profiler writes, in place of `aorta-TOOL`; it adds an ending of its own
+    /// Output file of the profiler instead of `aorta-TOOL`; the profiler adds an extension
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// A workload, and options as `aorta exec` takes them
@@ -25,11 +25,11 @@ pub struct ProfileArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Tool {
-    /// NVIDIA Nsight Systems: what runs when
+    /// NVIDIA Nsight Systems: timeline
     Nsys,
-    /// NVIDIA Nsight Compute: what each kernel does
+    /// NVIDIA Nsight Compute: metrics of each kernel
     Ncu,
-    /// AMD's profiler: what runs when
+    /// AMD's rocprofv3: timeline
     Rocprofv3,
 }
 
@@ -54,7 +54,7 @@ impl Tool {
         }
     }
 
-    /// The tool's own arguments, up to the program that it runs.
+    /// The tool's own arguments, before the program that it runs.
     fn arguments(self, to: &Path) -> Vec<String> {
         let to = to.display().to_string();
         let words: &[&str] = match self {
@@ -67,8 +67,8 @@ impl Tool {
         words.chain([to]).chain(end.iter().map(|word| (*word).to_owned())).collect()
     }
 
-    /// Options of the run that stand for nobody having said otherwise: a profile needs few iterations. Nsight Compute
-    /// runs each kernel alone and several times, so nothing could open a gate.
+    /// Default options of the run: few iterations suffice for a profile. Nsight Compute serializes and replays kernels,
+    /// so a gate would never open.
     fn defaults(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Tool::Nsys | Tool::Rocprofv3 => &[("--effort", "quick")],
@@ -81,14 +81,15 @@ impl Tool {
     }
 }
 
-/// Whose ranges the profiled program is to make.
+/// Which vendor's ranges the profiled program creates.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RangesArg {
     Nvtx,
     Roctx,
 }
 
-/// What tells a profiler of operations: each by its phase, its name and its place.
+/// The ranges of operations for a profiler, each named by phase, operation and location. `None` if the library is
+/// missing.
 pub fn ranges(kind: RangesArg, loaded: &load::Loaded) -> Option<Ranges> {
     let kind = match kind {
         RangesArg::Nvtx => ranges::RangeLibrary::Nvtx,
@@ -120,7 +121,7 @@ pub fn run(args: &ProfileArgs) -> CliResult {
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(4))
 }
 
-/// What the profiled program is given.
+/// The arguments of the profiled program.
 fn arguments(tool: Tool, run: &[String]) -> Vec<String> {
     let mut all = vec!["exec".to_owned(), "--ranges".to_owned(), tool.ranges().to_owned()];
     for (option, value) in tool.defaults() {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_where_to_write() {
+    fn tools_get_the_output_path() {
         let words = |tool: Tool| tool.arguments(Path::new("out")).join(" ");
         assert_eq!(words(Tool::Nsys), "profile --trace=cuda,nvtx --force-overwrite=true --output out");
         assert_eq!(words(Tool::Ncu), "--nvtx --force-overwrite --export out");

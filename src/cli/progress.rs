@@ -1,4 +1,5 @@
-//! A progress bar on long runs, on a terminal only. It looks at a counter from a thread of its own: the run never waits for it.
+//! A progress bar for long runs on a terminal. It reads a counter on a thread of its own, so the run never waits for
+//! it.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -10,30 +11,30 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exec::Control;
 
-/// How long a run has to last before it gets a bar.
-const PATIENCE: Duration = Duration::from_millis(700);
+/// Time before the bar appears.
+const BAR_DELAY: Duration = Duration::from_millis(700);
 
-/// How often the bar is drawn.
+/// Interval between redraws.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A bar that is taken away when dropped.
+/// A progress bar that disappears when dropped.
 pub struct Progress {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Progress {
-    /// A bar of the iterations of a run.
+    /// Shows the iterations of a run.
     pub fn start(control: Arc<Control>, total: u64) -> Progress {
         Progress::counting(move || control.done.load(Ordering::Relaxed), total, "iterations")
     }
 
-    /// A bar of anything that is counted: `count` returns how many of `total` are done, and `what` names them.
+    /// Shows anything that is counted. `count` returns how many of `total` are done, and `what` names them.
     pub fn counting(count: impl Fn() -> u64 + Send + 'static, total: u64, what: &'static str) -> Progress {
         let ended = Arc::new(AtomicBool::new(false));
         let there = ended.clone();
         let draw = move || draw(&count, total, what, &there);
-        // Where the system has no thread to give, the run goes on without a bar.
+        // If the system refuses to create a thread, the run continues without a bar.
         let thread = std::io::stderr().is_terminal().then(|| std::thread::Builder::new().spawn(draw).ok()).flatten();
         Progress { ended, thread }
     }
@@ -41,7 +42,7 @@ impl Progress {
 
 fn draw(count: &impl Fn() -> u64, total: u64, what: &str, ended: &AtomicBool) {
     let mut waited = Duration::ZERO;
-    while waited < PATIENCE {
+    while waited < BAR_DELAY {
         if ended.load(Ordering::Relaxed) {
             return;
         }
@@ -62,7 +63,7 @@ impl Drop for Progress {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A bar that failed is no reason to fail.
+            // A failure of the bar does not matter.
             let _ = thread.join();
         }
     }

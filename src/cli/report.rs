@@ -1,4 +1,4 @@
-//! `aorta report`: a record, a sweep or a suite again, without a device.
+//! `aorta report`: shows a record, a sweep or a suite again, without a device.
 
 use std::path::PathBuf;
 
@@ -17,22 +17,22 @@ use super::expected::{self, ExpectedArgs};
 use super::outputs::{Files, PageArgs};
 use super::{CliResult, DONE, load, output};
 
-/// Names of columns that a message lists at most.
-const LISTED: usize = 12;
+/// Maximum number of column names listed by a message.
+const MAX_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A record that `exec --json` wrote, or the cases of a sweep or a suite
+    /// A record written by `exec --json`, or the cases of a sweep or a suite
     record: PathBuf,
-    /// Show the N operations with the most time of their own, and what usually helps each
+    /// Show the N operations with the most time not hidden by others, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
-    /// Show the operations, streams and analysis of this rank, in place of the first's
+    /// Show the operations, streams and analysis of this rank instead of the first
     #[arg(long, value_name = "RANK")]
     rank: Option<u32>,
     #[command(flatten)]
     expected: ExpectedArgs,
-    /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
+    /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     sort: Option<String>,
     /// Write the traced iteration for Perfetto
@@ -58,7 +58,7 @@ pub fn run(args: ReportArgs) -> CliResult {
     let own = args.expected.own()?;
     let mut record = RunRecord::from_json(&text)
         .map_err(|why| InputError::NoRecord { name: args.record.display().to_string(), why })?;
-    // A record of an older version has no verdicts yet.
+    // Records of older versions have no verdicts yet.
     if args.expected.given() {
         expected::judge(&mut record, own.as_ref());
     }
@@ -73,7 +73,7 @@ pub fn run(args: ReportArgs) -> CliResult {
     Ok(DONE)
 }
 
-/// Fails where an option was given that is for the record of one run.
+/// Fails if an option was given that needs the record of a single run.
 fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let given = [
@@ -89,10 +89,15 @@ fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
     Err(InputError::bad_value(&format!("`{option}`"), &value, "this is a file of several runs", &help))
 }
 
-/// Checks that a record has a rank of that number.
+/// Fails if the record has no rank of that number.
 fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
-    let ranks: Vec<String> =
-        record.variants.first().into_iter().flat_map(|of| &of.ranks).map(|of| of.rank.to_string()).collect();
+    let ranks: Vec<String> = record
+        .variants
+        .first()
+        .into_iter()
+        .flat_map(|variant| &variant.ranks)
+        .map(|rank| rank.rank.to_string())
+        .collect();
     if ranks.contains(&rank.to_string()) {
         return Ok(());
     }
@@ -104,7 +109,7 @@ fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
     Err(InputError::bad_value("`--rank`", &rank.to_string(), "the record has no such rank", &help))
 }
 
-/// Shows a file of cases: each case as it ended last.
+/// Shows a file of cases, the last result of each.
 fn cases(args: &ReportArgs, text: &str) -> CliResult {
     check_cases(args)?;
     let name = args.record.display().to_string();
@@ -121,9 +126,10 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     }
     let (header, latest) = (&read.header, read.latest());
     if let (CasesKind::Suite, Some(name)) = (header.kind, &args.sort) {
-        return Err(unsorted(name, "a suite's cases are those of different workloads", "leave `--sort` away").into());
+        return Err(unsorted(name, "a suite's cases are those of different workloads", "leave `--sort` out").into());
     }
-    let metrics = latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|of| &of.metrics);
+    let metrics =
+        latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|variant| &variant.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
     let page = match header.kind {
         CasesKind::Sweep => report::sweep(header, &latest, order.as_ref()),
@@ -140,10 +146,11 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     Ok(DONE)
 }
 
-/// The order that `--sort` asks for, of cases with these metrics.
+/// The order that `--sort` asks for. `metrics` are the names of the cases' metrics.
 ///
 /// # Errors
-/// Nothing is called so.
+///
+/// No column has that name.
 pub fn order<'a>(
     sort: Option<&str>,
     header: &'a Header,
@@ -156,7 +163,7 @@ pub fn order<'a>(
         return Ok(Some(order));
     }
     let names: Vec<&str> = names.into_iter().collect();
-    let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(LISTED)]));
+    let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(MAX_LISTED)]));
     let help = suggest::did_you_mean(order.name(), names.iter().copied()).unwrap_or_else(listed);
     Err(unsorted(text, "no column is called so", &help))
 }
@@ -165,7 +172,7 @@ fn unsorted(name: &str, why: &str, help: &str) -> InputError {
     InputError::bad_value("`--sort`", name, why, help)
 }
 
-/// Cases as their file has them.
+/// Cases as JSON lines, as in their file.
 pub fn cases_json(header: &Header, cases: &[&Case]) -> String {
     line(header) + &cases.iter().map(line).collect::<String>()
 }

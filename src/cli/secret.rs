@@ -1,4 +1,4 @@
-//! The secret by which the ranks of several hosts know each other: AORTA_SECRET, or a file of the user.
+//! The secret that authenticates the ranks of several hosts to each other: AORTA_SECRET, or a file of the user.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use super::environment;
 use super::error::InputError;
 use super::launcher::Launcher;
 
-/// The variable that has the secret.
+/// Name of the variable with the secret.
 pub const VARIABLE: &str = "AORTA_SECRET";
 
-/// The command that creates a secret.
+/// The shell command that creates a secret.
 fn create() -> String {
     let given = environment::variable("XDG_CONFIG_HOME").and_then(|_| environment::secret_file());
     let path = given.map_or("~/.config/aorta/secret".to_owned(), |path| path.display().to_string());
     format!("install -Dm600 <(head -c 24 /dev/urandom | base64) {path}")
 }
 
-/// What to do where ranks without a secret do not find each other.
+/// Advice for ranks that do not find each other and have no secret.
 pub fn advice() -> String {
     format!(
         "`--config rendezvous=…` changes how long ranks wait; without a secret, ranks meet on one host and as one user: \
@@ -27,7 +27,7 @@ pub fn advice() -> String {
     )
 }
 
-/// Returns the secret of this user's runs; `None` where there is none.
+/// Returns the secret of this user's runs; `None` if there is none.
 pub fn find() -> Result<Option<Secret>, InputError> {
     if let Some(text) = environment::variable(VARIABLE).filter(|text| !text.trim().is_empty()) {
         return Secret::new(text.as_bytes()).map(Some).map_err(|fault| wrong(fault, VARIABLE, ""));
@@ -42,7 +42,7 @@ fn in_file(fault: SecretFault, path: &Path) -> InputError {
     wrong(fault, &format!("the secret in {path}"), &mend)
 }
 
-/// The error of a secret that cannot be used. `mend` is what makes a file private.
+/// The error for a secret that cannot be used. `mend` is the command that makes a file private.
 fn wrong(fault: SecretFault, name: &str, mend: &str) -> InputError {
     let again = format!("create another one:\n{}", create());
     let (why, help) = match fault {
@@ -55,7 +55,7 @@ fn wrong(fault: SecretFault, name: &str, mend: &str) -> InputError {
     InputError::Secret { why: format!("{name} {why}"), help }
 }
 
-/// The error of a secret in the arguments.
+/// The error for a secret in the arguments, where other users could see it.
 pub fn on_command_line() -> InputError {
     InputError::Secret {
         why: format!(
@@ -68,7 +68,7 @@ pub fn on_command_line() -> InputError {
     }
 }
 
-/// The error of ranks that may be on several hosts and have no secret.
+/// The error for ranks that may be on several hosts without a secret.
 pub fn missing(launcher: &Launcher) -> InputError {
     InputError::Secret {
         why: format!("the ranks meet at {}, perhaps from several hosts, and there is no secret", launcher.address),

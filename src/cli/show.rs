@@ -1,4 +1,4 @@
-//! `aorta show`: a file's own help.
+//! `aorta show`: shows a file's description, parameters and metrics.
 
 use clap::Args;
 
@@ -28,7 +28,7 @@ pub fn run(args: ShowArgs) -> CliResult {
         return Ok(DONE);
     }
     let parsed = load::parse(&text, &settings)?;
-    // What can be understood of a broken file is shown before its errors.
+    // The valid part of a broken file is shown before its errors.
     if !parsed.ast.decls.is_empty() || parsed.errors.is_empty() {
         output::print(&describe(&parsed));
     }
@@ -107,7 +107,7 @@ fn describe(parsed: &Parsed) -> String {
     text
 }
 
-/// What `meta` says besides the category: `tags: ["moe"], authors: ["…"]`.
+/// The fields of `meta` except the category: `tags: ["moe"], authors: ["…"]`.
 fn facts(ast: &Ast, sources: &SourceMap) -> String {
     let settings = ast.decls.iter().filter_map(|decl| match &decl.kind {
         DeclKind::Meta(settings) => Some(settings),
@@ -120,7 +120,7 @@ fn facts(ast: &Ast, sources: &SourceMap) -> String {
     facts.join(", ")
 }
 
-/// `layer(x, w: f32[n] -> y)`.
+/// Formats a definition's signature: `layer(x, w: f32[n] -> y)`.
 fn signature_text(ast: &Ast, sources: &SourceMap, name: Name, signature: &Signature) -> String {
     let list = |params: &[Param]| {
         let one = |param: &Param| {
@@ -177,7 +177,7 @@ fn family_text(ast: &Ast, sources: &SourceMap, family: &Family) -> String {
     if count.is_empty() { name.to_owned() } else { format!("{name}[{}]", count.join(", ")) }
 }
 
-/// The text of an expression, as it stands in the file, on one line.
+/// The source text of an expression, on one line.
 fn source(sources: &SourceMap, expr: &Expr) -> String {
     sources.one_line(expr.span)
 }

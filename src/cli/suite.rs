@@ -1,4 +1,4 @@
-//! `aorta suite`: cases that belong together, each run in a process of its own, told on one page.
+//! `aorta suite`: runs the cases of a suite, each in a process of its own, and reports them on one page.
 
 mod args;
 mod plan;
@@ -15,12 +15,12 @@ use super::cases::{self, Runner};
 use super::error::CliError;
 use super::passed::exec_args;
 use super::report::cases_json;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, load, output};
+use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, load, output};
 
 pub use args::SuiteArgs;
 use plan::{Machine, SuitePlan};
 
-/// A case makes no run, whatever the machine.
+/// Exit code of a suite with a case that is invalid on any machine.
 const BAD_INPUT: u8 = 2;
 
 pub fn run(args: SuiteArgs) -> CliResult {
@@ -33,7 +33,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
     args.files.check()?;
     let (suite, text) = plan::find(name)?;
     let same = args.same.words();
-    // A mistake in these, or in the ranges of what is normal, would end every case.
+    // A mistake in these options, or in the normal ranges, would fail every case.
     let exec = exec_args(&[std::slice::from_ref(name), &same[..]].concat())
         .map_err(|mistake| mistake.of("what all cases have", &shell::command(&same)))?;
     exec.expected.own()?;
@@ -41,30 +41,30 @@ pub fn run(args: SuiteArgs) -> CliResult {
     let planned = plan::plan(&suite, &args, &machine)?;
     if args.dry_run {
         output::print(&commands(&planned));
-        let bad = planned.iter().any(|of| matches!(of.planned.fate, Err((Status::Failed, _))));
+        let bad = planned.iter().any(|case| matches!(case.planned.command, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
     let header = header(&suite, &text, &planned, same);
     let mut runner = Runner::open(args.files.json.as_ref(), None, &header, args.resume, planned.len())?;
-    // What was skipped or has failed may go now.
-    let is_planned = |case: &Case| planned.iter().any(|of| of.planned.name == case.name);
+    // Cases that were skipped or failed may succeed now.
+    let is_planned = |case: &Case| planned.iter().any(|plan| plan.planned.name == case.name);
     runner.keep(|case| case.status.is_measured() && is_planned(case));
     let mut cases = Vec::with_capacity(planned.len());
     for of in &planned {
         let case = runner.case(&of.planned.name, |interrupt| {
-            if let (Ok(_), Some(why)) = (&of.planned.fate, machine.too_small(&of.case)) {
+            if let (Ok(_), Some(why)) = (&of.planned.command, machine.too_small(&of.case)) {
                 return Ok(Some(of.planned.without(Status::Skipped, &why)));
             }
             Ok(of.planned.run(interrupt)?.map(|case| limited(case, &of.case)))
         });
         let Some(case) = case? else { break };
-        // What a device has is known when it has been opened, which a case does.
+        // The device's memory is known once a case has opened it.
         let memory = case.record.as_ref().and_then(|record| record.device.memory_bytes);
         machine.memory = machine.memory.or(memory.map(Bytes));
         cases.push(case);
     }
     let complete = cases.len() == planned.len();
-    runner.farewell();
+    runner.print_location();
     let ended = cases.iter().collect();
     let page = report::suite(&report::Suite {
         header: &header,
@@ -79,7 +79,7 @@ pub fn run(args: SuiteArgs) -> CliResult {
     Ok(if complete { exit_code(&cases, args.strict) } else { INTERRUPTED })
 }
 
-/// All suites that are shipped.
+/// Lists all shipped suites.
 fn list() -> Result<String, CliError> {
     let mut text = String::new();
     for name in Suite::names() {
@@ -94,25 +94,25 @@ fn list() -> Result<String, CliError> {
 
 /// The command of each case, or why it has none.
 fn commands(planned: &[SuitePlan]) -> String {
-    let line = |SuitePlan { planned, .. }: &SuitePlan| match &planned.fate {
+    let line = |SuitePlan { planned, .. }: &SuitePlan| match &planned.command {
         Ok(arguments) => format!("{}: aorta exec {}\n", planned.name, shell::command(arguments)),
         Err((status, why)) => format!("{}: {}: {why}\n", planned.name, status.word()),
     };
     planned.iter().map(line).collect()
 }
 
-/// What a file of its cases begins with. Its hash is of the suite and of all files that its cases name.
+/// The header of a file of cases. Its hash covers the suite and all files that its cases name.
 fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -> Header {
     let mut digest = Sha256::new();
     digest.update(text);
-    for arguments in planned.iter().filter_map(|of| of.planned.fate.as_ref().ok()) {
-        // A shipped workload changes with the version alone.
+    for arguments in planned.iter().filter_map(|case| case.planned.command.as_ref().ok()) {
+        // Shipped workloads change only with aorta's version, which the header contains.
         digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
     }
     Header::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same)
 }
 
-/// The case with what its limits say. Of what is no measurement they say nothing.
+/// Applies a case's limits to its result. They apply only to measurements.
 fn limited(mut case: Case, planned: &SuiteCase) -> Case {
     let record = case.record.as_deref().filter(|record| record.measurement);
     let broken = record.and_then(|record| planned.limits.iter().find_map(|limit| over(record, limit)));
@@ -122,7 +122,7 @@ fn limited(mut case: Case, planned: &SuiteCase) -> Case {
     case
 }
 
-/// How a record breaks a limit, if it does.
+/// Describes how a record violates a limit; `None` if it does not.
 fn over(record: &RunRecord, (name, span): (&String, &crate::config::Span)) -> Option<String> {
     record.variants.iter().find_map(|variant| {
         let (value, text) = match name.as_str() {
@@ -147,19 +147,19 @@ fn launched(launch: &str) -> &'static str {
     if launch == "graph" { "a graph" } else { "streams" }
 }
 
-/// `50 GB/s to 57 GB/s`, `at most 5 µs`.
+/// Formats a range: `50 GB/s to 57 GB/s`, `at most 5 µs`.
 fn words(span: &crate::config::Span) -> String {
     if span.from.is_some() && span.to.is_some() { format!("within {span}") } else { span.to_string() }
 }
 
-/// A suite of which no case ran has shown nothing, whatever the reason is: that is a failure. Else skipped and missing cases
-/// count only where the suite is strict.
+/// The exit code. A suite in which no case ran is a failure, whatever the reason. Otherwise skipped and missing cases
+/// count only if `strict`.
 fn exit_code(cases: &[Case], strict: bool) -> u8 {
     let any = |status: &[Status]| cases.iter().any(|case| status.contains(&case.status));
     let ran = cases.iter().any(|case| !matches!(case.status, Status::Skipped | Status::Missing));
     match () {
         () if any(&[Status::Failed, Status::OutOfMemory]) || !ran => FAILED,
-        () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => NOT_HELD,
+        () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => CHECK_FAILED,
         () => DONE,
     }
 }

@@ -1,4 +1,4 @@
-//! `aorta sweep`: a workload with one value after the other, each case in a process of its own.
+//! `aorta sweep`: runs a workload for several values, each case in a process of its own.
 
 mod args;
 mod axes;
@@ -19,7 +19,7 @@ use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::{Mistake, exec_args};
 use super::report::cases_json;
-use super::{CliResult, DONE, FAILED, INTERRUPTED, NOT_HELD, exec, load, output};
+use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output};
 
 pub use args::SweepArgs;
 pub use axes::typed;
@@ -29,11 +29,11 @@ use axes::Options;
 /// A sweep that is ready to run.
 struct Sweep {
     header: Header,
-    /// In the order of the axes.
+    /// Cases in the order of the axes.
     planned: Vec<Planned>,
     /// SHA-256 of the workload that every case is expected to run.
     workload: String,
-    /// What the table is sorted by.
+    /// How the table is sorted; `None` for the order of the axes.
     order: Option<Order>,
 }
 
@@ -46,16 +46,16 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     let own = journal::own_path(&sweep.header);
     let mut runner = Runner::open(args.files.json.as_ref(), own, &sweep.header, args.resume, total)?;
     if args.search {
-        // What the file has is taken as it comes, so that the search goes the same way.
+        // Known cases are reused in the order in which they ran, so that the search takes the same path.
         let code = search::run(&sweep, args.budget as usize, args.seed, &mut runner);
-        runner.farewell();
+        runner.print_location();
         return code;
     }
     sweep.check(&runner);
-    let unfit = |case: &Case| sweep.planned.iter().find(|of| of.name == case.name)?.fate.as_ref().err();
+    let unfit = |case: &Case| sweep.planned.iter().find(|planned| planned.name == case.name)?.command.as_ref().err();
     runner.keep(|case| match unfit(case) {
         Some((status, why)) => case.status == *status && case.reason.as_ref() == Some(why),
-        // A case that was skipped depends on the machine: there may be a device now.
+        // A skipped case depends on the machine, which may have a device now.
         None => case.status.is_measured() || !(args.retry || case.status == Status::Skipped),
     });
     let mut ended: IndexMap<String, Case> = IndexMap::new();
@@ -71,11 +71,11 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     let cases: Vec<&Case> = sweep.planned.iter().filter_map(known).collect();
     finish(&sweep, &args, &cases)?;
     let code = if complete { exit_code(&cases) } else { INTERRUPTED };
-    runner.farewell();
+    runner.print_location();
     Ok(code)
 }
 
-/// Works out the cases, and finds one that can run.
+/// Plans the cases, and checks that at least one can run.
 fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     if args.file == "-" {
         let why = "a sweep reads its file once for each case, and standard input can be read once".to_owned();
@@ -93,11 +93,11 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         return Err(InputError::Axes { why, help: help.to_owned() }.into());
     }
     let arguments = [vec![args.file.clone()], options.fixed, args.same.words()].concat();
-    let places = if args.search { axes::some(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
-    let mut planned: Vec<Planned> = places.iter().map(|places| axes::at(&options.axes, &arguments, places)).collect();
+    let places = if args.search { axes::covering(&options.axes) } else { axes::cases(&options.axes, args.zip)? };
+    let mut planned: Vec<Planned> = places.iter().map(|places| axes::case(&options.axes, &arguments, places)).collect();
     let (mut first, mut fit) = (None, None);
     for case in &mut planned {
-        let command = case.fate.clone().unwrap_or_default();
+        let command = case.command.clone().unwrap_or_default();
         match examine(case) {
             Ok(loaded) => {
                 fit = loaded;
@@ -113,7 +113,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         return Err(InputError::NoValidCase { count: planned.len(), first, command }.into());
     };
     let workload = loaded.compiled.sha256.clone();
-    // A scenario says more than its workload.
+    // A scenario contains more than its workload.
     let scenario = args.file.ends_with(".ron").then(|| std::fs::read(&args.file).unwrap_or_default());
     let sha256 = scenario.map_or_else(
         || workload.clone(),
@@ -126,7 +126,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     Ok(Sweep { header, planned, workload, order })
 }
 
-/// Adds the lists of the preset that is taken, which a scenario may say.
+/// Adds the lists of the selected preset, which a scenario may name.
 fn preset_lists(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
     let several = options.axes.iter().any(|axis| axis.option == "preset");
     let fixed = [vec![args.file.clone()], options.fixed.clone(), args.same.words()].concat();
@@ -142,33 +142,33 @@ fn parse(arguments: &[String]) -> Result<exec::ExecArgs, CliError> {
     exec_args(arguments).map_err(|Mistake { why, help }| InputError::Axes { why, help }.into())
 }
 
-/// Whether arguments make a run, as far as that is known without a device: what it would load.
+/// Compiles what arguments would run. Finds every mistake that can be found without a device.
 fn fits(arguments: &[String]) -> Result<load::Loaded, CliError> {
     exec::examine(parse(arguments)?)
 }
 
-/// What a case would load; `None` of one that was examined and cannot run. A case that cannot run is skipped from now on.
+/// Compiles a case; `None` if an earlier examination found that it cannot run. Marks a case that cannot run as skipped.
 fn examine(case: &mut Planned) -> Result<Option<load::Loaded>, CliError> {
-    let Ok(arguments) = &case.fate else { return Ok(None) };
+    let Ok(arguments) = &case.command else { return Ok(None) };
     let loaded = fits(arguments);
     if let Err(error) = &loaded {
-        case.fate = Err((Status::Skipped, error.text()));
+        case.command = Err((Status::Skipped, error.text()));
     }
     loaded.map(Some)
 }
 
 impl Sweep {
-    /// Looks at every case before anything runs, but at those that have been measured already.
+    /// Examines all cases before anything runs, except those that have been measured already.
     fn check(&mut self, runner: &Runner) {
         for case in &mut self.planned {
             if !runner.known(&case.name).is_some_and(|case| case.status.is_measured()) {
-                // Why it cannot run is noted in the case.
+                // The case records why it cannot run.
                 let _ = examine(case);
             }
         }
     }
 
-    /// Runs a case, which fails if it has run another text than the others. `None` where somebody has pressed Ctrl-C.
+    /// Runs a case. It fails if its workload differs from the others'. `None` if the user interrupted it.
     fn run(&self, planned: &Planned, interrupt: &super::child::Interrupt) -> Result<Option<Case>, CliError> {
         let checked = |case: Case| match &case.record {
             Some(record) if record.workload.sha256 != self.workload => {
@@ -181,7 +181,7 @@ impl Sweep {
     }
 }
 
-/// Prints and writes what there is to say.
+/// Prints and writes the results.
 fn finish(sweep: &Sweep, args: &SweepArgs, cases: &[&Case]) -> Result<(), InputError> {
     let Sweep { header, order, .. } = sweep;
     args.page.show(&[report::sweep(header, cases, order.as_ref())], || cases_json(header, cases))?;
@@ -190,14 +190,14 @@ fn finish(sweep: &Sweep, args: &SweepArgs, cases: &[&Case]) -> Result<(), InputE
     output::write_text(path, &report::cases_csv(header, &rows))
 }
 
-/// A case that failed counts more than one of which something did not hold. That a case cannot run, or that memory does
-/// not suffice for it, is a result; but there has to be one that was measured.
+/// The exit code. A failed case takes precedence over a failed expectation. Cases that cannot run or run out of memory
+/// are valid results, but at least one case must have been measured.
 fn exit_code(cases: &[&Case]) -> u8 {
     let any = |status: Status| cases.iter().any(|case| case.status == status);
     let measured = cases.iter().any(|case| case.status.is_measured());
     match () {
         () if any(Status::Failed) || !measured => FAILED,
-        () if any(Status::NotHeld) => NOT_HELD,
+        () if any(Status::NotHeld) => CHECK_FAILED,
         () => DONE,
     }
 }

@@ -1,4 +1,4 @@
-//! The diagnostics of all stages in one type, with the texts that they point into.
+//! Diagnostics of all stages in one type, with the texts that they refer to.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,7 +19,7 @@ pub fn boxed<D: Diagnostic + Send + Sync + 'static>(all: impl IntoIterator<Item 
     all.into_iter().map(|one| Box::new(one) as Boxed).collect()
 }
 
-/// Offset of a diagnostic's first label, for sorting; 0 of one without labels.
+/// Offset of a diagnostic's first label, for sorting; 0 if it has no labels.
 pub fn first_offset(diagnostic: &dyn Diagnostic) -> usize {
     diagnostic.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
 }
@@ -35,12 +35,12 @@ pub enum CompileError {
     NoThread(io::Error),
 }
 
-/// Everything that is wrong with a workload.
+/// All mistakes of a workload.
 #[derive(Debug)]
 pub struct Diagnostics {
     /// Errors, at least one, in the order of the text.
     pub all: Vec<Boxed>,
-    /// Texts that their labels point into.
+    /// Texts that their labels refer to.
     pub sources: Arc<SourceMap>,
     /// Number of ranks for which the workload was compiled.
     pub ranks: u32,
@@ -67,7 +67,7 @@ impl From<io::Error> for CompileError {
     }
 }
 
-/// Makes errors of the diagnostics of a stage.
+/// Converts the diagnostics of a stage to an error.
 pub(super) struct Reporting {
     pub sources: Arc<SourceMap>,
     /// Number of ranks.
@@ -80,7 +80,7 @@ impl Reporting {
         self.mistakes(boxed(all))
     }
 
-    /// The error with the diagnostics of one rank. Those of another rank than the first name it.
+    /// The error with the diagnostics of one rank, which they name unless it is the first.
     pub fn on_rank<D: Diagnostic + Send + Sync + 'static>(&self, all: Vec<D>, rank: u32) -> CompileError {
         match rank {
             0 => self.all(all),
@@ -91,7 +91,7 @@ impl Reporting {
     /// The error with `syntax_errors` and those of the analysis that do not follow from them.
     pub fn with_syntax_errors(&self, syntax_errors: Vec<Boxed>, errors: Vec<Mistake>, ast: &Ast) -> CompileError {
         let broken = !syntax_errors.is_empty();
-        let lost = ast.lost.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
+        let lost = ast.unparsed.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
         let own = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
         let mut all = syntax_errors;
         all.extend(boxed(own));
@@ -104,7 +104,7 @@ impl Reporting {
     }
 }
 
-/// Whether an error may follow from text that could not be understood and that would have declared the names `lost`.
+/// True if an error may follow from text that could not be parsed and that would have declared the names `lost`.
 fn is_consequence(error: &ModelError, lost: &HashSet<&str>) -> bool {
     use ModelError::*;
     match error {
@@ -120,7 +120,7 @@ fn is_consequence(error: &ModelError, lost: &HashSet<&str>) -> bool {
     }
 }
 
-/// A mistake of another rank than the first.
+/// A mistake found on another rank than the first.
 #[derive(Debug)]
 struct OnRank<D> {
     what: D,

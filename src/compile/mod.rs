@@ -1,7 +1,7 @@
-//! Text to planned programs: parses, analyzes and plans a workload for every rank, or returns all that is wrong with it.
+//! Text to planned programs: parses, analyzes and plans a workload for every rank, or returns all of its mistakes.
 //!
-//! Reads no files, prints nothing and knows no device: the command line, the fuzz targets and an editor call the same
-//! function. [`parse`] is its first half, for callers that need the tree alone.
+//! Reads no files, prints nothing and does not depend on a device, so that the command line, the fuzz targets and an
+//! editor call the same function. [`parse`] is its first half, for callers that only need the tree.
 
 mod diagnostics;
 mod parsed;
@@ -22,27 +22,27 @@ pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
 pub use parsed::{Parsed, parse};
 pub use ranks::Ranks;
 
-/// What the caller decides about a workload. The default changes nothing of what the file says, for one rank.
+/// Options of a compilation. The default keeps everything that the file says, for one rank.
 #[derive(Clone)]
 pub struct Options<'a> {
     /// Name of the preset that gives parameters their values.
     pub preset: Option<String>,
-    /// Names of parameters with expressions, such as `("tokens", "4 * 1024")`. They take precedence over the preset; of
-    /// several for one parameter, the last counts. Diagnostics name such a text `--set NAME`.
+    /// Names of parameters with expressions, such as `("tokens", "4 * 1024")`. They take precedence over the preset;
+    /// the last of several for one parameter counts. Diagnostics call such a text `--set NAME`.
     pub set: Vec<(String, String)>,
-    /// Value of the parameter `streams` where the file has one, else the largest number of real streams.
+    /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams.
     pub streams: Option<NonZeroU32>,
     /// Number of ranks.
     pub ranks: Ranks,
     /// How iterations follow each other; `None` for what the step says.
     pub sync: Option<model::Sync>,
-    /// Iterations that are worked out ahead where the step depends on their number.
+    /// Number of iterations to expand if the step depends on the iteration's number.
     pub cycle: u64,
-    /// Size and nesting that a text may have.
+    /// Maximum size and nesting of a text.
     pub limits: syntax::Limits,
-    /// Operations that an iteration, or all slots of a cycle, may have.
+    /// Maximum number of operations of an iteration, or of all slots of a cycle.
     pub max_operations: usize,
-    /// Bytes that the declared buffers and bare inputs may take.
+    /// Maximum bytes of the declared buffers and bare inputs.
     pub max_memory: u64,
     /// Called with the number of finished steps and of all steps when more ranks than the first are compiled. A step is
     /// the analysis or the plan of one rank.
@@ -79,18 +79,19 @@ pub struct Compiled {
     pub preset: Option<String>,
     /// All ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
     pub ranks: Vec<Rank>,
-    /// Texts that the spans of the programs point into: the file and the values that were set.
+    /// Texts that the spans of the programs refer to: the file and the values that were set.
     pub sources: Arc<SourceMap>,
-    /// Largest number of real streams; `None` for no limit, and where `streams` is a parameter of the file.
+    /// Maximum number of real streams; `None` for no limit, and if `streams` is a parameter of the file.
     pub max_streams: Option<u32>,
 }
 
-/// Parses, analyzes and plans a text for every rank, and checks that the ranks go together. `name` is the name of the
-/// text in diagnostics.
+/// Parses, analyzes and plans a text for every rank, and checks that the ranks match. `name` is the name of the text in
+/// diagnostics.
 ///
 /// # Errors
+///
 /// [`CompileError::Mistakes`] holds all diagnostics of the first stage that finds any, in the order of the text. Syntax
-/// errors come together with the errors of what could be understood.
+/// errors come together with the analysis errors of the text that could be parsed.
 pub fn compile(name: &str, text: &str, options: &Options) -> Result<Compiled, CompileError> {
     parse(name, text, &options.limits)?.compile(options)
 }
@@ -141,7 +142,7 @@ impl Parsed {
     }
 }
 
-/// Whether a step has copies to a rank that the file names.
+/// True if a step copies to a rank that the file names.
 fn copies_to_others(program: &Program) -> bool {
     program.cycle.iter().any(|step| !step.peers().is_empty())
 }
@@ -175,7 +176,7 @@ fn all_ranks(
         step();
         ranks.push(planned(program).map_err(|errors| reporting.on_rank(errors, rank))?);
     }
-    // Equal programs are one.
+    // Ranks with equal programs share one.
     ranks.resize(world as usize, ranks[0].clone());
     plan::ranks::check(&ranks).map_err(|errors| reporting.all(errors))?;
     Ok(ranks)
@@ -197,12 +198,12 @@ impl Compiled {
         &self.ranks[0].plan
     }
 
-    /// Whether the file has an operation that ranks do together.
+    /// True if the file has a collective.
     pub fn has_collectives(&self) -> bool {
         ranks::has_collectives(&self.ast)
     }
 
-    /// Places a rank on the streams of a device.
+    /// Schedules a rank on the streams of a device.
     pub fn place(&self, rank: &Rank, topology: Topology) -> Schedule {
         let options = schedule::Options { streams: self.max_streams, ..schedule::Options::default() };
         schedule::place(&rank.program, &rank.plan, topology, &options)

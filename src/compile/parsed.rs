@@ -1,4 +1,4 @@
-//! A text as a tree, and the values that the caller sets as expressions of that tree.
+//! A parsed text, and the values that the caller sets as expressions.
 
 use sha2::{Digest, Sha256};
 
@@ -10,19 +10,19 @@ use crate::syntax::{self, Ast, Limits, SyntaxError};
 use super::Options;
 use super::diagnostics::{Boxed, CompileError, boxed};
 
-/// A text that has been parsed, and nothing more: its names may be unknown and its types wrong.
+/// A text that has been parsed but not checked: names may be unknown and types wrong.
 #[derive(Debug)]
 pub struct Parsed {
     /// Name of the text, as the caller gave it.
     pub name: String,
     /// SHA-256 of the text, in hexadecimal.
     pub sha256: String,
-    /// Everything that could be understood, also where there are errors.
+    /// Everything that could be parsed, even if there are errors.
     pub ast: Ast,
     /// Syntax errors, in the order of the text.
     pub errors: Vec<SyntaxError>,
     pub sources: SourceMap,
-    /// Limits that the expressions of values must keep too.
+    /// Limits that apply to the expressions of values too.
     limits: Limits,
 }
 
@@ -39,7 +39,7 @@ pub fn parse(name: &str, text: &str, limits: &Limits) -> Result<Parsed, CompileE
 }
 
 impl Parsed {
-    /// Whether the file declares a parameter of that name.
+    /// True if the file declares a parameter of that name.
     pub(super) fn has_param(&self, wanted: &str) -> bool {
         self.ast.decls.iter().any(|decl| match &decl.kind {
             DeclKind::Param { name, .. } => self.ast.names.name(name.symbol) == wanted,

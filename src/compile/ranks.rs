@@ -1,4 +1,4 @@
-//! How many ranks a workload is compiled for.
+//! Determines the number of ranks that a workload is compiled for.
 
 use crate::ops::{self, Category};
 use crate::syntax::Ast;
@@ -10,7 +10,7 @@ use crate::syntax::walk;
 pub enum Ranks {
     /// That many; 0 counts as 1.
     Exactly(u32),
-    /// That many if the file has collectives or copies to other ranks, else one.
+    /// That many if the file has collectives or copies to other ranks, otherwise one.
     IfTogether(u32),
 }
 
@@ -21,8 +21,8 @@ impl Default for Ranks {
 }
 
 impl Ranks {
-    /// Number of ranks of a file, and whether that is certain. It is not where only the analysis tells whether
-    /// copies to other ranks are left.
+    /// Number of ranks of a file, and whether it is certain. It is uncertain if only the analysis can tell whether
+    /// copies to other ranks remain.
     pub(super) fn count(self, ast: &Ast) -> (u32, bool) {
         let (Ranks::Exactly(ranks) | Ranks::IfTogether(ranks)) = self;
         match self {
@@ -34,7 +34,7 @@ impl Ranks {
     }
 }
 
-/// Whether a statement calls a collective operation.
+/// True if a statement calls a collective operation.
 pub(super) fn has_collectives(ast: &Ast) -> bool {
     let mut found = false;
     walk::stmts(ast, &mut |stmt| {
@@ -48,7 +48,7 @@ pub(super) fn has_collectives(ast: &Ast) -> bool {
     found
 }
 
-/// Whether a statement names the rank of an output. The analysis tells whether that is another rank.
+/// True if a statement names the rank of an output. Only the analysis can tell whether that is another rank.
 fn may_copy_to_others(ast: &Ast) -> bool {
     let mut found = false;
     walk::stmts(ast, &mut |stmt| {

@@ -1,9 +1,9 @@
-//! Settings that are one of a few words. Files, `--config` and the flags of the same name take the same words.
+//! Settings whose value is one of a few words. Files, `--config` and the flags of the same name accept the same words.
 
 use clap::ValueEnum;
 use serde::Deserialize;
 
-/// Defines an enum whose values are words, with the help of each.
+/// Defines an enum whose values are words, with a help text for each.
 macro_rules! choices {
     ($($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $help:literal])* $value:ident = $word:literal,)+ })+) => {$(
         $(#[doc = $about])+
@@ -16,7 +16,7 @@ macro_rules! choices {
             /// Every word, in the order of the values.
             pub const WORDS: &[&str] = &[$($word),+];
 
-            /// The word, as files and options write it.
+            /// The word in files and options.
             pub fn name(self) -> &'static str {
                 Self::WORDS[self as usize]
             }
@@ -29,41 +29,41 @@ choices! {
     Effort {
         /// One iteration, no measurement
         Sanity = "sanity",
-        /// 10 iterations to warm up and 5 measured
+        /// 10 warm-up and 5 measured iterations
         Quick = "quick",
-        /// As many and 100
+        /// 10 warm-up and 100 measured iterations
         Full = "full",
     }
 
-    /// How operations reach the device.
+    /// How operations are launched.
     LaunchSetting {
-        /// Each by a call of its own
+        /// Each operation by its own calls
         Stream = "stream",
-        /// All of an iteration by one call
+        /// A whole iteration as one graph launch
         Graph = "graph",
-        /// One after the other, side by side in the report
+        /// First as streams, then as a graph, side by side in the report
         Both = "both",
     }
 
-    /// Whether iterations are held until the host has issued them.
+    /// Whether the gate holds each iteration until the host has issued it.
     GateSetting {
-        /// Where they can be
+        /// Whenever possible
         Auto = "auto",
-        /// Never: their times contain the host's
+        /// Never: times include the host's
         Off = "off",
     }
 
-    /// How iterations find the device's caches.
+    /// State of the device's caches at the begin of an iteration.
     CacheSetting {
         /// As the iteration before left them
         Hot = "hot",
-        /// Emptied before each iteration, outside of its time
+        /// Flushed before each iteration, outside of its time
         Cold = "cold",
     }
 
-    /// What floats hold at the beginning where a file says `random`.
+    /// Initial values of floats where a file says `random`.
     DataSetting {
-        /// Bell-shaped values, as the file says
+        /// Normally distributed values, as the file says
         Normal = "normal",
         Zeros = "zeros",
         Ones = "ones",

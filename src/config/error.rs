@@ -1,4 +1,4 @@
-//! Mistakes in settings, profiles, scenarios, suites and ranges.
+//! Errors in settings, profiles, scenarios, suites and normal ranges.
 
 use miette::Diagnostic;
 use thiserror::Error;
@@ -41,7 +41,7 @@ pub enum ConfigError {
         file: String,
         name: String,
         why: String,
-        /// `NAME=VALUE` as a shell takes it.
+        /// `NAME=VALUE` in the syntax of a shell.
         pair: String,
     },
 
@@ -92,7 +92,7 @@ pub enum ConfigError {
     },
 }
 
-/// The error of a RON text. Where no word is near that would be right, `help` says more.
+/// The error of a RON text. `help` is used if there is no similar word to suggest.
 pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError, help: &str) -> ConfigError {
     let near = match &error.code {
         ron::Error::NoSuchStructField { expected, found, .. }
@@ -110,7 +110,7 @@ pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError, help: &str) 
     }
 }
 
-/// What is wrong with a RON text, without the names that only this program's sources know.
+/// Describes a RON error without names from this program's source code.
 pub(super) fn explain(error: &ron::Error) -> String {
     use ron::Error::*;
     match error {

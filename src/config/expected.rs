@@ -1,4 +1,4 @@
-//! What is normal on a device: ranges of figures, each with its source.
+//! Normal ranges: what figures are normal on a device, each with its source.
 
 use std::collections::BTreeMap;
 
@@ -10,37 +10,37 @@ use crate::base::{suggest, visible};
 use super::error::{ConfigError, bad_ron};
 use super::quantity::Span;
 
-/// Where all fields are explained.
+/// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/expected/h200.ron is a whole file";
 
-/// What is normal on one kind of device.
+/// The normal ranges of one kind of device.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// Names by which drivers know the device.
+    /// Names under which drivers report the device.
     pub devices: Vec<String>,
     pub sources: BTreeMap<String, Source>,
     pub ranges: Vec<Range>,
-    /// The file that says so.
+    /// The file that contains the ranges.
     #[serde(skip)]
     pub file: String,
-    /// It is part of the program.
+    /// True if the file is embedded in the program.
     #[serde(skip)]
     pub shipped: bool,
 }
 
-/// Where a figure was seen.
+/// Where a figure comes from.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// By this project, or by whoever wrote the file: a page with its date.
+    /// Measured by this project or by the file's author: a page with a date.
     Measured(#[serde(deserialize_with = "visible::read_line")] String),
-    /// By others: where they say so.
+    /// Published by others: where.
     Published(#[serde(deserialize_with = "visible::read_line")] String),
 }
 
 impl Source {
-    /// `measured: docs/…`.
+    /// The source in words, such as `measured: docs/…`.
     pub fn text(&self) -> String {
         match self {
             Source::Measured(page) => format!("measured: {page}"),
@@ -49,26 +49,26 @@ impl Source {
     }
 }
 
-/// A figure that a range is about.
+/// The figure that a range applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// Floating-point operations per second of an operation that runs alone.
     FlopRate,
-    /// Bytes that an operation moves per second, while it runs alone.
+    /// Bytes per second of an operation that runs alone.
     Bandwidth,
-    /// Of a collective, as nccl-tests count it.
+    /// Bus bandwidth of a collective, as nccl-tests define it.
     BusBandwidth,
-    /// What the host takes to issue one operation of an iteration of small kernels.
+    /// Host time to launch one operation of an iteration of small kernels.
     Issue,
-    /// What the host takes to launch a graph.
+    /// Host time to launch a graph.
     GraphLaunch,
     /// A metric of a workload.
     Metric,
 }
 
 impl Figure {
-    /// What it is measured in; a metric's unit is its own.
+    /// The figure's dimension; `None` for a metric, which has its own unit.
     pub fn dimension(self) -> Option<Dimension> {
         let unit = match self {
             Figure::FlopRate => "FLOP/s",
@@ -80,10 +80,10 @@ impl Figure {
     }
 }
 
-/// From where to where data go.
+/// Source and destination of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum CopyDirection {
     H2d,
     D2h,
     D2d,
@@ -91,72 +91,72 @@ pub enum Way {
     Peer,
 }
 
-impl Way {
+impl CopyDirection {
     pub fn name(self) -> &'static str {
         match self {
-            Way::H2d => "h2d",
-            Way::D2h => "d2h",
-            Way::D2d => "d2d",
-            Way::Peer => "peer",
+            CopyDirection::H2d => "h2d",
+            CopyDirection::D2h => "d2h",
+            CopyDirection::D2d => "d2d",
+            CopyDirection::Peer => "peer",
         }
     }
 }
 
-/// From where to where a figure is normal, and for what. A condition that is absent holds.
+/// A normal range of a figure, with the conditions under which it applies. A condition that is `None` always holds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
-    /// What it is, for people.
+    /// The range's name in reports.
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     pub figure: Figure,
     pub normal: Span,
-    /// What the source says, in its own numbers.
+    /// The figures that the source states.
     #[serde(deserialize_with = "visible::read_line")]
     pub seen: String,
-    /// A name among the file's sources.
+    /// Key in the file's `sources`.
     pub source: String,
 
     /// The operation's name in the language.
     pub operation: Option<String>,
-    /// Of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`.
+    /// Arithmetic of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`.
     pub arithmetic: Option<String>,
-    /// Of a copy.
-    pub direction: Option<Way>,
-    /// Of a copy: whether the host's memory is pageable.
+    /// Direction of a copy.
+    pub direction: Option<CopyDirection>,
+    /// Whether a copy's host memory is pageable.
     pub pageable: Option<bool>,
-    /// The bytes that the rate counts.
+    /// Bytes that the operation moves.
     #[serde(default)]
     pub bytes: Span,
-    /// The operations that the rate counts.
+    /// Floating-point operations of the operation.
     #[serde(default)]
     pub flops: Span,
-    /// Operations for each byte.
+    /// Arithmetic intensity: floating-point operations per byte.
     #[serde(default)]
     pub intensity: Span,
-    /// Ranks of a collective.
+    /// Number of ranks of a collective.
     pub ranks: Option<u32>,
-    /// Real streams of the program.
+    /// Number of real streams of the program.
     #[serde(default)]
     pub streams: Span,
-    /// `stream` or `graph`.
+    /// Launch mode: `stream` or `graph`.
     pub launch: Option<String>,
     /// The workload of a metric, and the metric's name.
     pub workload: Option<String>,
     pub metric: Option<String>,
-    /// Values that parameters of the workload have.
+    /// Values of the workload's parameters.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
 }
 
-/// Files that are part of the program.
+/// Files embedded in the program.
 static EMBEDDED: [(&str, &str); 2] = [
     ("h200.ron", include_str!("../../config/expected/h200.ron")),
     ("mi300x.ron", include_str!("../../config/expected/mi300x.ron")),
 ];
 
 impl Expected {
-    /// Reads a file; `file` names it in messages.
+    /// Parses a file. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Expected, ConfigError> {
         let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
         let mut expected: Expected = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
@@ -167,7 +167,7 @@ impl Expected {
         Ok(expected)
     }
 
-    /// The embedded file about a device of that name; nothing where none is.
+    /// The embedded file for a device of that name; `None` if there is none.
     pub fn of(device: &str) -> Option<Expected> {
         EMBEDDED.iter().find_map(|(file, text)| {
             let expected = Expected::parse(file, text).expect("a test reads every embedded file");
@@ -179,7 +179,7 @@ impl Expected {
         self.devices.iter().any(|name| name == device)
     }
 
-    /// Where a range was seen.
+    /// The source of a range.
     pub fn source(&self, range: &Range) -> &Source {
         &self.sources[&range.source]
     }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_amd_was_measured_here() {
+    fn no_amd_figure_claims_to_be_measured_here() {
         let expected = Expected::of("AMD Instinct MI300X").unwrap();
         assert!(expected.sources.values().all(|source| matches!(source, Source::Published(_))));
     }

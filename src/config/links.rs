@@ -1,4 +1,4 @@
-//! What connects devices: figures by which the simulator times collectives, each with its source.
+//! Links between devices: the figures with which the simulator times collectives, each with its source.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -8,44 +8,45 @@ use crate::base::{suggest, visible};
 use super::error::{ConfigError, bad_ron};
 use super::profile::Figure;
 
-/// Devices that are connected alike, in nodes of one size. Times in nanoseconds, rates in bytes per second.
+/// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Links {
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
     pub ranks_per_node: Figure,
-    /// Network cards of a node, which its devices share evenly.
+    /// Number of network cards of a node, which its devices share evenly.
     pub cards_per_node: Figure,
-    /// Compute units that a collective holds.
+    /// Number of compute units (SMs) that a collective occupies.
     pub units: Figure,
     pub wiring: Wiring,
     /// A transfer between two devices of a node.
     pub within: Link,
-    /// The most that crosses a device's port (or, in a mesh, one link) in one direction, in bytes per second: by copies, and
-    /// by the kernels of collectives.
+    /// Maximum rate of a device's port (or, in a mesh, of one link) in one direction, in bytes per second: for copies,
+    /// and for the kernels of collectives.
     pub port: Port,
     /// A transfer between two nodes, by one network card on each side.
     pub across: Link,
-    /// What one rank more adds to a small collective.
+    /// Time that each additional rank adds to a small collective.
     pub hop: Figure,
-    /// From when a copy's two ranks have come until the one that waits for the other's flag goes on. A meeting has two.
+    /// Time from the arrival of both ranks of a copy until the one that waits for the other's flag continues. A copy
+    /// needs two flags.
     pub flag: Figure,
     pub tables: Vec<Table>,
 }
 
-/// One device's way to another.
+/// The link from one device to another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// What reports call it.
+    /// Its name in reports.
     #[serde(default = "Link::unnamed", deserialize_with = "visible::read_line")]
     pub name: String,
-    /// The least time of a transfer.
+    /// Minimum time of a transfer.
     pub latency: Figure,
-    /// What a transfer reaches.
+    /// Bandwidth that a transfer achieves.
     pub bandwidth: Figure,
-    /// The rate of the wires in one direction; where it is not given, the most that anything reaches.
+    /// Signalling rate in one direction; `None` if it is not known, and the maximum achieved rate is used.
     #[serde(default)]
     pub peak: Option<Figure>,
 }
@@ -59,44 +60,44 @@ impl Link {
 /// How the devices of a node are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wiring {
-    /// Each device has one port, through which it reaches all others.
+    /// Each device has one port to a switch, through which it accesses all others.
     Switch,
     /// Each pair of devices has a link of its own.
     Mesh,
 }
 
-/// Rates that a device's port reaches in one direction, however many share it.
+/// Rates that a device's port achieves in one direction, shared by all transfers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    /// By copy engines, and by kernels that copy.
+    /// For copy engines, and for kernels that copy.
     pub copies: Figure,
-    /// By collectives, sends and receives, whose protocols cost more.
+    /// For collectives, sends and receives, whose protocols have more overhead.
     pub collectives: Figure,
 }
 
-/// Times of a collective within a node.
+/// Measured times of a collective within a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
+    /// Its name: `all_reduce`, `all_gather`, `reduce_scatter` or `all_to_all`.
     #[serde(deserialize_with = "visible::read_line")]
     pub collective: String,
     pub ranks: u32,
     #[serde(deserialize_with = "visible::read_line")]
     pub source: String,
-    /// Bytes, as nccl-tests counts them, and nanoseconds; from small to large.
+    /// Size in bytes as defined by nccl-tests, and time in nanoseconds, sorted by size.
     pub times: Vec<(f64, f64)>,
 }
 
-/// Links that are part of the program.
+/// Links embedded in the program.
 static EMBEDDED: [(&str, &str); 2] = [
     ("hgx_h200", include_str!("../../config/topologies/hgx_h200.ron")),
     ("mi300x", include_str!("../../config/topologies/mi300x.ron")),
 ];
 
 impl Links {
-    /// Reads links; `file` names them in messages.
+    /// Parses links. `file` is their name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Links, ConfigError> {
         let links: Links = super::settings::options()
             .from_str(text)
@@ -105,41 +106,41 @@ impl Links {
         Ok(links)
     }
 
-    /// The names of the embedded links.
+    /// Names of the embedded links.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// The node that a rank is in.
+    /// Index of the node that contains a rank.
     pub fn node(&self, rank: u32) -> u32 {
         rank / self.ranks_per_node.value() as u32
     }
 
-    /// The network card of its node that a rank uses.
+    /// Index of the network card that a rank uses in its node.
     pub fn card(&self, rank: u32) -> u32 {
         let (ranks, cards) = (self.ranks_per_node.value() as u64, self.cards_per_node.value() as u64);
         (u64::from(rank) % ranks * cards / ranks) as u32
     }
 
-    /// The peak rate in one direction between two ranks of a node, in bytes per second.
+    /// Peak rate in one direction between two ranks of a node, in bytes per second.
     pub fn peak_within(&self) -> f64 {
         let reached = [&self.within.bandwidth, &self.port.copies, &self.port.collectives];
         let most = || reached.map(Figure::value).into_iter().fold(0.0, f64::max);
         self.within.peak.as_ref().map_or_else(most, Figure::value)
     }
 
-    /// The peak rate in one direction of a network card, in bytes per second.
+    /// Peak rate in one direction of a network card, in bytes per second.
     pub fn peak_across(&self) -> f64 {
         self.across.peak.as_ref().unwrap_or(&self.across.bandwidth).value()
     }
 
-    /// Reads the name of embedded links in place of links.
+    /// Deserializes links given by the name of embedded ones.
     pub(super) fn by_name<'de, D: Deserializer<'de>>(from: D) -> Result<Links, D::Error> {
         let name = String::deserialize(from)?;
         Links::named(&name).map_err(D::Error::custom)
     }
 
-    /// Embedded links.
+    /// The embedded links with this name.
     pub fn named(name: &str) -> Result<Links, ConfigError> {
         match EMBEDDED.iter().find(|(known, _)| *known == name) {
             Some((name, text)) => Links::parse(&format!("{name}.ron"), text),

@@ -1,7 +1,6 @@
-//! RON to checked settings: device profiles, run settings, scenarios, suites, what is normal on a
-//! device.
+//! Reads RON files: device profiles, run settings, scenarios, suites, normal ranges. Checks their values.
 //!
-//! Reads text, not files: the command line says where texts come from.
+//! Takes texts, not files: the command line reads the files.
 
 mod choices;
 mod error;

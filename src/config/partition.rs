@@ -1,12 +1,12 @@
-//! Partitions: a device of several chips that shows itself as several smaller devices.
+//! Partitions: a device of several chips that appears as several smaller devices.
 
 use super::profile::{Figure, Profile};
 
-/// The modes, and how many devices each makes of one.
+/// Partition modes, and the number of devices that each makes of one.
 const MODES: [(&str, u32); 4] = [("spx", 1), ("dpx", 2), ("qpx", 4), ("cpx", 8)];
 
 impl Profile {
-    /// The modes that a device may be in.
+    /// The modes that a device supports.
     pub fn modes(&self) -> impl Iterator<Item = &'static str> {
         let chips = self.chips();
         MODES.iter().filter(move |(_, parts)| chips > 1 && chips.is_multiple_of(*parts)).map(|(name, _)| *name)
@@ -16,14 +16,14 @@ impl Profile {
         self.chips.value() as u32
     }
 
-    /// One of the devices that a mode makes of this one; nothing where the device has no such mode.
+    /// One partition of this device in a mode; `None` if the device does not support it.
     pub fn partition(self, mode: &str) -> Option<Profile> {
         let known = self.modes().find(|known| *known == mode)?;
         let (_, parts) = MODES.iter().find(|(name, _)| *name == known)?;
         Some(self.divided(*parts, known))
     }
 
-    /// The device with so many compute units, where that is a partition of this one; else this one.
+    /// The partition of this device with this number of compute units, or the device itself if there is none.
     pub fn with_units(self, units: u32) -> Profile {
         let whole = self.units.value() as u32;
         let fits = |(_, parts): &&(&'static str, u32)| {
@@ -35,8 +35,8 @@ impl Profile {
         }
     }
 
-    /// What a partition has where all of them are at work: an equal part of what they share. One that works alone may have
-    /// more of the memory's bandwidth, of the caches and of the links.
+    /// A partition when all partitions are busy: an equal share of everything. A partition that runs alone may have
+    /// more memory bandwidth, cache and link bandwidth.
     fn divided(mut self, parts: u32, mode: &str) -> Profile {
         if parts == 1 {
             return self;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_known_by_its_units() {
+    fn a_partition_is_recognized_by_its_units() {
         let with = |units| Profile::named("mi300x").unwrap().with_units(units).units.value();
         assert_eq!((with(304), with(152), with(38)), (304.0, 152.0, 38.0));
         assert_eq!((with(0), with(100), with(19)), (304.0, 304.0, 304.0), "none of its modes");

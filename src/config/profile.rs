@@ -1,4 +1,4 @@
-//! What is known of a device, each figure with its source.
+//! Device profiles: what is known of a device, each figure with its source.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::base::visible;
 use super::error::{ConfigError, bad_ron};
 use super::links::Links;
 
-/// A figure and where it comes from: a page, a measurement, or "assumed".
+/// A figure and its source: a page, a measurement, or "assumed".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
 
@@ -23,95 +23,98 @@ impl Figure {
     }
 }
 
-/// A device as the simulator and the cost model know it. Times in nanoseconds, rates per second, sizes in bytes.
+/// The properties of a device for the simulator and the cost model. Times in nanoseconds, rates per second, sizes in
+/// bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     #[serde(deserialize_with = "visible::read_line")]
     pub name: String,
-    /// `nvidia` or `amd`.
+    /// The vendor: `nvidia` or `amd`.
     #[serde(deserialize_with = "visible::read_line")]
     pub vendor: String,
-    /// The compiler's name for it: `sm_90`, `gfx942`.
+    /// The compiler's name for it, such as `sm_90` or `gfx942`.
     #[serde(deserialize_with = "visible::read_line")]
     pub architecture: String,
     pub memory: Figure,
-    /// Streaming multiprocessors, or compute units.
+    /// Number of streaming multiprocessors (NVIDIA) or compute units (AMD).
     pub units: Figure,
-    /// The chips that these are spread over, of a device that may show itself as several.
+    /// Number of chips that contain the compute units, of a device with partitions.
     #[serde(default = "Figure::one")]
     pub chips: Figure,
-    /// Operations per second of the matrix units, by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`), and of
-    /// elementwise arithmetic (`vector`), and of the units for exponentials, reciprocals and roots (`special`).
+    /// Peak rates in operations per second: of the matrix units by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`), of
+    /// elementwise arithmetic (`vector`), and of the special-function units for exponentials, reciprocals and roots
+    /// (`special`).
     pub peak: BTreeMap<String, Figure>,
-    /// The share of the instructions that `vector` allows, one for two operations, that kernels issue.
+    /// Fraction of the peak instruction rate that kernels achieve. The peak follows from `vector`, with two operations
+    /// per instruction.
     pub vector_efficiency: Figure,
-    /// The share of the matrix peak that large products reach.
+    /// Fraction of the matrix peak that large products achieve.
     pub matrix_efficiency: BTreeMap<String, Figure>,
-    /// Bytes per second of the device's memory.
+    /// Bandwidth of the device's memory in bytes per second.
     pub bandwidth: Figure,
-    /// The share of it that streaming kernels reach.
+    /// Fraction of that bandwidth that streaming kernels achieve.
     pub bandwidth_efficiency: Figure,
     pub cache: Figure,
-    /// Bytes per second out of the last-level cache.
+    /// Bandwidth of the last-level cache in bytes per second.
     pub cache_bandwidth: Figure,
-    /// From the beginning of an empty kernel to its end.
+    /// Duration of an empty kernel.
     pub kernel_floor: Figure,
-    /// What the first byte that a kernel reads or writes adds to that.
+    /// Additional time for the first access to memory.
     pub memory_latency: Figure,
-    /// The least time of a matrix product.
+    /// Minimum duration of a matrix product.
     pub matrix_floor: Figure,
-    /// From one operation's end to the next one's start on the same stream.
+    /// Time from an operation's end to the next one's start on the same stream.
     pub gap_same: Figure,
-    /// From an operation's end to the start of one on another stream that waits for it.
+    /// Time from an operation's end to the start of one on another stream that waits for it.
     pub gap_event: Figure,
-    /// From the end of a call on the host until the device can start what it launched.
+    /// Time from the end of a launching call on the host to the earliest start on the device.
     pub launch_latency: Figure,
     pub host: HostCosts,
     pub graph: GraphCosts,
     pub queues: Queues,
     pub host_to_device: CopyEngines,
     pub device_to_host: CopyEngines,
-    /// The link to the host, as everything on it shares it.
+    /// Limits of the link to the host, which all traffic on it shares.
     pub host_link: HostLink,
-    /// Bytes per second of copies to and from ordinary host memory, which hold the host.
+    /// Bandwidth of copies to and from pageable host memory, which block the host.
     pub pageable_bandwidth: Figure,
-    /// The least time of a collective on one rank.
+    /// Minimum duration of a collective on one rank.
     pub collective_floor: Figure,
-    /// How such devices are connected: in a file, the name of embedded links.
+    /// How such devices are connected. A profile's file has the name of embedded links.
     #[serde(deserialize_with = "Links::by_name")]
     pub topology: Links,
 }
 
-/// What calls cost the host, each until it returns.
+/// Durations of calls on the host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCosts {
     pub kernel: Figure,
     pub matrix: Figure,
-    /// A copy to or from the host's memory, and one within the device's.
+    /// A copy to or from host memory, and one within the device.
     pub copy: Figure,
     pub copy_on_device: Figure,
     pub memset: Figure,
     pub collective: Figure,
     pub record: Figure,
     pub wait: Figure,
-    /// Recording an event that can be timed.
+    /// Recording a timed event.
     pub stamp: Figure,
-    /// Calls that may be under way on a stream before the host has to wait.
+    /// Number of calls that can be pending on a stream before the host blocks.
     pub queue_depth: Figure,
 }
 
-/// What a graph costs.
+/// Costs of graphs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphCosts {
-    /// Launching one, for the host, and what each further node that waits for nothing adds.
+    /// Host time to launch a graph, and for each further node without dependencies.
     pub launch: Figure,
     pub launch_branch: Figure,
-    /// From the end of a node to the start of one that waits for it.
+    /// Time from the end of a node to the start of one that waits for it.
     pub gap: Figure,
-    /// Between the starts of two independent nodes.
+    /// Time between the starts of two independent nodes.
     pub dispatch: Figure,
 }
 
@@ -120,32 +123,32 @@ pub struct GraphCosts {
 #[serde(deny_unknown_fields)]
 pub struct Queues {
     pub count: Figure,
-    /// Each priority has its own.
+    /// True if each priority has queues of its own.
     pub by_priority: bool,
     pub rule: QueueRule,
 }
 
-/// When a queue goes on to its next entry.
+/// When a queue proceeds to its next entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueRule {
-    /// When the entry has started: entries of other streams wait behind one that waits.
+    /// When the entry has started. So entries of other streams wait behind one that waits.
     HeadOfLine,
-    /// When the entry is complete: the streams of one queue run one after the other.
+    /// When the entry is complete. So the streams of one queue run one after the other.
     Serial,
 }
 
-/// The link to the host, where directions and kinds of traffic share it.
+/// Limits of the link to the host that directions and kinds of traffic share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostLink {
-    /// Bytes per second of copies in both directions together.
+    /// Bandwidth of copies in both directions together, in bytes per second.
     pub both: Figure,
-    /// Bytes per second that kernels read from pinned memory, and write to it.
+    /// Bandwidth of kernels that read pinned memory, and that write it, in bytes per second.
     pub kernel_reads: Figure,
     pub kernel_writes: Figure,
-    /// What the first byte that a kernel reads or writes there adds to the kernel's time.
+    /// Additional time of a kernel for its first access to pinned memory.
     pub latency: Figure,
-    /// The share of the other direction that a kernel's traffic takes up.
+    /// Fraction of the opposite direction that a kernel's traffic occupies.
     pub kernel_other_way: Figure,
 }
 
@@ -154,25 +157,25 @@ pub struct HostLink {
 #[serde(deny_unknown_fields)]
 pub struct CopyEngines {
     pub engines: Figure,
-    /// The least time of a copy.
+    /// Minimum duration of a copy.
     pub latency: Figure,
-    /// Bytes per second of one engine.
+    /// Bandwidth of one engine in bytes per second.
     pub bandwidth: Figure,
-    /// Bytes per second of the link that they share, as far as copies reach it.
+    /// Bandwidth that copies achieve on the link that they share, in bytes per second.
     pub link: Figure,
-    /// Bytes per second of the link's wires; where it is not given, `link`.
+    /// Signalling rate of the link in bytes per second; `None` if it is not known, and `link` is used.
     #[serde(default)]
     pub peak: Option<Figure>,
 }
 
 impl CopyEngines {
-    /// The peak rate of the link in their direction, in bytes per second.
+    /// Peak rate of the link in this direction, in bytes per second.
     pub fn peak(&self) -> f64 {
         self.peak.as_ref().unwrap_or(&self.link).value()
     }
 }
 
-/// Profiles that are part of the program.
+/// Profiles embedded in the program.
 static EMBEDDED: [(&str, &str); 4] = [
     ("h200", include_str!("../../config/devices/h200.ron")),
     ("mi300x", include_str!("../../config/devices/mi300x.ron")),
@@ -181,7 +184,7 @@ static EMBEDDED: [(&str, &str); 4] = [
 ];
 
 impl Profile {
-    /// Reads a profile; `file` names it in messages.
+    /// Parses a profile. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
         let profile: Profile = super::settings::options()
             .from_str(text)
@@ -190,12 +193,12 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The names of the embedded profiles.
+    /// Names of the embedded profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// An embedded profile, or one of the devices that a mode makes of it: `mi300x`, `mi300x-cpx`.
+    /// An embedded profile or one of its partitions: `mi300x`, `mi300x-cpx`.
     pub fn named(name: &str) -> Result<Profile, ConfigError> {
         let unknown = |help| ConfigError::UnknownProfile { name: name.to_owned(), help };
         let (device, mode) = name.split_once('-').map_or((name, None), |(device, mode)| (device, Some(mode)));
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let text = EMBEDDED[0].1.replace("kernel_floor", "kernel_flor");
         assert!(matches!(Profile::parse("x.ron", &text), Err(ConfigError::BadRon { .. })));
         assert!(matches!(Profile::named("h20"), Err(ConfigError::UnknownProfile { help: Some(_), .. })));

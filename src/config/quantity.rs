@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::base::units::{self, Dimension};
 
-/// A number with what it measures, in base units: nanoseconds, bytes, operations, and their rates.
+/// A number with its dimension, in base units: nanoseconds, bytes, operations, and their rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
     pub value: f64,
@@ -15,11 +15,11 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Reads a number, with a unit or without; the error says what is expected.
+    /// Parses a number with or without a unit. The error says what is expected.
     pub fn parse(text: &str) -> Result<Quantity, String> {
         let text = text.trim();
         let plain = |value: f64| Quantity { value, dimension: Dimension::NONE };
-        // Also `6.2e6`. What is no number, such as `inf`, is none here either.
+        // Also accepts `6.2e6`, but no special values such as `inf`.
         if let Ok(value) = text.parse::<f64>()
             && text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
             && value.is_finite()
@@ -33,8 +33,8 @@ impl Quantity {
         match unit.trim() {
             "" => Err(wrong()),
             name => {
-                let unit = units::unit(name).ok_or_else(|| match near(name) {
-                    Some(near) => format!("there is no unit `{name}`, did you mean `{near}`?"),
+                let unit = units::unit(name).ok_or_else(|| match nearest_unit(name) {
+                    Some(nearest_unit) => format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"),
                     None => wrong(),
                 })?;
                 Ok(Quantity { value: value * unit.factor, dimension: unit.dimension })
@@ -42,14 +42,14 @@ impl Quantity {
         }
     }
 
-    /// In SI units: seconds, bytes per second.
+    /// The value in SI units: seconds, bytes per second.
     pub fn si(self) -> f64 {
         self.value * 1e9f64.powi(-i32::from(self.dimension.time))
     }
 }
 
-/// The unit that was probably meant.
-fn near(name: &str) -> Option<&'static str> {
+/// The unit that was probably meant; `None` if none is similar.
+fn nearest_unit(name: &str) -> Option<&'static str> {
     crate::base::suggest::nearest(name, units::UNITS.iter().map(|unit| unit.name))
 }
 
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// From a least value to a largest one; either may be absent.
+/// A range from `min` to `max`; either can be absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename = "Span")]
 pub struct Span {
@@ -101,12 +101,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether a value lies in it, in SI units.
+    /// True if the range contains a value, given in SI units.
     pub fn holds(&self, value: f64) -> bool {
         self.from.is_none_or(|from| value >= from.si()) && self.to.is_none_or(|to| value <= to.si())
     }
 
-    /// Whether it measures the same as a figure in that unit; one without a unit may be about any figure.
+    /// True if the range has the dimension of `unit`; a range without a unit fits any figure.
     pub fn fits(&self, unit: &str) -> bool {
         match (self.dimension(), units::unit(unit)) {
             (Ok(Some(dimension)), Some(unit)) if dimension != Dimension::NONE => dimension == unit.dimension,
@@ -115,7 +115,7 @@ impl Span {
         }
     }
 
-    /// What both ends measure. The error says why they go not together.
+    /// The dimension of both ends. The error says why they do not match.
     pub fn dimension(&self) -> Result<Option<Dimension>, String> {
         match (self.from, self.to) {
             (Some(from), Some(to)) if from.dimension != to.dimension => {

@@ -1,4 +1,4 @@
-//! A scenario: a workload with everything that says how it is run, as one team hands it to another.
+//! Scenarios: a workload with all options of its run, as one team hands it to another.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::choices::Effort;
 use super::error::{ConfigError, bad_ron};
 use super::variables;
 
-/// Where all fields are explained.
+/// Help on where all fields are explained.
 const FIELDS: &str = "docs/start/05-sharing-a-scenario.md lists the fields of a scenario";
 
-/// The contents of a scenario file. Flags of the command line come before it.
+/// The contents of a scenario file. Flags on the command line take precedence.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// A line for people.
+    /// A description in one line.
     pub description: Option<String>,
-    /// A name of the library, or a path relative to the scenario.
+    /// The name of a shipped workload, or a path relative to the scenario.
     pub workload: String,
     pub preset: Option<String>,
-    /// Parameters, as they would be written behind `--set name=`.
+    /// Values of parameters, as after `--set name=`.
     pub params: BTreeMap<String, String>,
     pub streams: Option<u32>,
-    /// Variables for the vendor's driver and libraries, of those in the allowlist.
+    /// Environment variables for the vendor's driver and libraries; only those on the list in `variables` are allowed.
     pub environment: BTreeMap<String, String>,
     pub backend: Option<String>,
     pub profile: Option<String>,
@@ -36,7 +36,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Reads a scenario; `file` names it in messages.
+    /// Parses a scenario. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ConfigError> {
         let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
         let scenario: Scenario = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;

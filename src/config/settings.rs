@@ -13,7 +13,7 @@ use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetti
 use super::error::{ConfigError, bad_ron, explain};
 use super::value::{EffortPlan, Value};
 
-/// Largest number of iterations that are worked out ahead.
+/// Largest number of iterations that can be expanded.
 pub const MAX_CYCLE: u64 = 4096;
 
 /// The definition of a setting.
@@ -24,9 +24,9 @@ pub struct Setting {
     pub default: &'static str,
     /// Says what the setting is for, in Markdown with links relative to `docs`.
     pub help: &'static str,
-    /// Numbers that it may have; `None` for what is no number, or has no limit.
+    /// Allowed numbers; `None` if the value is not a number, or has no limit.
     pub range: Option<RangeInclusive<u64>>,
-    /// Words that it may be; empty where its value is a number or a name.
+    /// Allowed words; empty if the value is a number or a name.
     pub words: &'static [&'static str],
 }
 
@@ -48,11 +48,11 @@ macro_rules! settings {
             words: <$type as Value>::WORDS,
         }),+];
 
-        /// One layer: what it does not name, it leaves alone.
+        /// One layer of settings; `None` keeps the value of the layer below.
         #[derive(Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         struct Layer {
-            $($name: Option<<$type as Value>::Written>,)+
+            $($name: Option<<$type as Value>::Repr>,)+
         }
 
         impl Layer {
@@ -60,7 +60,7 @@ macro_rules! settings {
                 Layer { $($name: self.$name.or(below.$name),)+ }
             }
 
-            /// Checks the values of all layers together, of which one names every setting.
+            /// Checks the merged values. Some layer must name every setting.
             fn finish(self) -> Result<Settings, ConfigError> {
                 Ok(Settings { $($name: read(stringify!($name), self.$name)?,)+ })
             }
@@ -71,7 +71,7 @@ macro_rules! settings {
 }
 
 impl Settings {
-    /// The defaults with what the user's file and the command line's `key=value` say.
+    /// Merges the defaults, the user's file, and `key=value` pairs of the command line.
     pub fn layered(file: Option<(&str, &str)>, pairs: &[String]) -> Result<Settings, ConfigError> {
         let mut all = Layer::default();
         for Setting { name, default, .. } in SETTINGS {
@@ -86,7 +86,7 @@ impl Settings {
         all.finish()
     }
 
-    /// The iterations of an effort.
+    /// The numbers of iterations of an effort.
     pub fn plan(&self, effort: Effort) -> EffortPlan {
         match effort {
             Effort::Sanity => self.sanity,
@@ -95,7 +95,7 @@ impl Settings {
         }
     }
 
-    /// The iterations of an effort, to be changed.
+    /// The numbers of iterations of an effort, mutable.
     pub fn plan_mut(&mut self, effort: Effort) -> &mut EffortPlan {
         match effort {
             Effort::Sanity => &mut self.sanity,
@@ -111,7 +111,7 @@ impl Default for Settings {
     }
 }
 
-/// How files of settings and of devices are read: `Some` need not be written.
+/// RON options for files of settings and devices: `Some` can be left out.
 pub(super) fn options() -> ron::Options {
     ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME)
 }
@@ -120,7 +120,7 @@ fn parse(file: &str, text: &str) -> Result<Layer, ConfigError> {
     options().from_str(text).map_err(|error| bad_ron(file, &error, "docs/settings.md lists every setting"))
 }
 
-/// The layer of `key=value`.
+/// Parses `key=value` as a layer.
 fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
     let Some((key, value)) = pair.split_once('=') else {
         return Err(ConfigError::NoPair { given: pair.to_owned() });
@@ -135,10 +135,10 @@ fn pair_layer(pair: &str) -> Result<Layer, ConfigError> {
     value_layer(key, value)
 }
 
-/// The layer of one value: a number, a word, or a quantity with its unit, which RON takes as text.
+/// Parses one value as a layer: a number, a word, or a quantity with its unit, which RON takes as text.
 fn value_layer(key: &str, value: &str) -> Result<Layer, ConfigError> {
     let quoted = format!("{value:?}");
-    // What is more than one value would be further settings.
+    // More than one value could set further settings.
     let is_one = options().from_str::<serde::de::IgnoredAny>(value).is_ok();
     let candidates = [value, quoted.as_str()];
     let candidates = &candidates[usize::from(!is_one)..];
@@ -158,14 +158,14 @@ fn definition(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// Checks the value of a setting that some layer names.
-fn read<T: Value>(name: &str, written: Option<T::Written>) -> Result<T, ConfigError> {
+/// Converts and checks the value of a setting.
+fn read<T: Value>(name: &str, written: Option<T::Repr>) -> Result<T, ConfigError> {
     let range = definition(name).and_then(|setting| setting.range.clone());
     let value = T::read(written.expect("the defaults name every setting"), range);
     value.map_err(|wrong| bad_value(name, format!("{name}{}", wrong.part), wrong.value, wrong.why))
 }
 
-/// The error of a value that a setting cannot have; `name` is the setting, or the part of it that is wrong.
+/// The error for an invalid value. `name` is the setting, or the part of it that is wrong.
 fn bad_value(setting: &str, name: String, value: String, why: String) -> ConfigError {
     let default = definition(setting).map_or("", |setting| setting.default);
     let quote = if default.contains('(') { "'" } else { "" };
@@ -178,59 +178,59 @@ fn bad_value(setting: &str, name: String, value: String, why: String) -> ConfigE
 }
 
 settings! {
-    /// Which of the next three a run is
+    /// Which of the next three plans a run uses
     effort: Effort = "full";
-    /// A run that shows only that a file runs
+    /// Only shows that a file runs
     sanity: EffortPlan = "(warmup: 0, iterations: 1)";
     /// A first look
     quick: EffortPlan = "(warmup: 10, iterations: 5)";
     /// A measurement
     full: EffortPlan = "(warmup: 10, iterations: 100)";
-    /// How operations reach the device
+    /// How operations are launched
     launch: LaunchSetting = "stream";
-    /// Iterations [of each slot](method.md#operation-by-operation) in which each operation is timed, apart from the
+    /// Iterations [of each slot](method.md#operation-by-operation) in which each operation is timed, in addition to the
     /// measured ones, since timing disturbs them
     observed_iterations: u32 = "5" in 0, 1000;
-    /// Operations of an iteration up to which they are timed one by one
+    /// Largest number of operations of an iteration for which each operation is timed
     observed_operations: usize = "100000";
-    /// Iterations that the host may be ahead of the device
+    /// Number of iterations by which the host can be ahead of the device
     in_flight: u32 = "2" in 1, 16;
-    /// Whether iterations are [held until they are issued](method.md#the-gate): `auto` where they can be
+    /// Whether iterations are [held until they are issued](method.md#the-gate): `auto` means whenever possible
     gate: GateSetting = "auto";
-    /// Commands that a hardware queue is sure to take
+    /// Number of commands that fit into every hardware queue
     gate_depth: u32 = "512" in 1, 4096;
-    /// How an iteration finds the device's [caches](method.md#caches): `hot`, as the one before left them, or `cold`,
-    /// emptied
+    /// State of the device's [caches](method.md#caches) at the begin of an iteration: `hot`, as the one before left
+    /// them, or `cold`, flushed
     cache: CacheSetting = "hot";
-    /// What [floats hold](method.md#data) at the beginning where a file says `random`
+    /// Initial values of [floats](method.md#data) where a file says `random`
     data: DataSetting = "normal";
-    /// How long an iteration, or a call that makes no progress, may take before [the run is
+    /// Longest time that an iteration, or a call without progress, may take before [the run is
     /// ended](method.md#when-something-hangs-or-fails)
     timeout: Nanos = "60s";
-    /// How long the processes that a [launcher](start/07-several-nodes.md) starts wait for each other
+    /// Time for which processes that a [launcher](start/07-several-nodes.md) starts wait for each other
     rendezvous: Nanos = "60s";
-    /// How long the process of a rank may [make no
+    /// Longest time that the process of a rank may [make no
     /// progress](start/07-several-nodes.md#what-is-checked-and-what-ends-a-run) while others wait for it
     stall: Nanos = "600s";
-    /// Algorithms of the vendor's library that are timed for each matrix product
+    /// Number of the vendor library's algorithms that are timed for each matrix product
     gemm_candidates: u32 = "8" in 1, 64;
-    /// The simulated device: `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that ends
-    /// in `.ron`
+    /// The simulated device: `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that
+    /// ends in `.ron`
     profile: String = "h200";
-    /// How simulated devices are connected, in a node and between nodes: `auto` as the profile says, `hgx_h200`,
-    /// `mi300x`, or a path that ends in `.ron`
+    /// Links between simulated devices, within and between nodes: `auto` for the profile's, `hgx_h200`, `mi300x`, or a
+    /// path that ends in `.ron`
     topology: Option<String> = "auto";
-    /// Iterations worked out ahead where a step uses their number
+    /// Number of iterations planned in advance if a step uses the iteration's number
     cycle: u64 = "64" in 1, MAX_CYCLE;
-    /// Bytes of a workload file
+    /// Maximum size of a workload file in bytes
     max_file_bytes: usize = "4194304" in 1, 1 << 30;
-    /// Brackets inside one another
+    /// Maximum nesting of brackets
     max_nesting: usize = "64" in 1, 256;
-    /// Operations of an iteration, or of all slots of a cycle
+    /// Maximum number of operations of an iteration, or of all slots of a cycle
     max_operations: usize = "1048576" in 1, 1 << 28;
-    /// Memory of the declared buffers and bare inputs
+    /// Maximum memory of the declared buffers and bare inputs
     max_memory: Bytes = "1TiB";
-    /// Output of `aorta plan`
+    /// Maximum size of the output of `aorta plan`
     max_output: Bytes = "256MiB";
 }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         let error = |pair: &str| Settings::layered(None, &[pair.to_owned()]).unwrap_err().to_string();
         assert_eq!(error("in_flihgt=4"), "there is no setting `in_flihgt`");
         assert_eq!(error("in_flight"), "`in_flight` is no `key=value`");

@@ -1,4 +1,4 @@
-//! A suite: cases that belong together, each a workload with everything that says how it is run.
+//! Suites: cases that belong together, each a workload with all options of its run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,61 +12,61 @@ use super::choices::{Effort, LaunchSetting};
 use super::error::{ConfigError, bad_ron};
 use super::quantity::{Quantity, Span};
 
-/// Where all fields are explained.
+/// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron is a whole suite";
 
-/// Cases of a suite at most.
+/// Maximum number of cases of a suite.
 const MAX_CASES: usize = 1024;
 
 /// The contents of a suite file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// A line for people.
+    /// A description in one line.
     #[serde(deserialize_with = "visible::read_line")]
     pub description: String,
-    /// How long a case is measured that does not say it itself.
+    /// Default effort of the cases; `None` for the settings' default.
     #[serde(default)]
     pub effort: Option<Effort>,
-    /// How operations reach the device in a case that does not say it itself.
+    /// Default launch mode of the cases; `None` for the settings' default.
     #[serde(default)]
     pub launch: Option<LaunchSetting>,
     pub cases: Vec<SuiteCase>,
-    /// The name under which it is known, or its file.
+    /// The suite's name, or its file.
     #[serde(skip)]
     pub name: String,
 }
 
-/// One case, or several that differ in their streams.
+/// A case, or several that differ in the number of streams.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SuiteCase {
-    /// What it is called; made of the fields below where it has no name.
+    /// The case's name; `None` to derive it from the fields below.
     pub name: Option<String>,
-    /// A name of the library, or a path relative to the suite.
+    /// The name of a shipped workload, or a path relative to the suite.
     pub workload: String,
     pub preset: Option<String>,
-    /// Parameters, as they would be written behind `--set name=`.
+    /// Values of parameters, as after `--set name=`.
     pub params: BTreeMap<String, String>,
-    /// Each number makes a case of its own; without, the file's own number.
+    /// Numbers of streams, each a case of its own; empty for the file's own number.
     pub streams: Vec<u32>,
     pub ranks: Option<u32>,
     pub launch: Option<LaunchSetting>,
     pub effort: Option<Effort>,
-    /// Outputs are compared with the CPU's, where something computes them.
+    /// True to compare outputs with the CPU's, if the backend computes any.
     pub verify: bool,
     pub needs: Needs,
-    /// Metrics, or `time` for the median of an iteration, with the range in which each has to lie.
+    /// Allowed ranges of metrics, or of `time` for the median of an iteration.
     pub limits: BTreeMap<String, Span>,
 }
 
-/// What a case cannot do without. On fewer it is skipped.
+/// Requirements of a case. It is skipped on a machine without them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Needs {
-    /// GPUs. It runs on all that there are, on as many simulated ones.
+    /// Minimum number of GPUs. The case runs on all that exist, or on as many simulated ones.
     pub gpus: Option<u32>,
-    /// Memory of each device.
+    /// Minimum memory of each device.
     pub memory: Option<Quantity>,
 }
 
@@ -76,7 +76,7 @@ impl Needs {
     }
 }
 
-/// Suites that are part of the program.
+/// Suites embedded in the program.
 static EMBEDDED: [(&str, &str); 10] = [
     ("P0", include_str!("../../config/suites/p0.ron")),
     ("P1", include_str!("../../config/suites/p1.ron")),
@@ -91,7 +91,7 @@ static EMBEDDED: [(&str, &str); 10] = [
 ];
 
 impl Suite {
-    /// Reads a suite; `file` names it in messages.
+    /// Parses a suite. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
         let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
         let mut suite: Suite = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
@@ -100,12 +100,12 @@ impl Suite {
         Ok(suite)
     }
 
-    /// The names of the embedded suites.
+    /// Names of the embedded suites.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.iter().map(|(name, _)| *name)
     }
 
-    /// The name and the text of an embedded suite, however its name is written.
+    /// The name and the text of an embedded suite; case does not matter.
     pub fn text(name: &str) -> Result<(&'static str, &'static str), ConfigError> {
         let found = EMBEDDED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.copied().ok_or_else(|| ConfigError::UnknownSuite {
@@ -116,7 +116,7 @@ impl Suite {
         })
     }
 
-    /// Every case by itself: one for each number of streams.
+    /// Every case separately: one for each number of streams.
     pub fn expanded(&self) -> Vec<SuiteCase> {
         let mut cases = Vec::new();
         for case in &self.cases {
@@ -134,7 +134,7 @@ impl Suite {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        // Counted before they are made: a list of streams may be long.
+        // Counted before they are created, since a list of streams may be long.
         let count = self.cases.iter().map(|case| case.streams.len().max(1)).sum::<usize>();
         if !(1..=MAX_CASES).contains(&count) {
             let why = format!("a suite has 1 to {MAX_CASES} cases");
@@ -166,7 +166,7 @@ impl Suite {
         let counts =
             [("ranks", case.ranks), ("needs.gpus", case.needs.gpus), ("streams", case.streams.first().copied())];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
-            return self.bad(field(name), "0", "it is 1 at least", "leave it away where any number will do");
+            return self.bad(field(name), "0", "it is 1 at least", "leave it out where any number will do");
         }
         let memory = case.needs.memory;
         if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
@@ -192,7 +192,7 @@ impl Suite {
 }
 
 impl SuiteCase {
-    /// Its name, with the number of streams behind it; or what tells it from others.
+    /// The case's name with the number of streams, or the fields that distinguish it from others.
     fn title(&self) -> String {
         if let (Some(name), []) = (&self.name, &self.streams[..]) {
             return name.clone();

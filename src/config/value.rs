@@ -1,4 +1,4 @@
-//! The types that a setting may have: how RON writes a value, and which values are good.
+//! Types of settings: how RON represents a value, and which values are allowed.
 
 use std::ops::RangeInclusive;
 
@@ -23,43 +23,48 @@ pub struct EffortPlan {
 
 /// The type of a setting.
 pub(super) trait Value: Sized {
-    /// What RON holds.
-    type Written: DeserializeOwned;
+    /// The representation in RON.
+    type Repr: DeserializeOwned;
 
-    /// Words that a value may be; empty for a type of numbers or names.
+    /// Words that a value can be; empty for numbers and names.
     const WORDS: &[&str] = &[];
 
-    /// Converts what RON holds. A number has to lie in `range`, where there is one.
-    fn read(written: Self::Written, range: Option<RangeInclusive<u64>>) -> Result<Self, Wrong>;
+    /// Converts the RON representation. A number must be in `range`, if there is one.
+    fn read(written: Self::Repr, range: Option<RangeInclusive<u64>>) -> Result<Self, InvalidValue>;
 }
 
-/// A value that a setting cannot have.
-pub(super) struct Wrong {
+/// Why a setting cannot have a value.
+pub(super) struct InvalidValue {
     /// The part of the setting that is wrong, such as `.warmup`; empty for all of it.
     pub part: &'static str,
     pub value: String,
     pub why: String,
 }
 
-impl Wrong {
-    fn new(value: impl ToString, why: &str) -> Wrong {
-        Wrong { part: "", value: value.to_string(), why: why.to_owned() }
+impl InvalidValue {
+    fn new(value: impl ToString, why: &str) -> InvalidValue {
+        InvalidValue { part: "", value: value.to_string(), why: why.to_owned() }
     }
 }
 
-fn in_range<T: Copy + ToString + TryInto<u64>>(number: T, range: Option<RangeInclusive<u64>>) -> Result<T, Wrong> {
+fn in_range<T: Copy + ToString + TryInto<u64>>(
+    number: T,
+    range: Option<RangeInclusive<u64>>,
+) -> Result<T, InvalidValue> {
     match range.filter(|range| !number.try_into().is_ok_and(|number| range.contains(&number))) {
         None => Ok(number),
-        Some(range) => Err(Wrong::new(number, &format!("it lies between {} and {}", range.start(), range.end()))),
+        Some(range) => {
+            Err(InvalidValue::new(number, &format!("it lies between {} and {}", range.start(), range.end())))
+        }
     }
 }
 
 macro_rules! numbers {
     ($($type:ty),+) => {$(
         impl Value for $type {
-            type Written = $type;
+            type Repr = $type;
 
-            fn read(written: $type, range: Option<RangeInclusive<u64>>) -> Result<$type, Wrong> {
+            fn read(written: $type, range: Option<RangeInclusive<u64>>) -> Result<$type, InvalidValue> {
                 in_range(written, range)
             }
         }
@@ -71,10 +76,10 @@ numbers!(u32, u64, usize);
 macro_rules! words {
     ($($type:ty),+) => {$(
         impl Value for $type {
-            type Written = $type;
+            type Repr = $type;
             const WORDS: &[&str] = <$type>::WORDS;
 
-            fn read(written: $type, _: Option<RangeInclusive<u64>>) -> Result<$type, Wrong> {
+            fn read(written: $type, _: Option<RangeInclusive<u64>>) -> Result<$type, InvalidValue> {
                 Ok(written)
             }
         }
@@ -84,60 +89,61 @@ macro_rules! words {
 words!(Effort, LaunchSetting, GateSetting, CacheSetting, DataSetting);
 
 impl Value for EffortPlan {
-    type Written = EffortPlan;
+    type Repr = EffortPlan;
 
-    fn read(plan: EffortPlan, _: Option<RangeInclusive<u64>>) -> Result<EffortPlan, Wrong> {
+    fn read(plan: EffortPlan, _: Option<RangeInclusive<u64>>) -> Result<EffortPlan, InvalidValue> {
         let most = u64::from(MAX_ITERATIONS);
-        in_range(plan.warmup, Some(0..=most)).map_err(|wrong| Wrong { part: ".warmup", ..wrong })?;
-        in_range(plan.iterations, Some(1..=most)).map_err(|wrong| Wrong { part: ".iterations", ..wrong })?;
+        in_range(plan.warmup, Some(0..=most)).map_err(|wrong| InvalidValue { part: ".warmup", ..wrong })?;
+        in_range(plan.iterations, Some(1..=most)).map_err(|wrong| InvalidValue { part: ".iterations", ..wrong })?;
         Ok(plan)
     }
 }
 
 impl Value for String {
-    type Written = String;
+    type Repr = String;
 
-    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<String, Wrong> {
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<String, InvalidValue> {
         Ok(written)
     }
 }
 
-/// A name, or `auto` for `None`.
+/// A name; `auto` is `None`.
 impl Value for Option<String> {
-    type Written = String;
+    type Repr = String;
 
-    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Option<String>, Wrong> {
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Option<String>, InvalidValue> {
         Ok(Some(written).filter(|name| name != "auto"))
     }
 }
 
 impl Value for Nanos {
-    type Written = String;
+    type Repr = String;
 
-    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Nanos, Wrong> {
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Nanos, InvalidValue> {
         measured(written, Dimension::TIME, i64::MAX as f64, "a time has its unit").map(|time| Nanos(time as i64))
     }
 }
 
 impl Value for Bytes {
-    type Written = String;
+    type Repr = String;
 
-    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Bytes, Wrong> {
+    fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Bytes, InvalidValue> {
         measured(written, Dimension::BYTES, u64::MAX as f64, "a size has its unit").map(|bytes| Bytes(bytes as u64))
     }
 }
 
-/// A number with a unit, in base units, at least 1 and less than `end`. `no_unit` is said of text without a unit.
-fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Result<f64, Wrong> {
+/// A number with a unit, in base units, at least 1 and less than `end`. `no_unit` is the message for text without a
+/// unit.
+fn measured(text: String, dimension: Dimension, end: f64, no_unit: &str) -> Result<f64, InvalidValue> {
     match quantity(&text, dimension) {
-        None => Err(Wrong::new(text, no_unit)),
-        Some(value) if value < 1.0 => Err(Wrong::new(text, "it is too small")),
-        Some(value) if value >= end => Err(Wrong::new(text, "it is too large")),
+        None => Err(InvalidValue::new(text, no_unit)),
+        Some(value) if value < 1.0 => Err(InvalidValue::new(text, "it is too small")),
+        Some(value) if value >= end => Err(InvalidValue::new(text, "it is too large")),
         Some(value) => Ok(value),
     }
 }
 
-/// `60s`, `1.5TiB`: a number with a unit, in base units.
+/// Parses a number with a unit, such as `60s` or `1.5TiB`, to base units.
 fn quantity(text: &str, dimension: Dimension) -> Option<f64> {
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
     let (number, unit) = text.split_at(split);

@@ -1,12 +1,12 @@
-//! The environment variables that a file may set: a scenario, and what a suite or a sweep runs.
+//! The allowlist of environment variables that a scenario can set, and a suite or a sweep for its runs.
 //!
 //! A variable is on the list if its library documents it as a number, a word or a list, and if no value can make the
-//! library load code, start a program, or read or write a file that the value names. Everything else is refused, so that
-//! a scenario from somebody else is safe to run. `--env` has no list: the user who types it decides.
+//! library load code, start a program, or read or write a file that the value names. Everything else is refused, so
+//! that a scenario from somebody else is safe to run. `--env` has no list, because its user decides.
 
 use crate::base::suggest;
 
-/// What a value on the list looks like.
+/// Format of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// A decimal number with an optional sign, or a hexadecimal one: `32`, `-1`, `0xff`.
@@ -91,8 +91,8 @@ const ROCM: &[(&str, Form)] = &[
     ("ROC_USE_FGS_KERNARG", Number),
 ];
 
-/// NCCL, and RCCL, which reads NCCL's names too. Left out are those that name a library (`NCCL_NET_PLUGIN`), a file
-/// (`NCCL_TOPO_FILE`, `NCCL_DEBUG_FILE`) or an address to connect to (`NCCL_COMM_ID`).
+/// NCCL, and RCCL, which reads NCCL's names too. Variables are excluded if they name a library (`NCCL_NET_PLUGIN`), a
+/// file (`NCCL_TOPO_FILE`, `NCCL_DEBUG_FILE`) or an address to connect to (`NCCL_COMM_ID`).
 const COLLECTIVES: &[(&str, Form)] = &[
     ("NCCL_ALGO", List),
     ("NCCL_BUFFSIZE", Number),
@@ -179,12 +179,12 @@ const COLLECTIVES: &[(&str, Form)] = &[
     ("RCCL_MSCCL_ENABLE_SINGLE_PROCESS", Number),
 ];
 
-/// The names of all variables that a file may set.
+/// Names of all variables that a file can set.
 pub fn allowed() -> impl Iterator<Item = &'static str> {
     [CUDA, ROCM, COLLECTIVES].into_iter().flatten().map(|(name, _)| *name)
 }
 
-/// Whether a file may set the variable to the value; else why not, as the end of a sentence about the variable.
+/// Checks that a file can set the variable to the value. The error continues a sentence about the variable.
 pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let found = [CUDA, ROCM, COLLECTIVES].into_iter().flatten().find(|(known, _)| *known == name);
     let Some((_, form)) = found else { return Err("which is not on the list of variables that a file may set".into()) };
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_on_the_list_names_code_or_a_file() {
+    fn no_allowed_variable_names_code_or_a_file() {
         let suspicious =
             ["PATH", "FILE", "PLUGIN", "INJECTION64", "LIB", "DIR", "DIRECTORY", "PRELOAD", "DUMP", "CONF"];
         for name in allowed() {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loads_code_is_refused() {
+    fn variables_that_load_code_are_refused() {
         let names = "LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT AORTA_LIBRARY_PATH PATH HOME TMPDIR PYTHONPATH CUDA_HOME \
             CUDA_INJECTION64_PATH NVTX_INJECTION64_PATH CUDA_CACHE_PATH CUDA_LOG_FILE NCCL_NET_PLUGIN \
             NCCL_TUNER_PLUGIN NCCL_PROFILER_PLUGIN NCCL_CONF_FILE NCCL_TOPO_FILE NCCL_GRAPH_FILE NCCL_DEBUG_FILE \

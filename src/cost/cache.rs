@@ -1,6 +1,6 @@
-//! Which of its bytes an operation finds in the device's last-level cache, if operations run in the order of issue.
+//! Models which bytes an operation finds in the device's last-level cache, if operations run in the order of launches.
 //!
-//! Whole pages, least recently used first to go. A stretch larger than the cache leaves nothing behind.
+//! Works on whole pages with least-recently-used replacement. A range larger than the cache leaves nothing in it.
 
 use std::collections::VecDeque;
 
@@ -11,27 +11,27 @@ use crate::ops::Spec;
 
 use super::{cache_room, fits_cache};
 
-/// Bytes of a page: large beside what one kernel of a small workload touches, small beside a cache.
+/// Page size in bytes: large compared with what a kernel of a small workload accesses, small compared with a cache.
 const PAGE: u64 = 64 << 10;
 
-/// Shares are told in eighths: operations that differ by less are one kind.
+/// Resolution of cached shares: eighths, so that similar operations can share a result.
 pub const WHOLE: u8 = 8;
 
-/// Pages that the operations of a program may touch in all before the cache is no longer followed page by page.
-const TOUCHED: u64 = 1 << 25;
+/// Maximum number of page accesses of a program; above it, the cache is not modelled page by page.
+const MAX_ACCESSES: u64 = 1 << 25;
 
 #[derive(Debug, Default)]
 struct Cache {
     capacity: usize,
-    /// The time of each resident page's last use.
+    /// Time of each resident page's last use.
     used: FxHashMap<u64, u64>,
-    /// Uses in their order; those that a later one has overtaken are skipped.
+    /// Uses in order; entries that a later use has superseded are skipped.
     order: VecDeque<(u64, u64)>,
     clock: u64,
 }
 
 impl Cache {
-    /// Uses a page, and says whether it was there.
+    /// Uses a page, and returns true if it was resident.
     fn touch(&mut self, page: u64) -> bool {
         self.clock += 1;
         let hit = self.used.insert(page, self.clock).is_some();
@@ -54,7 +54,7 @@ impl Cache {
         self.order.clear();
     }
 
-    /// Uses a stretch, and gives the bytes of it that were there.
+    /// Uses a range, and returns the number of its bytes that were resident.
     fn touch_range(&mut self, offset: u64, bytes: u64) -> u64 {
         if bytes == 0 {
             return 0;
@@ -70,30 +70,31 @@ impl Cache {
     }
 }
 
-/// One run of an operation, as the cache sees it.
+/// One execution of an operation, as the cache sees it.
 pub struct Access<'a> {
     pub spec: &'a Spec,
-    /// For each operand, inputs first, where it begins in the device's memory; None for one that lies elsewhere.
+    /// For each operand, inputs first, its offset in device memory; `None` if it is elsewhere.
     pub offsets: Vec<Option<u64>>,
-    /// The cache is emptied before it.
+    /// True if the cache is flushed before it.
     pub cold: bool,
 }
 
-/// For each access the share of its bytes in device memory that the cache serves, in eighths, once all of them have been
-/// made before, in their order. `accesses` gives them anew each time it is called.
+/// For each access, the share of its bytes in device memory that the cache serves, in eighths, in the steady state.
+/// `accesses` returns the same sequence each time it is called.
 pub fn shares<'a, I: Iterator<Item = Access<'a>>>(accesses: impl Fn() -> I, profile: &Profile) -> Vec<u8> {
     let capacity = (cache_room(profile) as u64 / PAGE).max(1) as usize;
     let bytes = |access: &Access| operands(access).map(|(_, bytes)| bytes).collect::<Vec<_>>();
     let touched =
         accesses().flat_map(|access| bytes(&access)).map(|bytes| (bytes / PAGE + 1).min(capacity as u64)).sum::<u64>();
-    // Without operands on the device, or of too many to be followed: what one finds when nothing comes between.
+    // For accesses without operands on the device, or if there are too many: the share when nothing else runs in
+    // between.
     let otherwise = |access: &Access| if fits_cache(access.spec, profile) { WHOLE } else { 0 };
-    if touched > TOUCHED {
+    if touched > MAX_ACCESSES {
         return accesses().map(|access| otherwise(&access)).collect();
     }
     let mut cache = Cache { capacity, ..Cache::default() };
     let mut shares = Vec::new();
-    // The first round fills the cache, the second is what every later one finds.
+    // The first round fills the cache, the second is the steady state.
     for _ in 0..2 {
         shares.clear();
         for access in accesses() {
@@ -114,7 +115,7 @@ pub fn shares<'a, I: Iterator<Item = Access<'a>>>(accesses: impl Fn() -> I, prof
     shares
 }
 
-/// The operands in device memory: where each begins, and its bytes.
+/// Operands in device memory: offset and bytes.
 fn operands(access: &Access) -> impl Iterator<Item = (u64, u64)> {
     let tensors = access.spec.inputs.iter().chain(&access.spec.outputs);
     tensors.zip(&access.offsets).filter_map(|(tensor, offset)| Some(((*offset)?, tensor.bytes())))
@@ -133,14 +134,14 @@ mod tests {
         let mut cache = cache(4);
         assert_eq!(cache.touch_range(0, 4 * PAGE), 0);
         assert_eq!(cache.touch_range(0, 4 * PAGE), 4 * PAGE);
-        // One page more than fits, used in turn: each is gone when its turn comes.
+        // One page more than fits, used in turn: each is evicted before its next use.
         assert_eq!(cache.touch_range(4 * PAGE, PAGE), 0);
         assert_eq!(cache.touch_range(0, PAGE), 0);
         assert_eq!(cache.touch_range(3 * PAGE, PAGE), PAGE);
     }
 
     #[test]
-    fn a_large_stretch_leaves_nothing() {
+    fn a_range_larger_than_the_cache_leaves_nothing() {
         let mut cache = cache(4);
         cache.touch_range(0, PAGE);
         assert_eq!(cache.touch_range(10 * PAGE, 5 * PAGE), 0);

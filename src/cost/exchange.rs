@@ -1,23 +1,23 @@
-//! What collectives, sends and receives cost: their time from tables of what was measured, and what they put on each link.
+//! Costs of collectives, sends and receives: durations from measured tables, and loads on links.
 
 use crate::config::{Link, Links, Table, Wiring};
 use crate::ops::{Collective, CollectiveKind};
 
-/// Bytes that a barrier is told by: it adds up a number of each rank.
+/// Bytes that stand for a barrier, which adds up one number per rank.
 const BARRIER: f64 = 4.0;
 
-/// A link that transfers of several ranks may share, in one direction.
+/// A link that transfers of several ranks can share, in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Path {
-    /// The port of a rank's device, outwards and inwards.
+    /// The port of a rank's device, outgoing and incoming.
     Out(u32),
     In(u32),
-    /// Between two devices of a mesh.
+    /// The link between two devices of a mesh.
     Pair {
         from: u32,
         to: u32,
     },
-    /// A network card of a node, outwards and inwards.
+    /// A network card of a node, outgoing and incoming.
     CardOut {
         node: u32,
         card: u32,
@@ -33,22 +33,22 @@ pub enum Path {
 pub struct Load {
     pub path: Path,
     pub bytes: f64,
-    /// The most that the link carries of such traffic, in bytes per second.
+    /// Maximum rate of the link for such traffic, in bytes per second.
     pub capacity: f64,
 }
 
-/// What connects two ranks of the world.
+/// The link between two ranks of the world.
 fn link(one: u32, other: u32, links: &Links) -> &Link {
     if links.node(one) == links.node(other) { &links.within } else { &links.across }
 }
 
-/// Bytes per second of a transfer between two ranks that has the links alone.
+/// Rate in bytes per second of a transfer between two ranks without other traffic.
 pub fn link_rate(one: u32, other: u32, links: &Links) -> f64 {
     link(one, other, links).bandwidth.value()
 }
 
-/// How long a collective takes from when the last rank has come, when it has the links alone, in ns. `ranks` are those of
-/// its group, as the world counts them.
+/// Duration of a collective in ns without other traffic, from the arrival of the last rank. `ranks` are the group's
+/// members as ranks of the world.
 pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
     let bytes = match collective.kind {
         CollectiveKind::Barrier => BARRIER,
@@ -72,7 +72,7 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
     within.max(across)
 }
 
-/// What a collective's rank puts on the links; nothing for a barrier, and on one rank.
+/// Loads of one rank of a collective on links; empty for a barrier, and for a single rank.
 pub fn loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
     let own = ranks[collective.rank as usize];
     let bytes = collective.bytes() as f64;
@@ -89,12 +89,12 @@ pub fn loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load>
     }
 }
 
-/// What a rank's part of a collective of several puts on the links: as much in as out.
+/// Loads of one rank of a collective with several ranks; outgoing and incoming bytes are equal.
 fn together(kind: CollectiveKind, bytes: f64, own: u32, ranks: &[u32], links: &Links) -> Vec<Load> {
     let mut loads = Vec::new();
     let near: Vec<u32> = ranks.iter().copied().filter(|&rank| links.node(rank) == links.node(own)).collect();
     if near.len() > 1 {
-        // Of an all-to-all, what the node's ranks have for each other stays within the node.
+        // In an all-to-all, the bytes between ranks of the same node stay within the node.
         let part = match kind {
             CollectiveKind::AllToAll => near.len() as f64 / ranks.len() as f64,
             _ => 1.0,
@@ -121,13 +121,13 @@ fn together(kind: CollectiveKind, bytes: f64, own: u32, ranks: &[u32], links: &L
     loads
 }
 
-/// Bytes of a collective that each rank sends to others of its node.
+/// Bytes of a collective that each rank sends to other ranks of its node.
 fn wire_bytes(kind: CollectiveKind, bytes: f64, ranks: u32) -> f64 {
     bytes * kind.bus_factor(ranks).unwrap_or(1.0)
 }
 
-/// What a transfer between two ranks puts on the sender's side; nothing where a rank sends to itself. `port` is what a
-/// device's port carries of such traffic, in bytes per second.
+/// Load of a transfer on the sender's side; `None` if a rank sends to itself. `port` is the maximum rate of a device's
+/// port for such traffic, in bytes per second.
 pub fn outwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
     let node = links.node(from);
     let (path, capacity) = match (node == links.node(to), links.wiring) {
@@ -138,7 +138,7 @@ pub fn outwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Opt
     (from != to).then_some(Load { path, bytes, capacity })
 }
 
-/// The same of the receiver's side; nothing where the sender's link is all that there is between them.
+/// Load of a transfer on the receiver's side; `None` if the sender's link is the only one between them.
 pub fn inwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
     let node = links.node(to);
     let (path, capacity) = match (links.node(from) == node, links.wiring) {
@@ -153,12 +153,12 @@ pub fn inwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Opti
 struct Node {
     number: u32,
     ranks: u32,
-    /// The most of them that share a network card.
+    /// Largest number of them that share a network card.
     most_on_card: u32,
 }
 
 impl Node {
-    /// The nodes of a group, by their numbers.
+    /// The nodes of a group, sorted by number.
     fn of(ranks: &[u32], links: &Links) -> Vec<Node> {
         let mut places: Vec<(u32, u32)> = ranks.iter().map(|&rank| (links.node(rank), links.card(rank))).collect();
         places.sort_unstable();
@@ -170,8 +170,8 @@ impl Node {
         places.chunk_by(|a, b| a.0 == b.0).map(node).collect()
     }
 
-    /// Bytes that each of its ranks sends to other nodes, and as many that it receives: its share of a ring over nodes, or
-    /// its own part of an all-to-all.
+    /// Bytes that each of the node's ranks sends to other nodes, and receives: its share of a ring over nodes, or its
+    /// part of an all-to-all.
     fn bytes_of_rank(&self, kind: CollectiveKind, bytes: f64, nodes: &[Node]) -> f64 {
         let all: u32 = nodes.iter().map(|node| node.ranks).sum();
         match kind {
@@ -188,10 +188,10 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
         CollectiveKind::AllToAll => "all_to_all",
         _ => "all_gather",
     };
-    // The table of the most ranks that are no more than these, else of the fewest.
+    // The table with the largest number of ranks up to `ranks`, or else the smallest table.
     let tables = links.tables.iter().filter(|table| table.collective == name);
     let table = tables.min_by_key(|table| (table.ranks > ranks, table.ranks.abs_diff(ranks)));
-    // What each link carries of a byte: in a mesh, a rank has one to each of the others.
+    // Share of each byte that each link carries: in a mesh, a rank has a link to each of the others.
     let on_link = |ranks: u32| {
         let paths = if links.wiring == Wiring::Mesh { f64::from(ranks - 1) } else { 1.0 };
         wire_bytes(kind, 1.0, ranks) / paths
@@ -204,7 +204,8 @@ fn within(kind: CollectiveKind, bytes: f64, ranks: u32, links: &Links) -> f64 {
     least + f64::from(ranks.saturating_sub(table.ranks)) * links.hop.value() + grown
 }
 
-/// The table's time of a size: between two sizes it grows evenly in their logarithms, beyond the last with the size.
+/// The table's time for a size. Between two sizes it is interpolated logarithmically; beyond the last it is
+/// proportional to the size.
 fn time(table: &Table, bytes: f64) -> f64 {
     let times = &table.times;
     let (largest, slowest) = times[times.len() - 1];
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(exchange(&all_gather, &[0, 1], &links), 27_700.0);
     }
 
-    /// What each rank of a collective puts on a link, as a share of what the link carries in the collective's time.
+    /// What each rank of a collective puts on a link, as a fraction of what the link carries in the collective's time.
     fn shares(kind: CollectiveKind, ranks: &[u32], count: u64, links: &Links) -> Vec<(Path, f64)> {
         let mut shares = std::collections::BTreeMap::<Path, f64>::new();
         for rank in 0..ranks.len() as u32 {

@@ -1,23 +1,23 @@
-//! The least time in which a device can do some operations, whatever runs beside what: less is a mistake of measurement.
+//! Lower bound on the time that operations take on a device, however they overlap. A shorter time is a measurement
+//! error.
 
 use crate::base::Space;
 use crate::config::Profile;
 use crate::ops::{self, Category, Direction, Launch, Spec, Tensor};
 
-/// How far clocks may lift a device over its datasheet's peak: 1.98 GHz for an H200's 1.83.
+/// Factor by which clocks can exceed the datasheet's peak: 1.98 GHz for an H200's 1.83.
 const BOOST: f64 = 1.1;
 
-/// How much faster caches, links and timers may be than they were measured for the profile. Most of what an operation
-/// reads may lie in the fastest of several caches.
+/// Factor by which caches, links and timers can exceed the profile. Operands may be in the fastest of several caches.
 const CACHES: f64 = 2.0;
 const LINKS: f64 = 1.25;
 const TIMERS: f64 = 1.1;
 
-/// The least time for all of these operations together, in ns: that of the busiest of the matrix units, the caches and
-/// the two directions of the link.
+/// Lower bound for all of these operations together, in ns: the time of the busiest of the matrix units, the caches and
+/// the two directions of the link to the host.
 ///
-/// Arithmetic of generated kernels counts for nothing, since compilers leave out what they can do without. The memory
-/// behind the cache counts for nothing either, since all operands may lie in the cache.
+/// The arithmetic of generated kernels is not counted, since compilers may remove some of it. Neither is device memory,
+/// since all operands may be in the cache.
 pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -> f64 {
     let (mut matrix, mut cache, mut to_device, mut to_host, mut held) = (0.0, 0.0, 0.0, 0.0, 0.0f64);
     for spec in specs {
@@ -31,7 +31,7 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
         match link_bytes(spec) {
             Some((Direction::HostToDevice, bytes)) => to_device += bytes / link(Direction::HostToDevice, profile),
             Some((Direction::DeviceToHost, bytes)) => to_host += bytes / link(Direction::DeviceToHost, profile),
-            // Links between ranks have no limit here.
+            // Links between ranks are not bounded here.
             _ if between_ranks(spec) => {}
             _ => {
                 let fast = profile.cache_bandwidth.value().max(profile.bandwidth.value());
@@ -45,7 +45,7 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
     [matrix, cache, to_device, to_host, held].into_iter().fold(0.0, f64::max)
 }
 
-/// Bytes that a kernel reads from and writes to the host's memory at least: what it reads more than once may be cached.
+/// Minimum bytes that a kernel reads from and writes to host memory; repeated reads may be cached.
 pub(super) fn host_bytes(spec: &Spec) -> (f64, f64) {
     let cost = spec.cost();
     let distinct = |tensors: &[Tensor]| -> u64 {
@@ -58,12 +58,12 @@ fn between_ranks(spec: &Spec) -> bool {
     spec.operation.category() == Category::Collective || ops::crossing(spec).is_some()
 }
 
-/// Bytes per ns that a link cannot pass.
+/// Upper bound on a link's rate in bytes per ns.
 fn link(direction: Direction, profile: &Profile) -> f64 {
     super::engines(direction, profile).link.value() * LINKS * 1e-9
 }
 
-/// The direction and the bytes of a copy between the host and the device.
+/// Direction and bytes of a copy between the host and the device; `None` for other operations.
 pub fn link_bytes(spec: &Spec) -> Option<(Direction, f64)> {
     if spec.operation.category() != Category::Copy {
         return None;

@@ -1,32 +1,32 @@
-//! The time for which an operation keeps each resource of a device busy at the resource's peak rate, and which of them
-//! bounds it.
+//! The time for which an operation occupies each resource of a device at its peak rate, and the resource that limits
+//! it.
 
 use crate::config::{Links, Profile, Wiring};
 use crate::ops::{self, Arithmetic, Category, Collective, CollectiveKind, Direction, Launch, Spec};
 
 use super::exchange::{Load, Path, inwards, loads, outwards};
 
-/// A part of a device, or of what connects it, that has a peak rate.
+/// A resource with a peak rate: a part of a device, or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Resource {
-    /// The matrix units, in a type.
+    /// The matrix units, for one type of arithmetic.
     Matrix(Arithmetic),
     /// The vector units.
     Vector,
     /// The device's memory.
     Memory,
-    /// The last cache before the memory.
+    /// The last-level cache.
     Cache,
     /// The link to the host, by direction.
     FromHost,
     ToHost,
-    /// What connects ranks of one node, and what connects nodes; in one direction.
+    /// Links within a node and between nodes, in one direction.
     Within,
     Across,
 }
 
 impl Resource {
-    /// Its short name: `bf16`, `memory`, `h2d`, or what the topology calls the link.
+    /// Short name: `bf16`, `memory`, `h2d`, or the topology's name of the link.
     pub fn name(self, profile: &Profile) -> &str {
         match self {
             Resource::Matrix(arithmetic) => arithmetic.name(),
@@ -41,10 +41,10 @@ impl Resource {
     }
 }
 
-/// How long an operation keeps each resource busy, in ns.
+/// How long an operation occupies each resource, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ideal {
-    /// The type in which matrix units multiply; `None` where vector units compute.
+    /// The type of arithmetic of the matrix units; `None` if the vector units compute.
     matrix: Option<Arithmetic>,
     pub arithmetic: f64,
     pub memory: f64,
@@ -56,8 +56,8 @@ pub struct Ideal {
 }
 
 impl Ideal {
-    /// Of an operation of one rank. `ranks` are those of its group, as the world counts them. `cached` is the share of its
-    /// bytes in device memory that the cache serves, from 0 to 1.
+    /// Computes the times of an operation. `ranks` are the group's members as ranks of the world. `cached` is the share
+    /// of its bytes in device memory that the cache serves, from 0 to 1.
     pub fn of(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> Ideal {
         let mut ideal = Ideal::default();
         if let Some((direction, bytes)) = super::floor::link_bytes(spec) {
@@ -121,12 +121,12 @@ impl Ideal {
         }
     }
 
-    /// How long its traffic with the device's memory takes, whatever serves it.
+    /// Time of its memory traffic, from the cache and from memory, in ns.
     pub fn traffic(&self) -> f64 {
         self.memory + self.cache
     }
 
-    /// The resource that it keeps busy longest, and for how long. `None` where it needs none.
+    /// The resource that it occupies longest, and for how long in ns. `None` if it needs none.
     pub fn bound(&self) -> Option<(Resource, f64)> {
         let arithmetic = self.matrix.map_or(Resource::Vector, Resource::Matrix);
         let memory = if self.memory >= self.cache { Resource::Memory } else { Resource::Cache };
@@ -138,13 +138,13 @@ impl Ideal {
             (Resource::Within, self.within),
             (Resource::Across, self.across),
         ];
-        // Of equal ones the first.
+        // The first of equal ones.
         all.into_iter().rev().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, time)| *time > 0.0)
     }
 }
 
-/// The least that a rank's part of a collective puts on the links. Where a switch connects ranks, it can add up what they
-/// send: an all-reduce then crosses each port once.
+/// Minimum loads of one rank of a collective. A switch can add up data in transit, so that an all-reduce crosses each
+/// port once.
 fn least_loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
     let mut loads = loads(collective, ranks, links);
     if collective.kind == CollectiveKind::AllReduce && links.wiring == Wiring::Switch {

@@ -1,6 +1,6 @@
-//! What an operation costs on a device: a roofline with waves of blocks, and the links.
+//! The cost model: a roofline with waves of thread blocks, and links.
 //!
-//! A figure from here is a model's; it is printed as *simulated* or *modelled*, never as measured.
+//! Figures from here are printed as *simulated* or *modelled*, never as measured.
 
 pub mod cache;
 mod exchange;
@@ -15,60 +15,60 @@ pub use exchange::{Load, Path, exchange, inwards, link_rate, loads, outwards};
 pub use ideal::{Ideal, Resource};
 pub use peer::peer;
 
-/// What one launch takes from a device.
+/// The resources of the device that one launch uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Task {
     /// Runs on compute units.
     Kernel {
-        /// Thread blocks.
+        /// Number of thread blocks.
         blocks: u64,
-        /// How much of a unit each occupies, in 1/32.
+        /// Share of a compute unit that each block occupies, in 1/32.
         share: u32,
-        /// How long one takes when memory is no limit, in ns.
+        /// Duration of a block if memory is no limit, in ns.
         block_time: f64,
-        /// How long its traffic keeps memories and links busy.
+        /// Time for which its traffic occupies memories and links.
         busy: Busy,
-        /// From its start until its blocks begin, in ns.
+        /// Time from its start until its blocks begin, in ns.
         floor: f64,
     },
     /// Moves bytes over the link to the host.
     Copy {
         direction: Direction,
         bytes: f64,
-        /// By way of a staging buffer, while the host waits.
+        /// True if it uses a staging buffer while the host waits.
         pageable: bool,
     },
     /// Moves bytes to another device.
     Peer {
-        /// The rank that gets them.
+        /// The receiving rank.
         to: u32,
         bytes: f64,
-        /// Bytes per second of the link.
+        /// Rate of the link in bytes per second.
         rate: f64,
     },
 }
 
-/// How long a kernel's traffic keeps each memory and link busy when the kernel has it alone, in ns.
+/// How long a kernel's traffic occupies each memory and link without other traffic, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
-    /// The device's memory.
+    /// Device memory.
     pub memory: f64,
-    /// The link from the host, by what the kernel reads there.
+    /// The link from the host, for what the kernel reads there.
     pub to_device: f64,
-    /// The link to the host, by what the kernel writes there.
+    /// The link to the host, for what the kernel writes there.
     pub to_host: f64,
-    /// The link to another rank; None where nothing goes to one.
+    /// The receiving rank, and the time of the link to it; `None` if nothing is sent.
     pub peer: Option<(u32, f64)>,
 }
 
 impl Busy {
-    /// What limits the kernel: its traffic goes on side by side.
+    /// The longest of the times. All traffic overlaps, so this bounds the kernel.
     pub fn longest(&self) -> f64 {
         let peer = self.peer.map_or(0.0, |(_, time)| time);
         [self.memory, self.to_device, self.to_host, peer].into_iter().fold(0.0, f64::max)
     }
 
-    /// That of a part of the kernel's traffic.
+    /// The times of a fraction of the traffic.
     pub fn scaled(self, part: f64) -> Busy {
         Busy {
             memory: self.memory * part,
@@ -79,8 +79,8 @@ impl Busy {
     }
 }
 
-/// The tasks of an operation, one for each of its launches; `cached` is the share of its bytes in device memory that the
-/// device's cache serves, from 0 to 1.
+/// The tasks of an operation, one for each launch. `cached` is the share of its bytes in device memory that the cache
+/// serves, from 0 to 1.
 pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -> Vec<Task> {
     if let [Launch::Peer(_)] = launches {
         return vec![peer(spec, profile)];
@@ -92,7 +92,7 @@ pub fn tasks(spec: &Spec, launches: &[Launch], cached: f64, profile: &Profile) -
 }
 
 fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile) -> Task {
-    // The first byte takes its time, however few there are.
+    // The first access has a latency, however few bytes there are.
     let latency = match (cost.read + cost.written, cost.matrix) {
         (Traffic { host: 1.., .. }, _) => profile.host_link.latency.value(),
         (Traffic { device: 1.., .. }, None) => profile.memory_latency.value(),
@@ -107,7 +107,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
         }
         Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
         Launch::Collective(_) => Task::Kernel {
-            // A channel a block, as the vendors' libraries use them.
+            // Vendors' libraries use one block per channel.
             blocks: 16,
             share: Cost::WHOLE_UNIT,
             block_time: 0.0,
@@ -132,7 +132,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
     }
 }
 
-/// Operations per second of one block, when as many run as fit.
+/// Operations per second of one block, if as many run as fit.
 fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
     let peak = match cost.matrix {
         Some(arithmetic) => matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile),
@@ -142,14 +142,14 @@ fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
     peak / resident
 }
 
-/// How long a block's instructions would take, were it to have all of them, while as many blocks share its unit as there
-/// are, in seconds.
+/// Time in seconds to issue a block's instructions if it could use all issue slots, while as many blocks share its unit
+/// as there are.
 ///
-/// Special-function units work beside the others, and what they do is issued like the rest: the longer of the two counts.
-/// The sum of both at their peaks is already more than a chain of maps was measured to take
-/// (docs/measurements/2026-11-21-beside-others.md, 132 µs for 118).
+/// Special-function units overlap with the others, and their instructions are issued too, so the longer time counts.
+/// The sum of both peaks would exceed measurements: 132 µs instead of 118 for a chain of maps
+/// (docs/measurements/2026-11-21-beside-others.md).
 fn issue_time(cost: &Cost, profile: &Profile) -> f64 {
-    // The peak counts a fused multiply-add as two, and it is one instruction.
+    // The peak counts a fused multiply-add as two operations, but it is one instruction.
     let issued = cost.instructions / (profile.peak["vector"].value() / 2.0 * profile.vector_efficiency.value());
     let special = cost.special / profile.peak["special"].value();
     let units = profile.units.value();
@@ -157,7 +157,7 @@ fn issue_time(cost: &Cost, profile: &Profile) -> f64 {
     issued.max(special) * units * (cost.blocks as f64 / units).ceil().clamp(1.0, fit.max(1.0))
 }
 
-/// Operations per second that the device's matrix units can do at most.
+/// Peak rate of the device's matrix units in operations per second.
 pub fn matrix_peak(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.peak[arithmetic.name()].value()
 }
@@ -166,28 +166,28 @@ fn efficiency(arithmetic: Arithmetic, profile: &Profile) -> f64 {
     profile.matrix_efficiency[arithmetic.name()].value()
 }
 
-/// How long an operation's traffic keeps memories and links busy, each alone.
+/// Times for which an operation's traffic occupies memories and links, each without other traffic.
 fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let cost = spec.cost();
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
     Busy {
         memory: memory_time(device, cached, profile) + reread_time(&cost, cached, profile),
-        // No cache of the device keeps what lies on the host.
+        // No cache of the device keeps host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
         peer: None,
     }
 }
 
-/// How long memory takes for that many bytes, of which the cache serves a share.
+/// Time of memory for this many bytes, a share of which the cache serves.
 fn memory_time(bytes: f64, cached: f64, profile: &Profile) -> f64 {
     let memory = profile.bandwidth.value() * profile.bandwidth_efficiency.value();
     let cache = profile.cache_bandwidth.value().max(memory);
     bytes * (cached / cache + (1.0 - cached) / memory) * 1e9
 }
 
-/// How long memory takes for what blocks read once more: the cache has it where it holds what all that run at once read.
+/// Time for bytes that several blocks read. The cache serves them if it can hold what all concurrent blocks read.
 fn reread_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     let at_once = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
     let share = (at_once / cost.blocks.max(1) as f64).min(1.0);
@@ -196,28 +196,28 @@ fn reread_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     memory_time(bytes, if held { 1.0 } else { cached }, profile)
 }
 
-/// Bytes that stay in the cache from one use to the next: not all of it, since its sets fill unevenly.
+/// Usable size of the cache in bytes: less than all of it, since its sets fill unevenly.
 pub fn cache_room(profile: &Profile) -> f64 {
     0.75 * profile.cache.value()
 }
 
-/// Whether the cache holds all that an operation touches, so that it is found there when nothing comes between.
+/// True if the cache can hold everything that an operation accesses, so that it is cached when nothing runs in between.
 pub fn fits_cache(spec: &Spec, profile: &Profile) -> bool {
     let cost = spec.cost();
     ((cost.read + cost.written).device + cost.sent + cost.received) as f64 <= cache_room(profile)
 }
 
-/// Groups in which a kernel's blocks begin, where it has the device for itself: of a kernel that takes more rounds of the
-/// device, several rounds go together.
+/// Number of groups in which a kernel's blocks start if it has the device alone. A kernel with more waves starts
+/// several waves together.
 pub const GROUPS: u64 = 8;
 
-/// Rounds of the device that begin together when `fit` blocks of a kernel find room now, and `room` on an empty device. No
-/// group lasts longer than all of the kernel on a device of its own.
+/// Number of waves that start together if `fit` blocks fit now and `room` blocks fit on an empty device. No group takes
+/// longer than the whole kernel alone.
 pub fn rounds(blocks: u64, fit: u64, room: u64, groups: u64) -> u64 {
     blocks.div_ceil(groups * fit).min(blocks.div_ceil(room))
 }
 
-/// How long a task takes when it has the device alone, in ns.
+/// Duration of a task without other work, in ns.
 pub fn alone(task: &Task, profile: &Profile) -> f64 {
     match *task {
         Task::Kernel { blocks, share, block_time, busy, floor } => {
@@ -228,7 +228,7 @@ pub fn alone(task: &Task, profile: &Profile) -> f64 {
                 let part = count as f64 / blocks as f64;
                 (count.div_ceil(room) as f64 * block_time).max(busy.longest() * part)
             };
-            // Rounded as the simulator rounds them.
+            // Rounded like the simulator's times.
             floor.round() + ((blocks / group) as f64 * time(group) + time(blocks % group)).round()
         }
         Task::Copy { direction, bytes, pageable } => {
@@ -252,8 +252,8 @@ pub fn engines(direction: Direction, profile: &Profile) -> &crate::config::CopyE
     }
 }
 
-/// How long an operation takes when it has the device and all links alone, and no rank is late, in ns. `ranks` are those of
-/// its group, as the world counts them; `cached` is as for [`tasks`].
+/// Duration of an operation without other work and without late ranks, in ns. `ranks` are the group's members as ranks
+/// of the world; `cached` is as for [`tasks`].
 pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f64 {
     let launches = spec.launch();
     let tasks = tasks(spec, &launches, cached, profile);
@@ -269,7 +269,7 @@ pub fn duration(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> f
     each.sum::<f64>() + apart
 }
 
-/// How long a rank waits for the flags of a copy between ranks: until what arrives may be written, and has arrived.
+/// Time for which a rank waits for the flags of a copy between ranks: receiver ready, and data arrived.
 fn flags(spec: &Spec, profile: &Profile) -> f64 {
     let rank = spec.team.rank;
     let crossing = ops::crossing(spec);
@@ -283,7 +283,7 @@ fn flags(spec: &Spec, profile: &Profile) -> f64 {
     profile.topology.flag.value() * flags
 }
 
-/// What issuing a launch costs the host, until the call returns, in ns.
+/// Host time of the launching call, in ns.
 pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
     let host = &profile.host;
     match launch {

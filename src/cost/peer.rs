@@ -1,4 +1,4 @@
-//! What a copy between ranks costs a rank, from when both sides have come to it.
+//! Cost of a copy between ranks for one rank, once both sides have arrived.
 
 use crate::config::Profile;
 use crate::ops::{self, Cost, Launch, Spec};
@@ -6,7 +6,7 @@ use crate::ops::{self, Cost, Launch, Spec};
 use super::exchange::link_rate;
 use super::{Busy, Task};
 
-/// What a rank does in a copy between ranks, once it may: it sends, or else waits for what arrives.
+/// The task of a rank in a copy between ranks: it sends, or else waits for what arrives.
 pub fn peer(spec: &Spec, profile: &Profile) -> Task {
     let links = &profile.topology;
     let sends = ops::crossing(spec).and_then(|crossing| crossing.sends.as_ref());
@@ -25,7 +25,7 @@ pub fn peer(spec: &Spec, profile: &Profile) -> Task {
     let bytes = spec.cost().sent as f64;
     match launches.first() {
         Some(Launch::Copy(_)) => Task::Peer { to: *to, bytes, rate },
-        // As many units as a collective holds, for as long as the link takes.
+        // Occupies as many compute units as a collective, for as long as the link takes.
         _ => Task::Kernel {
             blocks: links.units.value() as u64,
             share: Cost::WHOLE_UNIT,

@@ -181,7 +181,7 @@ pub(super) struct Serial {
 /// Number of iterations of a run, for its progress bar.
 pub fn iterations(request: &Request) -> u64 {
     let each = u64::from(request.effort.warmup) + request.whole_rounds();
-    let runs = if wants_serial(request.first().program) { 2 } else { 1 };
+    let runs = if needs_serial_run(request.first().program) { 2 } else { 1 };
     let gated = request.exec.gate_depth > 0 && request.modes.contains(&LaunchMode::Stream) && each > 1;
     each * (runs * request.modes.len() as u64 + u64::from(gated))
 }
@@ -196,7 +196,7 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
         return Err(error);
     }
     let mut serial = Vec::new();
-    if failure.is_none() && wants_serial(request.first().program) && !request.control.stopped() {
+    if failure.is_none() && needs_serial_run(request.first().program) && !request.control.stopped() {
         failure = serials(request, &sampled, &mut serial, &mut warnings).err();
     }
     // A run that was stopped after the headline may lack observed iterations or the run on one stream.
@@ -425,10 +425,10 @@ fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
 }
 
 /// Whether a metric needs the run on one stream.
-fn wants_serial(program: &Program) -> bool {
+fn needs_serial_run(program: &Program) -> bool {
     fn asks(expr: &FigureExpr) -> bool {
         match expr {
-            FigureExpr::Figure { figure, .. } => figure.wants_serial(),
+            FigureExpr::Figure { figure, .. } => figure.needs_serial_run(),
             FigureExpr::Unary(_, inner) => asks(inner),
             FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
             FigureExpr::Constant(_) | FigureExpr::Metric { .. } => false,

@@ -1,4 +1,4 @@
-//! The state of an analysis, and the declarations.
+//! The state of an analysis, and the order in which declarations are analyzed.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::turns::Turns;
 use super::value::Value;
 use super::{Options, check, declared};
 
-/// Names that every file knows.
+/// Names that are defined in every file.
 pub(super) struct Builtins {
     pub rank: Symbol,
     pub world: Symbol,
@@ -25,12 +25,12 @@ pub(super) struct Builtins {
     pub main: Symbol,
 }
 
-/// How the program depends on the iteration.
+/// How the program depends on the iteration's number.
 #[derive(Debug, Default)]
 pub(super) struct CycleUse {
-    /// The number itself was used.
+    /// True if the number itself is used, so that all iterations may differ.
     pub all: bool,
-    /// The least common multiple of what it was divided by for a remainder.
+    /// Least common multiple of the divisors in `iteration % n`; `None` if there is none.
     modulus: Option<u64>,
 }
 
@@ -39,7 +39,8 @@ impl CycleUse {
         self.modulus = lcm(self.modulus.unwrap_or(1), modulus.unsigned_abs()).or(Some(u64::MAX));
     }
 
-    /// Iterations after which everything repeats: what remainders need, or `base` rounded up to a multiple of that.
+    /// Number of iterations after which everything repeats: a multiple of all divisors, and at least `base` if the
+    /// number itself is used.
     pub fn cycle(&self, base: u64) -> u64 {
         let modulus = self.modulus.unwrap_or(1);
         match self.all {
@@ -55,32 +56,32 @@ pub(super) struct Analyzer<'a> {
     pub names: Interner,
     pub builtins: Builtins,
     pub scopes: Scopes,
-    /// Words that some parameter lists: known everywhere, and worth themselves.
+    /// Words that some parameter lists as values. They are known everywhere and evaluate to themselves.
     pub words: FxHashSet<Symbol>,
-    /// Names of families of labels, wherever they are given.
+    /// Names of all families of labels in the file.
     pub label_families: FxHashSet<Symbol>,
     pub program: Program,
     pub defs: FxHashMap<Symbol, &'a Decl>,
-    /// Where the mesh is declared.
+    /// Location of the mesh's declaration; `None` before it.
     pub mesh: Option<SrcSpan>,
-    /// The iteration that is being expanded; nothing outside of the step.
+    /// The iteration that is being expanded; `None` outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
-    /// Slots of the cycle; `None` before the step is worked out, and where it has mistakes.
+    /// Number of slots of the cycle; `None` before the step is analyzed, and if it has mistakes.
     pub slots: Option<usize>,
     pub expansion: Expansion<'a>,
-    /// The metrics above the one that is looked at, by their place.
+    /// Index of each metric declared so far.
     pub metrics: FxHashMap<Symbol, usize>,
-    /// The families of metrics above it: what a member stands for, and its place.
+    /// Families of metrics declared so far: for each member, the text of its value and its index.
     pub metric_families: FxHashMap<Symbol, Vec<(String, usize)>>,
-    /// All names of labels, and of phases.
+    /// All names of labels, and all names of phases.
     pub sets: (BTreeSet<Symbol>, BTreeSet<Symbol>),
-    /// Members of lists that have been worked out.
+    /// Number of list members evaluated so far.
     pub members: usize,
-    /// Where `meta` stands.
+    /// Location of `meta`; `None` before it.
     pub meta: Option<SrcSpan>,
     pub mistakes: Mistakes,
-    /// Where a name was found to be wrong: what follows from that is not told again.
+    /// Locations of names already reported, so that follow-up errors are not.
     pub bad_names: FxHashSet<usize>,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Notes an error, unless the same mistake at the same place has been noted (a loop meets it in every turn).
+    /// Adds an error, unless the same one was already found at this location, for example in an earlier turn of a loop.
     pub fn error(&mut self, error: ModelError) {
         if matches!(error, ModelError::UnknownName { .. } | ModelError::NotAllowed { .. })
             && self.bad_names.contains(&error.offset())
@@ -154,14 +155,14 @@ impl<'a> Analyzer<'a> {
         self.mistakes.add(error, self.expansion.call);
     }
 
-    /// Makes a name known; without a meaning where another has the name, so that the uses of neither are told.
+    /// Declares a name. If the name is already taken, it becomes unknown, so that uses of either are not reported.
     pub fn declare(&mut self, name: Name, value: Value) {
         let value = if self.bad_names.contains(&(name.span.start as usize)) { Value::Unknown } else { value };
         self.scopes.declare(name.symbol, value);
     }
 
-    /// Whether another error would be told; else what would word it need not be worked out.
-    pub fn listens(&self) -> bool {
+    /// True if another error would be reported; otherwise its text need not be prepared.
+    pub fn has_room_for_errors(&self) -> bool {
         !self.mistakes.is_full()
     }
 
@@ -169,7 +170,7 @@ impl<'a> Analyzer<'a> {
         !self.mistakes.is_empty()
     }
 
-    /// Works through the whole file.
+    /// Analyzes the whole file.
     pub fn run(mut self) -> Result<Program, Vec<Mistake>> {
         let found = check::names(self.ast, &self.names, &self.words);
         let names: FxHashSet<usize> = found.iter().map(ModelError::offset).collect();
@@ -193,7 +194,7 @@ impl<'a> Analyzer<'a> {
             program.names = self.names;
             program.memories.shrink_to_fit();
             program.labels.shrink_to_fit();
-            // Where ranks copy to each other, `link` adds what arrives.
+            // If ranks copy to each other, `link` runs these checks once it has added what arrives.
             if program.cycle.iter().all(|step| step.peers().is_empty()) {
                 program.views.finish();
             }
@@ -202,7 +203,7 @@ impl<'a> Analyzer<'a> {
         Err(self.mistakes.sorted())
     }
 
-    /// Names that could have been meant where one is unknown.
+    /// All names that an unknown name may be a misspelling of.
     pub fn known_names(&self) -> Vec<String> {
         let mut names: Vec<String> = (0..self.names.len() as u32)
             .map(Symbol)
@@ -214,7 +215,8 @@ impl<'a> Analyzer<'a> {
         names
     }
 
-    /// Declared and bare memory has to fit the limit; scratch is shared and counted when it is placed.
+    /// Checks declared buffers and bare inputs against the memory limit. Scratch memory is shared and counted when it
+    /// is laid out.
     fn check_memory(&mut self) {
         let mut sizes: Vec<(u64, MemoryId)> = (0..self.program.memories.len())
             .map(MemoryId::from)

@@ -1,4 +1,4 @@
-//! `group { … }`: collectives that become one operation.
+//! `group { … }`: collectives that are issued as one operation.
 
 use crate::base::{LabelId, OpId, PhaseId, SpecId, SrcSpan, StreamId, ViewId};
 use crate::ops::{self, Operation, Spec};
@@ -11,17 +11,17 @@ use super::labels::LabelData;
 use super::program::OpKind;
 use super::value::Value;
 
-/// Operands of one operation: launches number them in a byte.
+/// Maximum number of operands of one operation, since launches store their index in a byte.
 const OPERANDS: usize = 255;
 
-/// A group whose parts are being collected.
+/// A group whose collectives are being collected.
 #[derive(Debug)]
 pub(super) struct Batch {
     span: SrcSpan,
     parts: Vec<Part>,
 }
 
-/// One collective with where it stands.
+/// One collective with its location.
 #[derive(Debug)]
 struct Part {
     spec: SpecId,
@@ -35,7 +35,7 @@ struct Part {
 }
 
 impl<'a> Analyzer<'a> {
-    /// Walks a group and makes one operation of what is in it.
+    /// Expands a group and makes one operation of its contents.
     pub(super) fn group(&mut self, body: &'a Block, span: SrcSpan) {
         if self.expansion.batch.is_some() {
             self.not_in_group("a group", "leave the inner `group` away: all in the outer one is issued together", span);
@@ -52,7 +52,7 @@ impl<'a> Analyzer<'a> {
         self.error(ModelError::InGroup { what: what.to_owned(), help, at: at.into() });
     }
 
-    /// Whether an operation may stand where it does; else it is told.
+    /// True if an operation may be inside or outside of the open group as it is; reports an error otherwise.
     pub(super) fn fits_group(&mut self, operation: &dyn Operation, call: &Call) -> bool {
         let fits = self.expansion.batch.is_none() || operation.category() == ops::Category::Collective;
         if !fits {
@@ -62,12 +62,12 @@ impl<'a> Analyzer<'a> {
         fits
     }
 
-    /// What the label of a call inside of a group stands for: the operation that the group will be.
+    /// Number of the operation that the open group will become, for labels inside it.
     pub(super) fn ops_of_batch(&self) -> usize {
         usize::from(self.expansion.batch.as_ref().is_some_and(|batch| !batch.parts.is_empty()))
     }
 
-    /// Adds a collective to the open group; nothing when there is no place for it.
+    /// Adds a collective to the open group; skipped if it is not allowed there.
     pub(super) fn batch_part(
         &mut self,
         operation: &dyn Operation,
@@ -82,7 +82,7 @@ impl<'a> Analyzer<'a> {
         let stream = self.current_stream();
         let mut batch = self.expansion.batch.take()?;
         let good = self.fits_batch(&batch, &inputs, &outputs, (spec, stream), call);
-        // Each part is looked at beside those before it.
+        // Each part is compared with all parts before it, so long groups count as more turns.
         if good && self.room_for_operation(call.span) && self.room_for_turns(1 + batch.parts.len() / 8, call.span) {
             let op = OpId::from(self.expansion.step.ops.len());
             let label = self.open_label(call);
@@ -108,7 +108,7 @@ impl<'a> Analyzer<'a> {
         good.then_some(())
     }
 
-    /// Whether a collective can be issued with those before it.
+    /// True if a collective can be issued together with those before it; reports an error otherwise.
     fn fits_batch(
         &mut self,
         batch: &Batch,
@@ -138,7 +138,8 @@ impl<'a> Analyzer<'a> {
         false
     }
 
-    /// An output, and what else of the group touches the same memory: nothing orders the two.
+    /// An output that overlaps memory accessed elsewhere in the group, where nothing orders the two accesses. `None` if
+    /// there is none.
     fn shared(
         &self,
         batch: &Batch,
@@ -156,7 +157,7 @@ impl<'a> Analyzer<'a> {
         })
     }
 
-    /// Makes one operation of the parts; a single one stays what it is.
+    /// Makes one operation of the parts. A single part stays a plain collective.
     fn push_batch(&mut self, batch: &Batch) {
         let Some(first) = batch.parts.first() else { return };
         let (spec, span) = match batch.parts.len() {
@@ -171,7 +172,7 @@ impl<'a> Analyzer<'a> {
             batch.parts.iter().flat_map(|part| side(part).iter().map(|(view, _)| *view)).collect()
         };
         let (inputs, outputs) = (views(|part| &part.inputs), views(|part| &part.outputs));
-        // In tables and figures, the first label stands for all.
+        // In tables and metrics, the first label stands for the group.
         let label = batch.parts.iter().find(|part| part.labelled).unwrap_or(first).label;
         let outer = (self.expansion.stream, self.expansion.phase);
         (self.expansion.stream, self.expansion.phase) = (Some(first.stream), first.phase);

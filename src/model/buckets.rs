@@ -1,10 +1,10 @@
-//! Numbers by hash. Finding a place and filling it is one look at memory, where a general table takes two: with
-//! millions of slices, which no cache holds, that is where the time goes.
+//! A hash table of numbers that needs one memory access per lookup where a general table needs two. With millions of
+//! slices, which fit into no cache, these accesses dominate the time.
 
-/// An open table, at most three quarters full, that is gone through from a hash's place to the next one that is free.
+/// An open-addressing table with linear probing, at most three quarters full.
 #[derive(Debug, Default)]
 pub(super) struct Buckets {
-    /// Hashes and numbers; a power of two of them.
+    /// Hashes and numbers; the length is a power of two.
     buckets: Vec<(u32, u32)>,
     used: usize,
 }
@@ -12,7 +12,7 @@ pub(super) struct Buckets {
 const FREE: (u32, u32) = (0, u32::MAX);
 
 impl Buckets {
-    /// The number of that hash for which `same` holds.
+    /// Finds a number with this hash that satisfies `same`.
     pub fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = self.start(hash)?;
         loop {
@@ -24,7 +24,7 @@ impl Buckets {
         }
     }
 
-    /// Adds a number, which has to be less than 2³² - 1.
+    /// Adds a number, which must be less than 2³² - 1.
     pub fn insert(&mut self, hash: u32, number: u32) {
         if 4 * (self.used + 1) > 3 * self.buckets.len() {
             let size = (2 * self.buckets.len()).max(16);
@@ -46,7 +46,7 @@ impl Buckets {
         self.buckets[at] = (hash, number);
     }
 
-    /// Where to look first; nothing in an empty table.
+    /// First index to probe; `None` if the table is empty.
     fn start(&self, hash: u32) -> Option<usize> {
         let mask = self.buckets.len().checked_sub(1)?;
         Some(hash as usize & mask)
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_found() {
+    fn inserted_numbers_are_found() {
         let mut buckets = Buckets::default();
         assert_eq!(buckets.find(7, |_| true), None);
-        // A third of them have a hash in common, and another third the place of the first.
+        // A third of the numbers share a hash, and another third share its bucket.
         let hash = |number: u32| if number.is_multiple_of(3) { number } else { number % 3 * (1 << 20) };
         for number in 0..1000 {
             buckets.insert(hash(number), number);

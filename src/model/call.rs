@@ -1,4 +1,4 @@
-//! Operations: operands and options are worked out, outputs inferred, scratch memory made.
+//! Calls of operations: evaluates operands and options, infers outputs, and creates scratch memory.
 
 use crate::base::{DType, Dims, LabelId, MemoryId, OpId, Space, SpecId, SrcSpan, Symbol, ViewId};
 use crate::ops::init::Init;
@@ -14,24 +14,24 @@ use super::lower::Lowering;
 use super::program::{After, Memory, MemoryKind, NewOp, OpKind};
 use super::value::Value;
 
-/// What stands behind the arrow.
+/// An output after the arrow.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// Scratch memory.
+    /// No name: scratch memory.
     None,
     Given(ViewId, SrcSpan),
-    /// An output of the definition around, written here for the first time.
+    /// An output of the enclosing definition, written here for the first time.
     Cell(u32),
 }
 
-/// What an operation works on, while it is collected.
+/// Operands of an operation while they are collected.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     pub views: Vec<ViewId>,
     pub spans: Vec<SrcSpan>,
     pub attrs: Attrs,
     pub lowering: Lowering,
-    /// Whether it takes the expression of `lowering`.
+    /// True if the operation has the expression in `lowering`.
     pub has_expression: bool,
     outputs: Vec<Output>,
     pub written: Vec<ViewId>,
@@ -53,8 +53,8 @@ impl Inputs {
 
 impl<'a> Analyzer<'a> {
     pub(super) fn call(&mut self, call: &'a Call) {
-        // What the check of names has told of.
-        let [callee] = call.callee.as_slice() else { return self.give_unknown(call) };
+        // The check of names has already reported other callees.
+        let [callee] = call.callee.as_slice() else { return self.declare_failed_call(call) };
         match self.callee(callee.symbol) {
             Callee::Def(decl) => {
                 self.no_group(call);
@@ -65,24 +65,24 @@ impl<'a> Analyzer<'a> {
                 self.marker(name, call);
             }
             Callee::Operation(place) => {
-                // The room for operands is used again from operation to operation.
+                // The vectors are reused from operation to operation.
                 let mut inputs = std::mem::take(&mut self.expansion.inputs);
                 inputs.clear();
                 if self.operation(place, call, &mut inputs).is_none() {
-                    self.give_unknown(call);
+                    self.declare_failed_call(call);
                 }
                 self.expansion.inputs = inputs;
             }
-            // Reported by the check of names; here, only what it would have given is made known.
-            Callee::Unknown => self.give_unknown(call),
+            // The check of names has reported it; here only its label and outputs become known.
+            Callee::Unknown => self.declare_failed_call(call),
         }
     }
 
-    /// Makes a failed call's label known without a meaning, so that its uses stay silent.
-    pub(super) fn give_unknown(&mut self, call: &Call) {
-        self.forget_label(call);
+    /// Declares a failed call's label without a value, so that its uses are not reported.
+    pub(super) fn declare_failed_call(&mut self, call: &Call) {
+        self.declare_unknown_label(call);
         for output in &call.outputs {
-            // An output of the definition around counts as written.
+            // An output of the enclosing definition counts as written.
             if let Some(name) = output.value.as_name()
                 && let Some(Value::Output(cell)) = self.scopes.get(name)
                 && let slot = &mut self.expansion.outputs[*cell as usize]
@@ -93,7 +93,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    pub(super) fn forget_label(&mut self, call: &Call) {
+    pub(super) fn declare_unknown_label(&mut self, call: &Call) {
         let Some(label) = &call.label else { return };
         let name = label.name.symbol;
         if label.index.is_empty() {
@@ -109,7 +109,7 @@ impl<'a> Analyzer<'a> {
         if self.expansion.batch.is_some() {
             let help = "a group holds collectives, `send` and `recv`, which are issued together: move it out";
             self.not_in_group(&format!("`{name}`"), help, call.span);
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         let takes = usize::from(name == "wait");
         if call.inputs.len() != takes || !call.outputs.is_empty() || !call.options.is_empty() {
@@ -122,7 +122,7 @@ impl<'a> Analyzer<'a> {
                 at: call.span.into(),
                 help: Some(format!("it is `{name}({})`", if takes == 1 { "label" } else { "" })),
             });
-            self.give_unknown(call);
+            self.declare_failed_call(call);
             return;
         }
         let kind = match name {
@@ -145,7 +145,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Adds an operation, with what the open blocks wait for.
+    /// Adds an operation with the dependencies of the open blocks.
     pub(super) fn push_op(
         &mut self,
         kind: OpKind,
@@ -173,7 +173,7 @@ impl<'a> Analyzer<'a> {
 
     // --- Operations -------------------------------------------------------------------------------------------
 
-    /// Nothing when something is wrong with it.
+    /// Expands a call of an operation. Returns `None` if it has an error.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
         if self.misplaced(operation, call) {
@@ -212,7 +212,7 @@ impl<'a> Analyzer<'a> {
             }
             operands.written.push(view);
         }
-        // What is written on this rank by a copy to others is known when all ranks are.
+        // A copy to other ranks is checked by `link`, when all ranks are known.
         let fits = match peer {
             Some(_) => self.fits_peer(call, operands),
             None => self.check_overlap(operation, call, operands, team),
@@ -224,7 +224,7 @@ impl<'a> Analyzer<'a> {
             return self.batch_part(operation, call, spec, operands);
         }
         let label = self.open_label(call);
-        // Where there is no room for it, the limit is the mistake.
+        // If the operation does not fit, the limit is what was exceeded, and it has been reported.
         let op = self.push_op(OpKind::Run(spec), call.span, label, &operands.views, &operands.written);
         if let (Some(to), Some(_)) = (peer, op) {
             self.expansion.step.push_peer(to, operands.written[0]);
@@ -235,8 +235,8 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
-    /// An operation may not read memory that it writes, unless it goes element by element over the same slice, or takes
-    /// its rank's own part of what all ranks share.
+    /// Checks that an operation does not read memory that it writes. Exceptions are elementwise operations on the same
+    /// slice, and collectives in which a rank's own part is the other operand.
     fn check_overlap(&mut self, operation: &dyn Operation, call: &Call, inputs: &Inputs, team: Team) -> bool {
         let views = &inputs.written;
         for (index, &view) in views.iter().enumerate() {
@@ -261,9 +261,9 @@ impl<'a> Analyzer<'a> {
         true
     }
 
-    /// Whether the smaller of two stretches is that part of the other which is this rank's own.
+    /// True if the smaller of two slices is this rank's own part of the larger one.
     fn is_own_part(&mut self, a: ViewId, b: ViewId, team: Team) -> bool {
-        // On another rank it is another part.
+        // The part differs between ranks.
         self.program.by_rank = true;
         let dims = self.program.layout(self.program.views.memory(a)).dims;
         let place = |view| (self.program.views.offset(view, &dims), self.program.views.tensor(view).elements());
@@ -324,14 +324,14 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Reports `at` behind anything but the output of an operation that writes to other ranks.
+    /// Reports `at` after anything but the output of an operation that writes to other ranks.
     pub(super) fn no_peer(&mut self, arg: &Arg) {
         if let Some(at) = &arg.at {
             self.error(ModelError::PeerOperand { at: at.rank.span.into() });
         }
     }
 
-    /// The slice that an input stands for; a bare type is memory of its own.
+    /// The slice of an input. A bare type creates memory of its own.
     pub(super) fn input_view(&mut self, expr: &Expr, name: &str) -> Option<ViewId> {
         match self.eval(expr) {
             Value::Type(dtype, dims) => {
@@ -342,7 +342,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Memory of an input that was given as a type: its own for each place and loop turn, the same in each iteration.
+    /// Memory of an input given as a type: separate for each location and loop turn, the same in each iteration.
     pub(super) fn bare(&mut self, dtype: DType, dims: Dims, name: Symbol, span: SrcSpan) -> ViewId {
         let shape = self.program.shapes.intern(dtype, dims);
         let place = self.expansion.bare.entry(span).or_default();
@@ -364,7 +364,7 @@ impl<'a> Analyzer<'a> {
         self.all_of(memory)
     }
 
-    /// Memory of an output that has no name, called by the label or else by the operation.
+    /// Memory of an output without a name; called by the label, or else by the operation.
     fn scratch(&mut self, operation: &dyn Operation, spec: SpecId, index: usize, call: &Call) -> ViewId {
         let tensor = &self.program.spec(spec).outputs[index];
         let shape = self.program.shapes.intern(tensor.dtype, tensor.dims);
@@ -425,7 +425,7 @@ impl<'a> Analyzer<'a> {
         good.then_some(())
     }
 
-    /// An operand behind the arrow: a slice, or an output of the definition around that nothing has written.
+    /// Evaluates an operand after the arrow: a slice, or an output of the enclosing definition that is not written yet.
     pub(super) fn output_argument(&mut self, arg: &Arg) -> Value {
         if let Some(name) = arg.value.as_name()
             && let Some(Value::Output(cell)) = self.scopes.get(name)
@@ -454,7 +454,7 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// How many inputs an operation takes, in words.
+/// Describes how many inputs an operation takes.
 pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
     let signature = operation.signature();
     match (signature.least(), signature.most()) {

@@ -1,4 +1,4 @@
-//! Calls of definitions: the body is put in the place of the call.
+//! Calls of definitions: expands the body in place of the call.
 
 use crate::base::{SrcSpan, Symbol, counted};
 use crate::syntax::ast::*;
@@ -8,7 +8,7 @@ use super::error::{LimitError, ModelError};
 use super::expand::Written;
 use super::labels::LabelData;
 use super::limits::{CALLS, TURNS_PER_OPERATION};
-use super::turns::TurnOf;
+use super::turns::TurnKind;
 use super::value::Value;
 
 impl<'a> Analyzer<'a> {
@@ -19,11 +19,11 @@ impl<'a> Analyzer<'a> {
         let text = self.names.name(name.symbol).to_owned();
         if self.expansion.calls.contains(&name.symbol) {
             self.error(ModelError::Recursion { name: text, at: call.span.into() });
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         if self.expansion.calls.len() >= CALLS {
             self.error(LimitError::TooDeep { limit: CALLS, at: call.span.into() }.into());
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
             return;
@@ -58,7 +58,7 @@ impl<'a> Analyzer<'a> {
                 at: call.span.into(),
                 help: Some(help),
             });
-            return self.give_unknown(call);
+            return self.declare_failed_call(call);
         }
         let mut values: Vec<Value> = Vec::new();
         for (arg, param) in call.inputs.iter().zip(inputs) {
@@ -81,7 +81,7 @@ impl<'a> Analyzer<'a> {
             self.expansion.label = label;
         }
         let outer_turn = self.expansion.turn;
-        let of = TurnOf::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
+        let of = TurnKind::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
         self.expansion.turn = self.program.turns.enter(outer_turn, of);
         self.expansion.calls.push(name.symbol);
         self.expansion.called += 1;
@@ -119,7 +119,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// An argument of a definition: any value; a bare type is memory of its own.
+    /// Evaluates an argument of a definition. A bare type creates memory of its own.
     fn argument(&mut self, arg: &Arg, param: &Param) -> Value {
         self.no_peer(arg);
         let mut value = self.eval(&arg.value);
@@ -144,7 +144,7 @@ impl<'a> Analyzer<'a> {
         value
     }
 
-    /// What the innermost call was given, for a message: `x: f32[8], n = 4`.
+    /// The arguments of the innermost call, for a message: `x: f32[8], n = 4`.
     fn arguments_text(&self, inputs: &[Param]) -> String {
         const LENGTH: usize = 70;
         let mut text = String::new();
@@ -188,7 +188,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// An output of a definition as an operand: known once something has written it.
+    /// Evaluates an output of a definition used as an operand, which must have been written.
     pub(super) fn written_output(&mut self, cell: u32, name: Symbol, span: SrcSpan) -> Value {
         match self.output_value(cell) {
             Value::Output(_) => {

@@ -1,4 +1,4 @@
-//! What the name in front of parentheses stands for.
+//! Resolves the name in front of parentheses.
 
 use crate::base::Symbol;
 use crate::ops;
@@ -9,18 +9,18 @@ use super::analyzer::Analyzer;
 /// Statements that look like operations and launch nothing.
 pub(super) const MARKERS: [&str; 3] = ["signal", "wait", "sync"];
 
-/// What is called.
+/// What a name in front of parentheses refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Callee<'a> {
     Def(&'a Decl),
     Marker(&'static str),
-    /// A place in the catalogue.
+    /// Index in the catalogue of operations.
     Operation(usize),
     Unknown,
 }
 
 impl<'a> Analyzer<'a> {
-    /// What a name calls: looked up once, since a loop calls it in every turn.
+    /// Resolves a name. Cached, since a loop calls it in every turn.
     pub(super) fn callee(&mut self, symbol: Symbol) -> Callee<'a> {
         if let Some(&known) = self.expansion.callees.get(&symbol) {
             return known;

@@ -1,6 +1,6 @@
-//! Names, checked everywhere: also in branches that are not taken and in loops without a turn.
+//! Checks names everywhere, also in branches that are not taken and in loops without a turn.
 //!
-//! What an expression is worth shows only when it is evaluated; whether its names exist shows here.
+//! The value of an expression is known only after evaluation, but whether its names exist is checked here.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use super::mistakes::MAX_ERRORS;
 use super::unknown::{self, NameRole};
 use super::unknown_operation::unknown_operation;
 
-/// Names that no declaration may take.
+/// Names that a declaration cannot have.
 const BUILTINS: [(&str, &str); 3] = [
     ("rank", "is the number of this rank"),
     ("world", "is the number of ranks"),
@@ -53,32 +53,32 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
 struct Checker<'a> {
     names: &'a Interner,
     words: &'a FxHashSet<Symbol>,
-    /// Every declared name with its place; used before that, it is an error.
+    /// Every declared name with its location, to report uses before the declaration.
     globals: FxHashMap<Symbol, SrcSpan>,
     /// The declarations above the one that is checked.
     declared: FxHashMap<Symbol, SrcSpan>,
     defs: FxHashMap<Symbol, &'a Decl>,
     locals: Locals,
-    /// Labels of the step or `def` that is checked, wherever they stand in it.
+    /// Labels of the step or `def` that is checked, wherever they are in it.
     later: FxHashMap<Symbol, SrcSpan>,
-    /// Labels of the step, and those of definitions, each with the definition.
+    /// Labels of the step, and labels of definitions with the definition that has them.
     step_labels: FxHashMap<Symbol, SrcSpan>,
     inner_labels: FxHashMap<Symbol, Symbol>,
-    /// What the expression that is checked could be.
+    /// What the checked expression could refer to, for help messages.
     place: NameRole,
     has_mesh: bool,
     /// Parameters that list words.
     worded: FxHashSet<Symbol>,
-    /// Whether another file is used, or something is declared that this version does not know.
+    /// True if another file is used, or something is declared that this version does not support.
     has_used: bool,
     streams: FxHashSet<Symbol>,
     errors: Vec<ModelError>,
 }
 
-/// The names of a step or a `def`; no two that are visible at once are equal.
+/// The names of a step or a `def`. No two visible names are equal.
 #[derive(Default)]
 struct Locals {
-    /// The innermost scope last.
+    /// Open scopes, the innermost last.
     scopes: Vec<Vec<(Symbol, SrcSpan)>>,
     visible: FxHashMap<Symbol, SrcSpan>,
 }
@@ -96,7 +96,7 @@ impl Locals {
         names
     }
 
-    /// Adds a name to the innermost scope, or to the outermost.
+    /// Adds a name to the innermost scope, or to the outermost one.
     fn add(&mut self, outermost: bool, symbol: Symbol, span: SrcSpan) {
         let scope = if outermost { self.scopes.first_mut() } else { self.scopes.last_mut() };
         scope.expect("inside a body").push((symbol, span));
@@ -105,7 +105,7 @@ impl Locals {
 }
 
 impl<'a> Checker<'a> {
-    /// Notes an error, while there is room for one: what would word it is not worked out before.
+    /// Adds an error unless the limit is reached; `make` is only called if it is not.
     fn error(&mut self, make: impl FnOnce(&Self) -> ModelError) {
         if self.errors.len() < MAX_ERRORS {
             let error = make(self);
@@ -150,7 +150,7 @@ impl<'a> Checker<'a> {
                 _ => {}
             }
         }
-        // Bodies see every declaration, wherever it stands.
+        // Bodies can use every declaration, also those below.
         self.declared = self.globals.clone();
         for decl in &ast.decls {
             match &decl.kind {
@@ -190,7 +190,7 @@ impl<'a> Checker<'a> {
                     Some(Expr { kind: ExprKind::List(items), .. }) => items.iter().filter_map(Expr::as_name).collect(),
                     _ => Vec::new(),
                 };
-                // A bare word is looked for in the list, by the parameter itself.
+                // The parameter itself looks up a bare word in its list.
                 if words.is_empty() || default.as_name().is_none() {
                     self.expr(default);
                 }
@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
             }
             DeclKind::Let(Binding { value, .. }) => self.expr(value),
             DeclKind::Preset { values, .. } => {
-                // A parameter that lists words says by itself which there are.
+                // A parameter that lists words checks the value by itself.
                 for binding in values {
                     let is_word = self.worded.contains(&binding.name.symbol) && binding.value.as_name().is_some();
                     if !is_word {
@@ -228,12 +228,12 @@ impl<'a> Checker<'a> {
                     self.redefined(each.name, first);
                 }
             }
-            // Figures are resolved by themselves, and the rest is not part of this version.
+            // Metrics are resolved elsewhere, and other declarations are not supported in this version.
             _ => {}
         }
     }
 
-    /// The sizes, the type and the init of buffers.
+    /// Checks the sizes, the type and the init of a buffer.
     fn buffer(&mut self, buffer: &Buffer) {
         for family in &buffer.families {
             self.exprs(&family.count);
@@ -250,7 +250,7 @@ impl<'a> Checker<'a> {
 
     fn setting(&mut self, setting: &Setting, words: &[&str]) {
         let is_word = setting.value.as_name().is_some_and(|symbol| words.contains(&self.names.name(symbol)));
-        // Any bare name that is no value may be meant as a word: its option says which there are.
+        // A bare name that is not a value may be a word, which is checked against its option.
         let unknown = setting.value.as_name().is_some_and(|symbol| !self.knows(symbol));
         if !is_word && !unknown {
             self.expr(&setting.value);
@@ -260,7 +260,7 @@ impl<'a> Checker<'a> {
     fn body(&mut self, params: &[Name], body: &'a Block) {
         self.later = FxHashMap::default();
         collect_labels(body, false, &mut self.later);
-        // A family is known in all of the step or `def`: a loop may look back at its earlier turns.
+        // A family is visible in the whole step or `def`: a loop may refer to earlier turns.
         let mut families = FxHashMap::default();
         collect_labels(body, true, &mut families);
         let families = families.into_iter().filter(|(symbol, _)| !self.globals.contains_key(symbol));
@@ -272,19 +272,19 @@ impl<'a> Checker<'a> {
         self.locals = Locals::default();
     }
 
-    /// The names that a block gives, which end with it.
+    /// Checks a block in a scope of its own, and returns the names that it declares.
     fn scope(&mut self, body: &'a Block) -> Vec<(Symbol, SrcSpan)> {
         self.locals.enter();
         self.block(body);
         self.locals.leave()
     }
 
-    /// Adds a local name; a name that is visible already cannot be given again.
+    /// Adds a local name, which must not be visible already.
     fn local(&mut self, name: Name, family: bool) {
         self.builtin(name);
         let visible = self.locals.visible.get(&name.symbol).copied();
         if let Some(first) = visible.or(self.globals.get(&name.symbol).copied()) {
-            // The family itself, known from the beginning, is no other meaning.
+            // The family itself has been visible from the begin, so it is no conflict.
             if !family || self.globals.contains_key(&name.symbol) {
                 self.redefined(name, first);
             }
@@ -361,7 +361,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A path in `prev(…)`: its name is that of any label in the step, and is looked up when all of them are known.
+    /// Checks a path in `prev(…)`. Its first name is a label of the step, looked up once all labels are known.
     fn previous(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Index { base, items } => {
@@ -407,7 +407,7 @@ impl<'a> Checker<'a> {
             let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
             match option.map(|option| &option.kind) {
                 Some(OptionType::Word(words)) => self.setting(setting, words),
-                // An option that does not exist may have had words.
+                // An unknown option may have been meant for words.
                 None => self.setting(setting, &[]),
                 _ => self.expr(&setting.value),
             }
@@ -421,7 +421,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The operation that is called; nothing for a definition, a marker, and what does not exist.
+    /// The operation that is called; `None` for a definition, a marker, or an unknown name.
     fn callee(&mut self, call: &Call) -> Option<&'static dyn Operation> {
         let operation = match call.callee.as_slice() {
             [callee] => {
@@ -431,7 +431,7 @@ impl<'a> Checker<'a> {
                 }
                 ops::find(name)
             }
-            // Names with dots are of a file that is used, and that has been told.
+            // Names with dots belong to a used file, which has been reported.
             _ if self.has_used => return None,
             _ => None,
         };
@@ -462,12 +462,12 @@ impl<'a> Checker<'a> {
         self.error(|this| this.unknown(symbol, at));
     }
 
-    /// Where a group of ranks is expected.
+    /// What a name at a group of ranks could refer to.
     fn group(&self) -> NameRole {
         NameRole::Group { mesh: self.has_mesh }
     }
 
-    /// Why a name is not known.
+    /// The error for an unknown name.
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let Some(&declared) = self.globals.get(&symbol) {
@@ -514,7 +514,7 @@ impl<'a> Checker<'a> {
         self.expr_of(expr, false);
     }
 
-    /// An expression that could be only one thing. What stands in its brackets may be any.
+    /// Checks an expression that can refer to one thing only. Expressions inside its brackets can be anything.
     fn expr_at(&mut self, expr: &Expr, place: NameRole) {
         let outer = std::mem::replace(&mut self.place, place);
         self.expr(expr);

@@ -1,4 +1,5 @@
-//! Declarations of streams and buffers, the options of the step, and what this version does not have.
+//! Analyzes declarations of streams and buffers, and the options of the step; reports what this version does not
+//! support.
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, suggest};
@@ -15,7 +16,7 @@ use super::units::Units;
 use super::unknown;
 use super::value::Value;
 
-/// What the members of a family are.
+/// What kind of members a family has.
 #[derive(Clone, Copy)]
 pub(super) enum FamilyOf {
     Streams,
@@ -47,7 +48,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// A declaration that this version does not have: what it would have given is known without a meaning.
+    /// Reports a declaration that this version does not support. Its names become known without a value.
     fn later_declaration(&mut self, word: &str, decl: &Decl) {
         let help = match word {
             "kernel" => "`map(…)` makes a kernel of any expression",
@@ -84,13 +85,13 @@ impl<'a> Analyzer<'a> {
         self.error(ModelError::UnknownOption { of: of.to_owned(), name, at: at.into(), help });
     }
 
-    /// One of some words, written as such or worth one.
+    /// Evaluates an expression that must be one of `words`.
     pub(super) fn word_of(&mut self, expr: &Expr, words: &'static [&'static str]) -> Option<&'static str> {
         let text = match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
             _ => match self.eval(expr) {
                 Value::Word(word) => self.names.name(word).to_owned(),
-                // A type's name may be a word here.
+                // The name of a type may be a word here.
                 Value::DType(dtype) => dtype.name().to_owned(),
                 other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
             },
@@ -150,7 +151,7 @@ impl<'a> Analyzer<'a> {
         };
     }
 
-    /// The sizes of a family, all of them whole and from 1 on.
+    /// The sizes of a family, which must be whole numbers of at least 1.
     pub(super) fn family(&mut self, count: &[Expr], of: FamilyOf, name: Name) -> Option<Dims> {
         let mut dims = Dims::new();
         for expr in count {
@@ -172,7 +173,7 @@ impl<'a> Analyzer<'a> {
             } else if size as u64 > limit {
                 (format!("the number of {what} `{}`", name()), size.to_string(), help)
             } else if dims.push(size as u64).is_none() {
-                let help = "a family and its type have at most 8 dimensions together: leave some away";
+                let help = "a family and its type have at most 8 dimensions together: leave some out";
                 (format!("the number of indices of `{}`", name()), count.len().to_string(), help)
             } else {
                 continue;
@@ -191,7 +192,7 @@ impl<'a> Analyzer<'a> {
                 "priority" => priority = self.priority(&setting.value),
                 "units" => units = self.units(&setting.value),
                 "queue" | "kind" => {
-                    self.not_yet(&format!("`{key}` of a stream"), "leave it away", setting.key.span);
+                    self.not_yet(&format!("`{key}` of a stream"), "leave it out", setting.key.span);
                 }
                 _ => self.unknown_option("stream", key, &["priority", "units"], setting.key.span),
             }
@@ -306,7 +307,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// A buffer of a block: scratch memory in the device's memory, which holds nothing before the step writes it.
+    /// Declares a buffer of a block: scratch memory on the device, undefined until the step writes it.
     pub(super) fn local_buffer(&mut self, buffer: &Buffer) {
         self.check_local(buffer);
         let ty = self.layout(buffer);
@@ -320,7 +321,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Says so where a buffer of a block has a space or an init.
+    /// Reports a space or an init of a buffer in a block, which has neither.
     fn check_local(&mut self, buffer: &Buffer) {
         let space = self.space(buffer.space.as_ref());
         let space_at = buffer.space.filter(|_| space != Space::Device);
@@ -362,7 +363,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Memory for a buffer or a family of them, and the value of its name.
+    /// Creates the memory of a buffer or a family of buffers, and returns the value of its name.
     pub(super) fn add_family(
         &mut self,
         name: Name,
@@ -409,7 +410,7 @@ impl<'a> Analyzer<'a> {
         Space::from_name(&text).unwrap_or(Space::Device)
     }
 
-    /// A tensor type, such as `f32[n]`; a bare element type is a tensor without dimensions.
+    /// Evaluates a tensor type, such as `f32[n]`. A bare element type is a tensor without dimensions.
     pub(super) fn tensor_type(&mut self, expr: &Expr) -> Option<(DType, Dims)> {
         match self.eval(expr) {
             Value::Type(dtype, dims) => Some((dtype, *dims)),
@@ -450,7 +451,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// `random(seed)` or `random(seed, deviation)`.
+    /// Evaluates `random(seed)` or `random(seed, deviation)`.
     fn random(&mut self, args: &[Expr], span: SrcSpan) -> Option<Init> {
         let (seed, deviation) = match args {
             [seed] => (self.eval_whole(seed)?, 1.0),

@@ -1,4 +1,4 @@
-//! The names that a tree declares, as they stand in the text.
+//! Collects the names that a syntax tree declares.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol
     (labels, phases)
 }
 
-/// All names that are given to families of labels in a file.
+/// All names of families of labels in a file.
 pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
     let mut families = FxHashMap::default();
     for decl in &ast.decls {
@@ -30,7 +30,7 @@ pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
     families.into_keys().collect()
 }
 
-/// The name of a parameter that lists words.
+/// The name of a parameter that lists words; `None` for any other declaration.
 pub(super) fn worded_name(decl: &Decl, words: &FxHashSet<Symbol>) -> Option<Symbol> {
     match &decl.kind {
         DeclKind::Param { name, allowed: Some(Expr { kind: ExprKind::List(items), .. }), .. } => {
@@ -41,7 +41,7 @@ pub(super) fn worded_name(decl: &Decl, words: &FxHashSet<Symbol>) -> Option<Symb
     }
 }
 
-/// The name of a stream, or of a family of them.
+/// The name of a stream or a family of streams; `None` for any other declaration.
 pub(super) fn stream_name(decl: &Decl) -> Option<Symbol> {
     match decl.kind {
         DeclKind::Stream { name, .. } => Some(name.symbol),
@@ -49,7 +49,7 @@ pub(super) fn stream_name(decl: &Decl) -> Option<Symbol> {
     }
 }
 
-/// The names that a declaration makes known to those below it.
+/// The names that a declaration makes visible to those below it.
 pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
     match &decl.kind {
         DeclKind::Later { name, .. } => name.iter().copied().collect(),
@@ -67,7 +67,7 @@ pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
     }
 }
 
-/// The labels of a block with the places where they first stand: all of them, or families only.
+/// Collects the labels of a block with their first locations: all labels, or only families.
 pub(super) fn collect_labels(block: &Block, families: bool, labels: &mut FxHashMap<Symbol, SrcSpan>) {
     walk::block(block, &mut |stmt| {
         if let StmtKind::Call(Call { label: Some(label), .. }) = &stmt.kind

@@ -1,5 +1,5 @@
-//! Every mistake that shows when a file's names, types and values are worked out. Those of slices and those about limits
-//! have enums of their own, and are part of this one as they are.
+//! Errors in the names, types and values of a file. Errors about slices and limits are enums of their own, included
+//! here.
 
 mod limits;
 mod slices;
@@ -72,7 +72,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::unknown_function))]
     UnknownFunction {
         name: String,
-        /// The kind of value it is called on, where that matters: ` of figures`.
+        /// The kind of value that the function was called with, such as ` of figures`; empty if it does not matter.
         of: &'static str,
         #[label("not known")]
         at: SourceSpan,
@@ -167,7 +167,7 @@ pub enum ModelError {
         value: String,
         #[label("is {value}")]
         at: SourceSpan,
-        #[label("this division leaves a rest")]
+        #[label("this division leaves a remainder")]
         division: Option<SourceSpan>,
     },
 
@@ -184,7 +184,7 @@ pub enum ModelError {
     #[error("the result is too large")]
     #[diagnostic(code(aorta::model::overflow), help("integers go up to 9223372036854775807; `1e20` is a float"))]
     Overflow {
-        #[label("passes what a number can hold")]
+        #[label("exceeds what a number can hold")]
         at: SourceSpan,
     },
 
@@ -311,7 +311,7 @@ pub enum ModelError {
         /// The number of ranks.
         world: String,
         why: String,
-        /// What to do to make it fit.
+        /// What to change so that it fits.
         give: String,
         #[label("{why}")]
         at: SourceSpan,
@@ -356,7 +356,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::local_buffer), help("{help}"))]
     LocalBuffer {
         name: String,
-        /// What it was to do: lie elsewhere, or hold something at first.
+        /// What the declaration asks for: another space, or initial contents.
         wants: String,
         why: &'static str,
         help: String,
@@ -405,7 +405,7 @@ pub enum ModelError {
     NoGroup {
         name: String,
         help: &'static str,
-        #[label("a group, behind what is no collective")]
+        #[label("only a collective runs over a group")]
         at: SourceSpan,
     },
 
@@ -421,7 +421,7 @@ pub enum ModelError {
     #[error("memory that has no name cannot be written")]
     #[diagnostic(
         code(aorta::model::written_type),
-        help("leave `-> …` away for scratch memory, or declare it: `buffer y: f32[4]`")
+        help("leave `-> …` out for scratch memory, or declare it: `buffer y: f32[4]`")
     )]
     WrittenType {
         #[label("this is a type, not a buffer")]
@@ -437,10 +437,10 @@ pub enum ModelError {
     Limit(#[from] LimitError),
 
     // --- Copies to other ranks --------------------------------------------------------------------------------
-    #[error("only what a `copy` writes may lie on another rank")]
+    #[error("only the output of a `copy` can be on another rank")]
     #[diagnostic(
         code(aorta::model::peer_operand),
-        help("write `copy(x -> y at 1)`: it writes `y` of rank 1, whose text comes by this copy too")
+        help("write `copy(x -> y at 1)`: it writes `y` of rank 1, which executes this copy too")
     )]
     PeerOperand {
         #[label("another rank")]
@@ -462,7 +462,7 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("rank {receiver} does not come by this copy, which rank {sender} sends to it")]
+    #[error("rank {receiver} does not execute this copy, which rank {sender} sends to it")]
     #[diagnostic(
         code(aorta::model::peer_absent),
         help(
@@ -519,7 +519,7 @@ pub enum ModelError {
     #[error("this metric is {found}, and its unit `{unit}` is for {of}")]
     #[diagnostic(
         code(aorta::model::metric_unit),
-        help("write a unit that fits, or leave it away: the one that follows from the expression is printed then")
+        help("write a unit that fits, or leave it out: the one that follows from the expression is printed then")
     )]
     MetricUnit {
         found: String,
@@ -541,7 +541,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// Where the mistake is, as an offset, for sorting.
+    /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
     }

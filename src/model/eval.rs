@@ -1,4 +1,4 @@
-//! The value of an expression.
+//! Evaluates expressions.
 
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan, Symbol, suggest};
@@ -113,12 +113,12 @@ impl Analyzer<'_> {
         if self.words.contains(&symbol) {
             return Value::Word(symbol);
         }
-        // A family of labels that has no member yet is known all the same: its first turn may be guarded by `when`.
+        // A family of labels without members is known all the same: its first turn may be guarded by `when`.
         if self.iteration.is_some() && self.label_families.contains(&symbol) {
             return Value::Labels(u32::MAX);
         }
-        // A loop meets it in every turn.
-        if self.bad_names.contains(&(span.start as usize)) || !self.listens() {
+        // The name may have been reported in an earlier turn of a loop.
+        if self.bad_names.contains(&(span.start as usize)) || !self.has_room_for_errors() {
             return Value::Unknown;
         }
         let name = text.to_owned();
@@ -145,14 +145,14 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Whether it is `iteration % …`.
+    /// True for an expression `iteration % …`.
     pub(super) fn is_remainder(&self, op: BinaryOp, left: &Expr) -> bool {
         op == BinaryOp::Remainder
             && left.as_name() == Some(self.builtins.iteration)
             && self.scopes.get(self.builtins.iteration).is_none()
     }
 
-    /// `iteration % n`, which needs a cycle of `n` iterations only.
+    /// Evaluates `iteration % n`, which needs a cycle of `n` iterations only.
     fn iteration_remainder(&mut self, expr: &Expr, right: &Expr) -> Value {
         let Some(iteration) = self.iteration else { return self.iteration(expr.span) };
         match self.eval_whole(right) {
@@ -174,8 +174,8 @@ impl Analyzer<'_> {
 
     // --- Expectations of a type -------------------------------------------------------------------------------
 
-    /// The value of an expression of plain whole numbers and names for such, as most indices in loops are; nothing
-    /// where it is another, or something is to be said about it.
+    /// Fast path for expressions of plain whole numbers and variables, as most indices in loops are. `None` if it is
+    /// any other expression, or if there is something to report.
     pub(super) fn plain_whole(&self, expr: &Expr) -> Option<i64> {
         match &expr.kind {
             ExprKind::Int(value) => Some(*value),
@@ -194,7 +194,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The expression's value as a whole number without a unit.
+    /// Evaluates an expression that must be a whole number without a unit.
     pub(super) fn eval_whole(&mut self, expr: &Expr) -> Option<i64> {
         if let Some(value) = self.plain_whole(expr) {
             return Some(value);
@@ -214,7 +214,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The number when it is whole, or an error that points at the division that left a rest.
+    /// Converts a number to a whole one. The error points at the division that left a remainder.
     pub(super) fn whole(&mut self, number: Number, span: SrcSpan) -> Option<i64> {
         let whole = number.whole();
         if whole.is_none() {
@@ -400,7 +400,7 @@ impl Analyzer<'_> {
         Value::Number(Number { value, dimension, rest })
     }
 
-    /// A short text for an expression in messages: its name, as far as it has one.
+    /// A short text for an expression in messages: its name if it has one.
     pub(super) fn text_of(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),
@@ -410,7 +410,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// A number that is whole, measures nothing and has no rest to tell of.
+/// The value of a number that is whole and has neither a unit nor a remainder to report; `None` otherwise.
 pub(super) fn plain(number: &Number) -> Option<i64> {
     match number {
         Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None } => Some(*value),
@@ -418,13 +418,13 @@ pub(super) fn plain(number: &Number) -> Option<i64> {
     }
 }
 
-/// What an operator makes of two plain whole numbers.
+/// The result of an operator on two plain whole numbers.
 enum Whole {
     Number(i64),
     Truth(bool),
 }
 
-/// Nothing where something is to be said about it, or it is not whole.
+/// Applies an operator; `None` if the result is not whole, or if there is something to report.
 fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
     match op {
         BinaryOp::Add => x.checked_add(y).map(Whole::Number),
@@ -441,7 +441,7 @@ fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
     }
 }
 
-/// What to write where an operator has operands that are no numbers.
+/// Help for an operator whose operands are not numbers.
 fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
     let computed = |value: &Value| matches!(value, Value::Tensor { .. } | Value::Label(_) | Value::Labels(_));
     let order = matches!(op, BinaryOp::Less | BinaryOp::LessEqual | BinaryOp::Greater | BinaryOp::GreaterEqual);
@@ -465,7 +465,7 @@ fn operands_help(op: BinaryOp, left: &Value, right: &Value) -> String {
     }
 }
 
-/// What to write where the dimensions of two numbers do not go together.
+/// Help for two numbers whose dimensions do not match.
 pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
     let example = match (a, b) {
         (Dimension::NONE, of) | (of, Dimension::NONE) => of.example(),

@@ -1,4 +1,4 @@
-//! Statements: loops, branches, blocks and definitions are walked, operations come out in the order of the text.
+//! Expands statements: executes loops, branches, blocks and definitions, and emits operations in the order of the text.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -16,77 +16,77 @@ use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CYCLE, TURNS_PER_OPERATION};
 use super::program::{After, Label, Priority, Step, Stream};
 use super::specs::Specs;
-use super::turns::TurnOf;
+use super::turns::TurnKind;
 use super::value::Value;
 
-/// What a turn counts for once there is a mistake.
+/// How much a turn counts against the limit once there is an error.
 const TURNS_AFTER_MISTAKE: usize = 64;
 
-/// What an expansion knows beyond the names.
+/// The state of an expansion, in addition to names.
 #[derive(Debug, Default)]
 pub(super) struct Expansion<'a> {
-    /// Parameters that the caller or the preset gives.
+    /// Parameter values from the caller or the preset.
     pub given: FxHashMap<Symbol, &'a Expr>,
-    /// All values that presets give each parameter.
+    /// For each parameter, the values that all presets give it.
     pub presets: FxHashMap<Symbol, Vec<&'a Expr>>,
     pub step: Step,
-    /// The labels of this step, as `Program::labels` from `first_label` on.
+    /// Labels of this step: those of `Program::labels` from `first_label` on.
     pub labels: Vec<LabelData>,
     pub first_label: usize,
     pub families: Vec<labels::Family>,
-    /// The last operations, on each stream, of calls that something waits for.
+    /// For each label that something waits for, its last operation on each stream.
     pub last_of: FxHashMap<LabelId, Vec<OpId>>,
-    /// Outputs of definitions that the call does not give.
+    /// Outputs of definitions without an argument at the call.
     pub outputs: Vec<Written>,
-    /// Bare inputs by their place.
+    /// Bare inputs by their location.
     pub bare: FxHashMap<SrcSpan, Bare>,
     pub stream: Option<StreamId>,
     pub label: LabelId,
     pub phase: PhaseId,
-    /// The innermost loop turn or call that is open.
+    /// The innermost open loop turn or call.
     pub turn: TurnId,
-    /// The `group { … }` that is open.
+    /// The open `group { … }`; `None` outside of groups.
     pub batch: Option<Batch>,
-    /// What the open blocks wait for.
+    /// Dependencies of the open `on … after` blocks.
     pub after: Vec<Waiting>,
-    /// `after prev(…)`, to be resolved when all iterations are known.
+    /// Dependencies `after prev(…)`, resolved once all iterations are expanded.
     pub previous: Vec<Previous>,
-    /// Names that some `prev(…)` has.
+    /// Names that occur in some `prev(…)`.
     pub previous_names: FxHashSet<Symbol>,
     main: Option<StreamId>,
-    /// Operations of the iterations before.
+    /// Number of operations in the iterations before.
     before: usize,
     turns: usize,
     stopped: bool,
     /// The definitions whose calls are open, the outermost first.
     pub calls: Vec<Symbol>,
-    /// The number of the innermost call that is open, from 1; 0 outside of all.
+    /// Number of the innermost open call, from 1; 0 outside of calls.
     pub call: u32,
-    /// Calls so far.
+    /// Number of calls so far.
     pub called: u32,
     pub callees: FxHashMap<Symbol, Callee<'a>>,
     pub specs: Specs,
-    /// Room for the operands of an operation.
+    /// Reused vectors for the operands of an operation.
     pub inputs: Inputs,
 }
 
-/// The memories of a bare input, by turn: the same in each iteration.
+/// The memories of a bare input by turn, the same in each iteration.
 #[derive(Debug, Default)]
 pub(super) struct Bare {
     pub memories: Vec<MemoryId>,
     pub turn: usize,
 }
 
-/// What has become of an output of a definition.
+/// State of an output of a definition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Written {
     NotYet,
     To(ViewId),
-    /// What was to write it has failed: nothing more is said of it.
+    /// The operation that writes it has failed, so its uses are not reported.
     Failed,
 }
 
-/// What an `on … after` block waits for: each of its streams once.
+/// Dependencies of an `on … after` block: added to the first operation on each of its streams.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub ops: Vec<After>,
@@ -103,7 +103,7 @@ pub(super) struct Previous {
 }
 
 impl<'a> Analyzer<'a> {
-    /// Expands the step for each slot of its cycle.
+    /// Expands the step for each slot of the cycle.
     pub(super) fn steps(&mut self) {
         let ast = self.ast;
         let mut steps = ast.decls.iter().filter_map(|decl| match &decl.kind {
@@ -111,7 +111,7 @@ impl<'a> Analyzer<'a> {
             _ => None,
         });
         let Some((first, body)) = steps.next() else {
-            // Behind the last declaration: nothing else tells where the file ends.
+            // Points after the last declaration, since the file's length is not known here.
             let end = ast.decls.last().map_or(0, |decl| decl.span.end() as usize);
             self.error(ModelError::NoStep { at: (end, 0).into() });
             return;
@@ -149,7 +149,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Expands one iteration and returns the labels that `prev` may name in the next.
+    /// Expands one iteration and returns the labels that `prev` can refer to in the next one.
     fn one_step(&mut self, body: &'a Block, iteration: u64) -> StepLabels {
         self.iteration = Some(iteration as i64);
         let expansion = &mut self.expansion;
@@ -218,12 +218,12 @@ impl<'a> Analyzer<'a> {
             Value::Range { from, to, reversed: true } => Box::new((from..to).rev().map(Value::int)),
             Value::List(items) => Box::new((0..items.len()).map(move |index| items[index].clone())),
             Value::Unknown => {
-                // One turn with an unknown variable, for the mistakes in the body.
+                // One turn with an unknown variable, to find the errors in the body.
                 Box::new(std::iter::once(Value::Unknown))
             }
             other => {
                 self.wrong_type::<()>("a range, such as `0..n`, or a list", &other, over.span);
-                return self.forget(body);
+                return self.declare_unknown(body);
             }
         };
         let outer = self.expansion.turn;
@@ -232,7 +232,7 @@ impl<'a> Analyzer<'a> {
                 break;
             }
             let number = if let Value::Number(number) = &value { super::eval::plain(number) } else { None };
-            let of = TurnOf::Loop { span: over.span, variable: variable.symbol, value: number };
+            let of = TurnKind::Loop { span: over.span, variable: variable.symbol, value: number };
             self.expansion.turn = self.program.turns.enter(outer, of);
             self.scopes.enter();
             self.declare(variable, value);
@@ -251,31 +251,31 @@ impl<'a> Analyzer<'a> {
                     break;
                 }
                 Some(false) => {}
-                // Nothing can choose between the branches.
-                None => return stmt.blocks().into_iter().for_each(|block| self.forget(block)),
+                // The condition is unknown, so no branch can be chosen.
+                None => return stmt.blocks().into_iter().for_each(|block| self.declare_unknown(block)),
             }
         }
         let Some(taken) = taken else { return };
         self.scopes.enter();
         self.block(taken);
-        // A label that every branch gives is known behind them.
+        // A label that every branch declares is visible after the statement.
         if otherwise.is_none() {
             return self.scopes.close();
         }
         let names = self.scopes.leave();
         for (name, value) in names {
-            let everywhere = stmt.blocks().into_iter().all(|body| gives_label(body, name));
+            let everywhere = stmt.blocks().into_iter().all(|body| declares_label(body, name));
             if everywhere && matches!(value, Value::Label(_) | Value::Labels(_)) {
                 self.scopes.declare(name, value);
             }
         }
     }
 
-    /// Makes what a block would have given known without a meaning, so that its uses stay silent.
-    fn forget(&mut self, block: &'a Block) {
+    /// Declares the names of a block without values, so that their uses are not reported.
+    fn declare_unknown(&mut self, block: &'a Block) {
         walk::block(block, &mut |stmt| {
             if let StmtKind::Call(call) = &stmt.kind {
-                self.give_unknown(call);
+                self.declare_failed_call(call);
             }
         });
     }
@@ -301,7 +301,7 @@ impl<'a> Analyzer<'a> {
             let help = "a group waits as a whole: write `on s after f { group { … } }`";
             self.not_in_group("`after`", help, edge.label.span);
         }
-        // What the open group will be is no operation yet that anything could wait for.
+        // The open group is not an operation yet, so nothing can wait for it.
         let ops = if self.expansion.batch.is_some() { Vec::new() } else { self.edges(after) };
         let waits = !ops.is_empty();
         if waits {
@@ -338,7 +338,7 @@ impl<'a> Analyzer<'a> {
         main
     }
 
-    /// Stops the expansion when there are too many operations.
+    /// Returns false and stops the expansion if there are too many operations.
     pub(super) fn room_for_operation(&mut self, span: SrcSpan) -> bool {
         let limit = self.options.max_operations;
         if self.expansion.step.ops.len() >= limit - self.expansion.before {
@@ -349,8 +349,8 @@ impl<'a> Analyzer<'a> {
         !self.expansion.stopped
     }
 
-    /// Stops the expansion when loops and calls have been gone through too often, whether they hold operations or not.
-    /// After a mistake it is stopped soon: the same loops would find the same again.
+    /// Returns false and stops the expansion if there are too many loop turns and calls, with or without operations.
+    /// After an error the limit is lower, since further turns would find the same error.
     pub(super) fn room_for_turns(&mut self, turns: usize, span: SrcSpan) -> bool {
         self.expansion.turns += if self.failed() { turns * TURNS_AFTER_MISTAKE } else { turns };
         let limit = self.options.max_operations.saturating_mul(TURNS_PER_OPERATION);
@@ -366,19 +366,19 @@ impl<'a> Analyzer<'a> {
     }
 }
 
-/// Whether a block gives a label of that name in its own scope.
-fn gives_label(block: &Block, name: Symbol) -> bool {
+/// True if a block declares a label of that name in its own scope.
+fn declares_label(block: &Block, name: Symbol) -> bool {
     block.stmts.iter().any(|stmt| match &stmt.kind {
         StmtKind::Call(call) => call.label.as_ref().is_some_and(|label| label.name.symbol == name),
         StmtKind::For { .. } | StmtKind::If { otherwise: None, .. } => false,
         _ => {
             let blocks = stmt.blocks();
-            !blocks.is_empty() && blocks.into_iter().all(|body| gives_label(body, name))
+            !blocks.is_empty() && blocks.into_iter().all(|body| declares_label(body, name))
         }
     })
 }
 
-/// The names of what a file waits for of the previous iteration.
+/// The names that occur in a file's `prev(…)`.
 fn previous_names(ast: &Ast) -> FxHashSet<Symbol> {
     let mut names = FxHashSet::default();
     walk::stmts(ast, &mut |stmt| {

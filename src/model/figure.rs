@@ -1,59 +1,59 @@
-//! The figures of the language, by name. What each is, by a formula, stands in `measure::definitions`.
+//! Metrics of the language by name. `measure::definitions` has their formulas.
 
 use crate::base::units::Dimension;
 
-/// What a run measures or a plan knows.
+/// A quantity that a run measures or a plan knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Figure {
-    /// From the beginning of an iteration, or of the first operation of a set, to the end of the last.
+    /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.
     Time,
-    /// The time in which any of a set runs.
+    /// Time during which any operation of a set runs.
     Busy,
-    /// The share of one set's busy time in which another is busy too.
+    /// Fraction of one set's busy time during which another set is busy too.
     Overlap,
     /// The time in which a set runs and no computation does.
     Exposed,
-    /// From the end of an operation's neighbour on its real stream to its start; signed.
+    /// Time from the end of the previous operation on the same real stream to an operation's start; can be negative.
     Gap,
-    /// From the end of the last thing that an operation waits for to its start; signed.
+    /// Time from the completion of an operation's last dependency to its start; can be negative.
     Delay,
-    /// Duration over duration alone.
+    /// Duration divided by the duration when running alone.
     Stretch,
-    /// Operations of an iteration, or of a set.
+    /// Arithmetic of an iteration or of a set.
     Flops,
-    /// Bytes that an iteration, or a set, has to move.
+    /// Bytes that an iteration or a set has to move.
     Bytes,
-    /// Bytes over time; of a set, over the time in which any of it runs.
+    /// Bytes divided by time; for a set, divided by its busy time.
     Bandwidth,
-    /// What collectives move over the network, over the time in which any of them runs.
+    /// Network bytes of collectives, divided by the time during which any of them runs.
     BusBandwidth,
-    /// The longest chain of dependencies, by observed durations.
+    /// The longest chain of dependencies, with observed durations.
     CriticalPath,
     /// The time of the same operations on one stream.
     SerialTime,
-    /// Serial time over time.
+    /// Serial time divided by time.
     Speedup,
-    /// How much later an operation may end without making the longest chain longer.
+    /// How much later an operation may end without making the critical path longer.
     Slack,
-    /// The share of an iteration in which any of a set runs.
+    /// Fraction of an iteration during which any operation of a set runs.
     Utilization,
-    /// Bytes of the device's memory that the run holds.
+    /// Device memory that the run allocates, in bytes.
     MemoryPeak,
-    /// Of the device: its compute units, its memory, and its peak rates.
+    /// Properties of the device: compute units, memory, and peak rates.
     DeviceUnits,
     DeviceMemory,
     DeviceBandwidth,
     DeviceFlops,
 }
 
-/// How many sets a figure may be asked of.
+/// Number of sets that a metric takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sets {
-    /// It is of the whole iteration.
+    /// None: the metric describes the whole iteration.
     None,
-    /// Without a set, it is of the whole iteration.
+    /// One, or none for the whole iteration.
     Optional,
-    /// It compares two.
+    /// Two, which are compared.
     Two,
 }
 
@@ -82,7 +82,8 @@ impl Figure {
         Figure::DeviceFlops,
     ];
 
-    /// Whether it comes from iterations in which each operation was timed; `of_set` says that it is of a set.
+    /// True if the value comes from iterations in which each operation was timed. `of_set`: the metric is asked of a
+    /// set.
     pub fn is_observed(self, of_set: bool) -> bool {
         match self {
             Figure::Time | Figure::Bandwidth => of_set,
@@ -175,7 +176,7 @@ impl Figure {
         }
     }
 
-    /// Whether it may differ from one slot of the cycle to the next; else it has nothing to do with iterations.
+    /// True if the value can differ between slots of the cycle.
     pub fn has_slots(self) -> bool {
         !matches!(
             self,
@@ -187,8 +188,8 @@ impl Figure {
         )
     }
 
-    /// Whether it compares with the same operations on one stream, which have to be run for it.
-    pub fn wants_serial(self) -> bool {
+    /// True if the value needs a run of the same operations on one stream.
+    pub fn needs_serial_run(self) -> bool {
         matches!(self, Figure::SerialTime | Figure::Speedup | Figure::Stretch)
     }
 }

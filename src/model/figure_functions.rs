@@ -1,4 +1,4 @@
-//! Functions and choices in the expressions of `metric` and `expect`.
+//! Functions and conditionals in the expressions of `metric` and `expect`.
 
 use crate::base::units::Dimension;
 use crate::base::{SrcSpan, suggest};
@@ -12,11 +12,11 @@ use super::figures::{FigureExpr, Lowered, Type};
 use super::functions::FUNCTIONS;
 use super::statistic::Statistic;
 
-/// What a function is called on here, in a message.
+/// Describes the arguments of a function in messages.
 const OF_FIGURES: &str = " of figures";
 
 impl Analyzer<'_> {
-    /// A call of a function with a figure among its arguments.
+    /// Lowers a call of a function with a metric among its arguments.
     pub(super) fn figure_function(&mut self, callee: Name, args: &[Expr], expr: &Expr) -> Lowered {
         let name = self.names.name(callee.symbol).to_owned();
         let (unary, binary) = (Unary::from_name(&name), Binary::from_name(&name));
@@ -85,7 +85,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// `if c { a } else { b }`, where `c` is known before the run.
+    /// Lowers `if c { a } else { b }`, where `c` must be known before the run.
     pub(super) fn figure_choice(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr) -> Lowered {
         for (condition, value) in arms {
             if self.mentions_figure(condition) {
@@ -108,7 +108,7 @@ impl Analyzer<'_> {
         self.figure(otherwise)
     }
 
-    /// Says that an operator or a function has operands of different types.
+    /// Reports operands of different types.
     pub(super) fn types_differ(
         &mut self,
         op: &'static str,
@@ -133,7 +133,7 @@ impl Analyzer<'_> {
         None
     }
 
-    /// Says that there is no such function of figures.
+    /// Reports an unknown function of metrics.
     fn no_figure_function(&mut self, name: String, args: &[Expr], at: SrcSpan) {
         let listed = |operator: &str| {
             let args: Vec<String> = args.iter().map(|arg| written(arg, &self.names)).collect();
@@ -158,7 +158,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// The statistic that a name stands for, also the name that other tools have for it.
+/// The statistic with this name, or with this name in other tools.
 fn statistic_of(name: &str) -> Option<&'static str> {
     let known = Statistic::ALL.into_iter().map(Statistic::name).find(|known| *known == name);
     known.or(if name == "median" { Some("p50") } else { None })

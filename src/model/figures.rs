@@ -1,4 +1,4 @@
-//! `metric` and `expect`: expressions over figures that only a run gives.
+//! `metric` and `expect`: expressions that are evaluated after a run.
 
 use crate::base::units::{self, Dimension};
 use crate::base::{SrcSpan, Symbol, suggest, visible};
@@ -16,20 +16,20 @@ use super::sets::OpSet;
 use super::statistic::Statistic;
 use super::value::Value;
 
-/// A figure of the result.
+/// A metric that the file declares.
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub name: String,
     pub value: FigureExpr,
-    /// What it measures; its unit follows, unless the file names one.
+    /// Physical dimension, which determines the unit unless the file names one.
     pub dimension: Dimension,
     pub unit: Option<String>,
-    /// Whether it may differ from one slot of the cycle to the next.
+    /// True if the value can differ between slots of the cycle.
     pub has_slots: bool,
     pub span: SrcSpan,
 }
 
-/// A condition on the result.
+/// A condition on the results.
 #[derive(Clone, Debug)]
 pub struct Expectation {
     pub condition: FigureExpr,
@@ -37,21 +37,21 @@ pub struct Expectation {
     pub span: SrcSpan,
 }
 
-/// An expression over figures, numbers in base units; truth is 1 and 0.
+/// An expression over metrics. Numbers are in base units; true is 1 and false is 0.
 #[derive(Clone, Debug)]
 pub enum FigureExpr {
     Constant(f64),
     Figure {
         figure: Figure,
         set: Option<OpSet>,
-        /// The second set, where the figure compares two.
+        /// The second set, if the metric compares two.
         beside: Option<OpSet>,
-        /// The slot that it is of; `None` for what its surroundings are of.
+        /// The slot; `None` for the slot of the enclosing expression.
         slot: Option<usize>,
         statistic: Option<Statistic>,
         span: SrcSpan,
     },
-    /// An earlier metric, by its place.
+    /// An earlier metric, by its index.
     Metric {
         metric: usize,
         slot: Option<usize>,
@@ -61,17 +61,17 @@ pub enum FigureExpr {
     Binary(Binary, Box<FigureExpr>, Box<FigureExpr>),
 }
 
-/// What kind of value a part of an expression has.
+/// Type of an expression.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Type {
     Number(Dimension),
     Bool,
 }
 
-/// What figures begin with that are of something: `memory.peak`, `device.units`.
+/// Prefixes of metrics with an owner: `memory.peak`, `device.units`.
 const OWNERS: [&str; 2] = ["memory", "device"];
 
-/// What stands for a metric with a mistake: it leaves no analysis, and what uses it stays silent.
+/// Placeholder for a metric with an error. The analysis has failed, and uses of the metric are not reported.
 const FAILED: FigureExpr = FigureExpr::Constant(f64::NAN);
 
 pub(super) type Lowered = Option<(FigureExpr, Type)>;
@@ -103,7 +103,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Adds a metric, and says which it is.
+    /// Adds a metric and returns its index.
     pub(super) fn declared_metric(&mut self, name: String, value: &Expr, unit: Option<&str>, span: SrcSpan) -> usize {
         let (value, dimension) = match self.figure(value) {
             Some((value, Type::Number(dimension))) => {
@@ -119,7 +119,7 @@ impl<'a> Analyzer<'a> {
         self.program.metrics.len() - 1
     }
 
-    /// A unit of the language has to measure what the metric does; any other text names what is counted.
+    /// Checks that a unit of the language matches the metric's dimension. Any other text names what is counted.
     fn check_unit(&mut self, dimension: Dimension, unit: Option<&str>, span: SrcSpan) {
         if let Some(unit) = unit.and_then(units::unit)
             && !dimension.fits(unit.dimension)
@@ -148,7 +148,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Whether a part of the expression is known only after a run.
+    /// True if a part of the expression is known only after a run.
     pub(super) fn mentions_figure(&self, expr: &Expr) -> bool {
         let is_figure = |symbol: Symbol| {
             let name = self.names.name(symbol);
@@ -195,14 +195,14 @@ impl<'a> Analyzer<'a> {
             }
             ExprKind::Field { base, name } => {
                 let statistic = self.statistic(base, *name)?;
-                let (of, slot) = self.slot_behind(base)?;
+                let (of, slot) = self.split_slot(base)?;
                 self.picked(of, Pick { slot, statistic: Some(statistic) }, expr.span)
             }
             ExprKind::Index { base, .. } if self.names_metric_family(base) => {
                 self.picked(expr, Pick::default(), expr.span)
             }
             ExprKind::Index { base, .. } if self.names_slot(base) => {
-                let (of, slot) = self.slot_behind(expr)?;
+                let (of, slot) = self.split_slot(expr)?;
                 self.picked(of, Pick { slot, statistic: None }, expr.span)
             }
             ExprKind::Negate(inner) => match self.figure(inner)? {
@@ -271,7 +271,7 @@ impl<'a> Analyzer<'a> {
             && !self.words.contains(&symbol)
             && ![self.builtins.rank, self.builtins.world].contains(&symbol)
         {
-            let known = if self.listens() { self.known_names() } else { Vec::new() };
+            let known = if self.has_room_for_errors() { self.known_names() } else { Vec::new() };
             return self.unknown_figure(symbol, expr.span, &known);
         }
         match self.eval(expr) {
@@ -282,8 +282,8 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The first stream, label or phase that an expression names where a figure of it is meant: its text, what it is,
-    /// and its place.
+    /// The first stream, label or phase that an expression names without a metric: its text, its kind, and its
+    /// location.
     fn mentioned_set(&self, expr: &Expr) -> Option<(String, &'static str, SrcSpan)> {
         let mut found = None;
         walk::expr(expr, &mut |part| {
@@ -318,7 +318,7 @@ impl<'a> Analyzer<'a> {
         None
     }
 
-    /// A figure or an earlier metric with what is taken of it.
+    /// Lowers a metric or an earlier metric with its statistic and slot.
     fn picked(&mut self, expr: &Expr, pick: Pick, span: SrcSpan) -> Lowered {
         match &expr.kind {
             ExprKind::Name(symbol) => self.named(*symbol, None, pick, span),
@@ -350,13 +350,13 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// `memory` or `device`, unless the file calls something so.
+    /// Returns `memory` or `device` if the expression is that name and the file does not declare it.
     fn owner(&self, base: &Expr) -> Option<&str> {
         let symbol = base.as_name().filter(|&symbol| self.scopes.get(symbol).is_none())?;
         Some(self.names.name(symbol)).filter(|name| OWNERS.contains(name) && self.metric(symbol).is_none())
     }
 
-    /// A metric, or a figure of the sets in the parentheses behind it.
+    /// Lowers a name: an earlier metric, or a metric of the sets in parentheses.
     fn named(&mut self, symbol: Symbol, args: Option<&[Expr]>, pick: Pick, span: SrcSpan) -> Lowered {
         if let Some(metric) = self.metric(symbol) {
             return self.earlier(metric, pick);
@@ -384,7 +384,7 @@ impl<'a> Analyzer<'a> {
         Some((FigureExpr::Figure { figure, set, beside, slot, statistic, span }, ty))
     }
 
-    /// A metric that stands above, by its place.
+    /// Lowers a reference to an earlier metric by its index.
     fn earlier(&mut self, metric: usize, pick: Pick) -> Lowered {
         let earlier = &self.program.metrics[metric];
         if matches!(earlier.value, FigureExpr::Constant(value) if value.is_nan()) {
@@ -396,7 +396,7 @@ impl<'a> Analyzer<'a> {
         Some((FigureExpr::Metric { metric, slot, statistic: pick.statistic }, ty))
     }
 
-    /// The sets that a figure is asked of, as many as it takes.
+    /// Evaluates as many sets as a metric takes.
     fn sets_of(
         &mut self,
         figure: Figure,
@@ -455,7 +455,7 @@ impl<'a> Analyzer<'a> {
 }
 
 impl Type {
-    /// The type in words.
+    /// Describes the type.
     pub(super) fn describe(self) -> String {
         match self {
             Type::Bool => "a condition".to_owned(),
@@ -464,18 +464,18 @@ impl Type {
     }
 }
 
-/// What a figure, or a statistic of it, measures.
+/// The type of a metric or of one of its statistics.
 fn measured(dimension: Dimension, statistic: Option<Statistic>) -> Type {
     Type::Number(if statistic == Some(Statistic::Cv) { Dimension::NONE } else { dimension })
 }
 
-/// A figure of the whole iteration.
+/// A metric of the whole iteration.
 fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
     let value = FigureExpr::Figure { figure, set: None, beside: None, slot: None, statistic: None, span };
     (value, Type::Number(figure.dimension()))
 }
 
-/// Whether an expression may differ from one slot to the next.
+/// True if an expression can differ between slots.
 fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
     match expr {
         FigureExpr::Constant(_)
@@ -488,12 +488,12 @@ fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
     }
 }
 
-/// Whether a name means something that only a run knows.
+/// True if a name refers to something that only a run knows.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
 }
 
-/// What to write for a figure of other tools.
+/// The metric that corresponds to a name of other tools.
 fn figure_elsewhere(name: &str) -> Option<&'static str> {
     const FIGURES: [(&[&str], &str); 8] = [
         (
@@ -511,7 +511,7 @@ fn figure_elsewhere(name: &str) -> Option<&'static str> {
     FIGURES.iter().find(|(names, _)| names.contains(&name)).map(|(_, help)| *help)
 }
 
-/// What there is of an owner, in words.
+/// Lists the metrics of an owner.
 fn members_of(owner: &str) -> String {
     let names = Figure::ALL.map(Figure::name).into_iter();
     let of: Vec<&str> = names.filter(|name| name.split('.').next() == Some(owner) && *name != owner).collect();

@@ -13,7 +13,7 @@ use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::value::{Number, Scalar, Value};
 
-/// Every function that an expression may call on plain values; `map` knows the elementwise ones too.
+/// Every function of plain values. `map` has the elementwise ones too.
 pub const FUNCTIONS: &[&str] = &[
     "abs",
     "ceil",
@@ -173,7 +173,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Whether two numbers measure the same, as the function `called` asks; says so where they do not.
+    /// True if two numbers have the same dimension, as the function `called` requires; reports an error otherwise.
     fn alike(&mut self, called: &'static str, a: &Value, b: &Value, spans: (SrcSpan, SrcSpan)) -> bool {
         match (a, b) {
             (Value::Number(x), Value::Number(y)) if x.dimension != y.dimension => {
@@ -184,7 +184,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// `floor_div` and `ceil_div`: of whole numbers, or of two quantities of one kind.
+    /// Evaluates `floor_div` and `ceil_div` of whole numbers, or of two quantities with the same dimension.
     fn division(&mut self, name: &str, a: &Value, b: &Value, args: &[Expr]) -> Value {
         let (Value::Number(x), Value::Number(y)) = (a, b) else {
             return self.wrong_arguments(name, &[a.clone(), b.clone()], args[0].span.to(args[1].span));
@@ -263,7 +263,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// What to write where a function of plain values is called on a tensor.
+/// Help for a function of plain values that is called with a tensor.
 pub(super) fn of_tensor(name: &str) -> String {
     match Unary::from_name(name).is_some() || Binary::from_name(name).is_some() {
         true => format!("for each element of a tensor, write an operation: `map({name}(x) -> y)`"),
@@ -274,7 +274,7 @@ pub(super) fn of_tensor(name: &str) -> String {
     }
 }
 
-/// What functions of other languages are called here.
+/// Names of functions in other languages.
 const ELSEWHERE: [(&[&str], &str); 6] = [
     (&["range", "arange"], "write `0..n`"),
     (&["div_ceil", "ceildiv", "cdiv", "divup", "div_up"], "write `ceil_div(a, b)`"),
@@ -287,7 +287,7 @@ const ELSEWHERE: [(&[&str], &str); 6] = [
     ),
 ];
 
-/// The function that may have been meant, or all that there are.
+/// The function that was probably meant, or a list of all.
 pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner) -> Option<String> {
     if ops::find(name).is_some() {
         let args: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();

@@ -1,10 +1,10 @@
-//! The numbers behind the name of a label or a phase.
+//! The indices after the name of a label or a phase.
 
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// `[l]` or `[l, e]`, or nothing. A single number, as most labels in a loop have, takes no memory of its own.
+/// `[l]`, `[l, e]`, or none. A single number, as most labels in loops have, needs no allocation.
 #[derive(Clone, Debug, Default)]
 pub enum Index {
     #[default]

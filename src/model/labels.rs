@@ -1,4 +1,4 @@
-//! Labels: what they name, and the dependencies that are declared with them.
+//! Labels: the operations that they name, and dependencies on them.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -17,14 +17,14 @@ use super::program::{After, Label, OpKind, Step};
 use super::unknown;
 use super::value::Value;
 
-/// Dependencies that count as much as a turn of a loop.
+/// Number of dependencies that count as one turn of a loop.
 const DEPENDENCIES_PER_TURN: usize = 4;
 
-/// What a label stands for, while its iteration is expanded.
+/// What a label refers to, while its iteration is expanded.
 #[derive(Debug)]
 pub(super) struct LabelData {
     pub ops: Range<u32>,
-    /// The outputs and labels of a call of a definition; nothing for an operation.
+    /// The outputs and labels inside a call of a definition; `None` for an operation.
     members: Option<Box<[(Symbol, Value)]>>,
     span: SrcSpan,
 }
@@ -43,13 +43,13 @@ impl LabelData {
 #[derive(Debug, Default)]
 pub(super) struct Family {
     order: Vec<LabelId>,
-    /// The index of the first member, and how many from there on have the next one each: a loop mostly gives them so,
-    /// and they are found without a table.
+    /// Index of the first member, and number of members with consecutive indices from there. Loops mostly create such
+    /// members, which need no table.
     first: i64,
     in_order: usize,
-    /// All others, by the index that the program's label has.
+    /// All other members, hashed by their index.
     others: HashTable<LabelId>,
-    /// The last operation on each stream, of as many members as `counted`.
+    /// The last operations on each stream, of the first `counted` members.
     last: LastOps,
     counted: usize,
 }
@@ -65,13 +65,13 @@ impl Family {
         self.others.find(hash(index), |label| *labels[label.index()].index == *index).copied()
     }
 
-    /// The indices of the first and the last member, where the family has one index and no gaps.
+    /// Indices of the first and the last member; `None` if the family has several indices or gaps.
     fn members(&self) -> Option<(i64, i64)> {
         let last = self.first + self.in_order as i64 - 1;
         (self.in_order > 0 && self.in_order == self.order.len()).then_some((self.first, last))
     }
 
-    /// Adds a member; returns the one that has its index already.
+    /// Adds a member. Returns an existing member with the same index.
     fn add(&mut self, label: LabelId, labels: &[Label]) -> Option<LabelId> {
         let index = &labels[label.index()].index;
         let known = self.find(index, labels);
@@ -98,7 +98,7 @@ fn hash(index: &[i64]) -> u64 {
     FxBuildHasher.hash_one(index)
 }
 
-/// For each stream its last operation.
+/// The last operation on each stream.
 #[derive(Debug, Default)]
 struct LastOps {
     by_stream: FxHashMap<StreamId, u32>,
@@ -122,13 +122,13 @@ impl LastOps {
 /// The labels of a complete iteration.
 pub(super) type StepLabels = FxHashMap<Symbol, StepLabel>;
 
-/// The operations that a label waits for, the last on each stream.
+/// The operations that a label stands for in dependencies, the last on each stream.
 pub(super) enum StepLabel {
     One(Vec<OpId>),
     Family(FxHashMap<Index, Vec<OpId>>),
 }
 
-/// What to write where a family, whose first and last member are known if it has no gaps, lacks the one that is given.
+/// Help for a missing member of a family. `members` are the first and the last one, if there are no gaps.
 fn missing_member(name: &str, given: &[i64], members: Option<(i64, i64)>) -> String {
     match (members, given) {
         _ if given.iter().any(|index| *index < 0) => format!(
@@ -154,7 +154,7 @@ fn missing_member(name: &str, given: &[i64], members: Option<(i64, i64)>) -> Str
 }
 
 impl<'a> Analyzer<'a> {
-    /// The indices behind a label's or a phase's name.
+    /// Evaluates the indices after a label's or a phase's name.
     pub(super) fn label_index(&mut self, label: &LabelName) -> Option<Index> {
         self.numbers(&label.index)
     }
@@ -163,11 +163,11 @@ impl<'a> Analyzer<'a> {
         items.iter().map(|item| self.eval_whole(item)).collect()
     }
 
-    /// Makes the label of a call, so that what is inside can name it as the one around.
+    /// Creates the label of a call before its body is expanded, as the parent of labels inside.
     pub(super) fn open_label(&mut self, call: &Call) -> Option<LabelId> {
         let label = call.label.as_ref()?;
         let Some(index) = self.label_index(label) else {
-            self.forget_label(call);
+            self.declare_unknown_label(call);
             return None;
         };
         let parent = self.expansion.label;
@@ -177,7 +177,7 @@ impl<'a> Analyzer<'a> {
         Some(LabelId::from(self.program.labels.len() - 1))
     }
 
-    /// Says what a label stands for, and makes its name known.
+    /// Completes a label and declares its name.
     pub(super) fn close_label(&mut self, call: &Call, label: LabelId, data: LabelData) {
         let name = call.label.as_ref().expect("only calls with a label open one").name;
         let slot = label.index() - self.expansion.first_label;
@@ -214,7 +214,7 @@ impl<'a> Analyzer<'a> {
         &self.expansion.labels[label.index() - self.expansion.first_label]
     }
 
-    /// `f[l]`.
+    /// Evaluates `f[l]`.
     pub(super) fn member(&mut self, family: u32, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
         let Some(index) = self.numbers(items) else { return Value::Unknown };
         let known = self.expansion.families.get(family as usize);
@@ -232,7 +232,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// `f.y`: an output of an operation, or an output or label inside a call.
+    /// Evaluates `f.y`: an output of an operation, or an output or label inside a call.
     pub(super) fn label_member(&mut self, label: LabelId, base: &Expr, member: Name) -> Value {
         let data = self.label_data(label);
         let known: Vec<String> = match &data.members {
@@ -271,7 +271,7 @@ impl<'a> Analyzer<'a> {
         Value::Unknown
     }
 
-    /// The slice that a value stands for as an operand: a tensor, or the only output of a label.
+    /// The slice of a value used as an operand: a tensor, or the only output of a label.
     pub(super) fn view_of(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
         match value {
             Value::Unknown => None,
@@ -328,7 +328,7 @@ impl<'a> Analyzer<'a> {
 
     // --- Dependencies -----------------------------------------------------------------------------------------
 
-    /// What `after …` stands for, those whose `when` does not hold left out.
+    /// Resolves `after …`, without those whose `when` is false.
     pub(super) fn edges(&mut self, edges: &[Edge]) -> Vec<After> {
         let mut ops = Vec::new();
         for edge in edges {
@@ -346,7 +346,7 @@ impl<'a> Analyzer<'a> {
         ops
     }
 
-    /// `prev(label)`: noted, and filled in when the labels of all iterations are known.
+    /// Records `prev(label)`, to be resolved when the labels of all iterations are known.
     fn previous(&mut self, path: &Expr, ops: &mut Vec<After>) {
         let (name, index) = match &path.kind {
             ExprKind::Name(symbol) => (Some(*symbol), None),
@@ -371,7 +371,7 @@ impl<'a> Analyzer<'a> {
         ops.push(After { op: note, previous: true, span: path.span });
     }
 
-    /// Puts the operations of the iteration before in the place of each `prev(…)`.
+    /// Replaces each `prev(…)` by operations of the previous iteration.
     pub(super) fn resolve_previous(&mut self, labels: &[StepLabels]) {
         let notes = std::mem::take(&mut self.expansion.previous);
         let mut found: Vec<Vec<OpId>> = Vec::with_capacity(notes.len());
@@ -405,7 +405,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The labels that the step itself has at its end, with their operations, as far as a `prev(…)` names them.
+    /// The step's labels at its end, with their operations, if a `prev(…)` names them.
     pub(super) fn step_labels(&mut self, names: Vec<(Symbol, Value)>) -> StepLabels {
         let named = |name: Symbol| self.expansion.previous_names.contains(&name);
         let names: Vec<(Symbol, Value)> = names.into_iter().filter(|(name, _)| named(*name)).collect();
@@ -427,7 +427,7 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    /// The operations that a label stands for: the last on each stream, since a stream runs in order.
+    /// The operations that a label stands for: the last on each stream, since a stream executes in order.
     pub(super) fn waited_for(&mut self, value: &Value, span: SrcSpan) -> Vec<After> {
         let ops = match value {
             Value::Unknown => return Vec::new(),
@@ -438,14 +438,14 @@ impl<'a> Analyzer<'a> {
                 return Vec::new();
             }
         };
-        // Where many streams are waited for again and again, that is work too.
+        // Waiting for many streams often counts against the limit too.
         if !self.room_for_turns(ops.len() / DEPENDENCIES_PER_TURN, span) {
             return Vec::new();
         }
         ops.into_iter().map(|op| After { op, previous: false, span }).collect()
     }
 
-    /// Remembered for calls, which may be long and waited for often.
+    /// Cached for calls, which may be long and waited for often.
     fn last_of(&mut self, label: LabelId) -> Vec<OpId> {
         let ops = self.label_data(label).ops.clone();
         if ops.len() <= 1 {
@@ -460,7 +460,7 @@ impl<'a> Analyzer<'a> {
         known.clone()
     }
 
-    /// Members that have come since it was last asked for are added.
+    /// Adds only the members created since the last query.
     fn last_of_family(&mut self, family: u32) -> Vec<OpId> {
         let Expansion { families, labels, first_label, step, .. } = &mut self.expansion;
         let Some(family) = families.get_mut(family as usize) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Lists of plain values: how large they may be, and how they are combined.
+//! Lists of plain values: their limits, and elementwise operators.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::error::ModelError;
 use super::limits::{LIST, LIST_DEPTH, MEMBERS};
 use super::value::Value;
 
-/// Values of a list that are not counted.
+/// Lists up to this length do not count against the limit.
 const SHORT_LIST: usize = 16;
 
 const FOR_A_FEW: &str = "lists are for a few values: let a loop or a family do it";
 
 impl Analyzer<'_> {
-    /// `[a, b, …]`.
+    /// Evaluates `[a, b, …]`.
     pub(super) fn list(&mut self, items: &[Expr], span: SrcSpan) -> Value {
         let list = Value::List(Arc::new(items.iter().map(|item| self.eval(item)).collect()));
         let leaves = list.leaves(LIST + 1);
@@ -27,7 +27,7 @@ impl Analyzer<'_> {
             (_, depth) if depth > LIST_DEPTH => {
                 ("the number of lists inside one another", format!("more than {LIST_DEPTH}"))
             }
-            // Short lists are free: a loop may make one in every turn.
+            // Short lists are free, since a loop may make one in every turn.
             _ => match self.room_for_members(leaves.saturating_sub(SHORT_LIST), span) {
                 true => return list,
                 false => return Value::Unknown,
@@ -37,7 +37,7 @@ impl Analyzer<'_> {
         Value::Unknown
     }
 
-    /// Stops the work on lists when there is too much of it.
+    /// Returns false and reports an error if there are too many list values.
     pub(super) fn room_for_members(&mut self, members: usize, span: SrcSpan) -> bool {
         self.members = self.members.saturating_add(members);
         let room = self.members <= MEMBERS;
@@ -52,7 +52,7 @@ impl Analyzer<'_> {
         room
     }
 
-    /// A list with something else, or two lists of one length.
+    /// Applies an operator to a list and a value, or to two lists of the same length.
     pub(super) fn member_by_member(
         &mut self,
         op: &'static str,

@@ -1,4 +1,4 @@
-//! `map` and its like: an expression over tensors becomes one for each element.
+//! `map` and similar operations: lowers an expression over tensors to an expression per element.
 
 use crate::base::units::Dimension;
 use crate::base::{SrcSpan, ViewId, suggest};
@@ -12,16 +12,16 @@ use super::functions::of_tensor;
 use super::limits::INPUTS;
 use super::value::Value;
 
-/// What a part of the expression is.
+/// A part of the expression.
 enum Part {
-    /// Known before the run.
+    /// A value known before the run.
     Plain(Value, SrcSpan),
-    /// Different for each element.
+    /// A value that differs between elements: the index of its node.
     Node(u16),
     Failed,
 }
 
-/// An elementwise expression in the making, with the tensors that it names in the order of their first mention.
+/// An elementwise expression under construction, with its tensors in the order of their first use.
 #[derive(Debug, Default)]
 pub(super) struct Lowering {
     pub expression: Expression,
@@ -64,7 +64,7 @@ impl Analyzer<'_> {
                 let (a, b) = (self.part(left, op, lowering), self.part(right, op, lowering));
                 match (a, b) {
                     (Part::Failed, _) | (_, Part::Failed) => Part::Failed,
-                    // Which evaluate no more than they have to.
+                    // The operators evaluate their right side only if needed.
                     (Part::Plain(..), Part::Plain(..)) if matches!(operator, BinaryOp::And | BinaryOp::Or) => {
                         Part::Plain(self.eval(expr), expr.span)
                     }
@@ -91,7 +91,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// A name, a slice, a literal: a tensor is an input, all else is plain.
+    /// Lowers a name, a slice or a literal: a tensor is an input, everything else a plain value.
     fn leaf(&mut self, expr: &Expr, op: &str, lowering: &mut Lowering) -> Part {
         let view = match self.eval(expr) {
             Value::Unknown => return Part::Failed,
@@ -201,7 +201,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// A condition on plain values picks one side; one on elements computes both.
+    /// Lowers `if`: a plain condition selects one side; a condition on elements computes both.
     fn if_part(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr, op: &str, lowering: &mut Lowering) -> Part {
         let Some(((condition, yes), rest)) = arms.split_first() else {
             return self.part(otherwise, op, lowering);
@@ -226,7 +226,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// The function of an operator.
+/// The elementwise function of an operator.
 pub(super) fn binary(op: BinaryOp) -> Binary {
     match op {
         BinaryOp::Or => Binary::Or,
@@ -245,7 +245,7 @@ pub(super) fn binary(op: BinaryOp) -> Binary {
     }
 }
 
-/// The functions that `map` knows for each element.
+/// The functions that `map` supports.
 pub fn elementwise_functions() -> impl Iterator<Item = &'static str> {
     let unary = Unary::ALL.iter().filter(|f| Unary::from_name(f.name()).is_some()).map(|f| f.name());
     unary.chain(["max", "min", "pow"])

@@ -1,4 +1,4 @@
-//! Groups of ranks: the mesh that factors the world, and the group that a collective runs over.
+//! Groups of ranks: the mesh that factors the world, and the group of a collective.
 
 use crate::base::units::Dimension;
 use crate::base::{GroupId, SrcSpan, counted, suggest};
@@ -10,11 +10,11 @@ use super::error::ModelError;
 use super::program::Group;
 use super::value::Value;
 
-/// What a group has behind a dot.
+/// Members of a group after a dot.
 pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];
 
 impl Analyzer<'_> {
-    /// `mesh dp = 2, tp = 4`: ranks are numbered with the last factor running fastest.
+    /// Analyzes `mesh dp = 2, tp = 4`: the last factor varies fastest with the rank.
     pub(super) fn mesh(&mut self, factors: &[Binding], at: SrcSpan) {
         if let Some(first) = self.mesh.replace(at) {
             self.error(ModelError::Second { what: "mesh", at: at.into(), first: first.into() });
@@ -71,7 +71,7 @@ impl Analyzer<'_> {
         self.error(ModelError::Mesh { world, why, give, at: at.into() });
     }
 
-    /// `dp.rank`, `dp.size`.
+    /// Evaluates `dp.rank` and `dp.size`.
     pub(super) fn group_member(&mut self, group: GroupId, member: Name) -> Value {
         let found = &self.program.groups[group.index()];
         match self.names.name(member.symbol) {
@@ -91,13 +91,13 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The group as this rank sees it.
+    /// The group from this rank's point of view.
     pub(super) fn team(&self, group: GroupId) -> Team {
         let found = &self.program.groups[group.index()];
         Team { group, ranks: found.size(), rank: found.number_of(self.options.rank) }
     }
 
-    /// The group that an operation runs over: all ranks, unless `over` names another. Nothing where that is wrong.
+    /// The group of an operation: all ranks, unless `over` names another. `None` if `over` is invalid.
     pub(super) fn group_over(&mut self, operation: &dyn Operation, call: &Call) -> Option<GroupId> {
         let world = Some(GroupId(0));
         let Some(over) = &call.over else { return world };
@@ -114,7 +114,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Says so where `over` stands behind what is no collective.
+    /// Reports `over` on an operation that is not a collective.
     pub(super) fn no_group(&mut self, call: &Call) {
         if let (Some(over), Some(callee)) = (&call.over, call.callee.first()) {
             let name = self.names.name(callee.symbol).to_owned();

@@ -1,4 +1,4 @@
-//! Families of metrics: one figure for each value of a range or list, `metric rate[i in 0..4] = bandwidth(f[i])`.
+//! Families of metrics: one metric for each value of a range or list, `metric rate[i in 0..4] = bandwidth(f[i])`.
 
 use crate::base::{SrcSpan, Symbol, suggest};
 use crate::syntax::ast::*;
@@ -9,7 +9,7 @@ use super::error::ModelError;
 use super::limits::FIGURES;
 use super::value::Value;
 
-/// Members that a message lists.
+/// Maximum number of members listed by a message.
 const SHOWN: usize = 8;
 
 impl Analyzer<'_> {
@@ -36,7 +36,7 @@ impl Analyzer<'_> {
         self.metric_families.entry(name.symbol).or_insert(known);
     }
 
-    /// What a range or list holds; one unknown value where it cannot be told, for the mistakes in what follows.
+    /// The values of a range or list; one unknown value if it has an error, to find errors in the expression.
     fn values_of(&mut self, over: &Expr) -> Vec<Value> {
         let over_value = self.eval(over);
         let count = match &over_value {
@@ -71,7 +71,7 @@ impl Analyzer<'_> {
         expr.as_name().is_some_and(family)
     }
 
-    /// The place of the metric that `family[item]` names.
+    /// The index of the metric `family[item]`.
     pub(super) fn family_member(&mut self, family: &Expr, items: &[Expr]) -> Option<usize> {
         let name = family.as_name()?;
         let [item] = items else { return self.no_member(name, items, family.span) };
@@ -79,7 +79,7 @@ impl Analyzer<'_> {
         if matches!(value, Value::Unknown) {
             return None;
         }
-        // What members there are could not be told, and that has been said.
+        // The members are unknown because of an error that has been reported.
         let unknown = Value::Unknown.text(&self.names);
         if self.metric_families[&name].iter().any(|(member, _)| *member == unknown) {
             return None;
@@ -107,7 +107,7 @@ impl Analyzer<'_> {
         None
     }
 
-    /// What to write where a family stands without a bracket; nothing where the name is no family of metrics.
+    /// Help for a family without an index; `None` if the name is not a family of metrics.
     pub(super) fn first_member(&self, symbol: Symbol) -> Option<String> {
         let members = self.metric_families.get(&symbol)?;
         let name = self.names.name(symbol);

@@ -1,4 +1,4 @@
-//! The mistakes that an analysis has found, each with the calls of definitions that lead to it.
+//! Errors found by an analysis, each with the calls of definitions that lead to it.
 
 use std::fmt;
 use std::mem::{Discriminant, discriminant};
@@ -10,61 +10,61 @@ use crate::base::{SrcSpan, counted};
 
 use super::error::ModelError;
 
-/// Mistakes shown of one file: what comes after is noise.
+/// Maximum number of errors reported for one file.
 pub(super) const MAX_ERRORS: usize = 100;
 
-/// Calls shown of one mistake: the innermost ones and the outermost.
+/// Maximum number of calls shown for one error: the innermost ones and the outermost one.
 const MAX_CALLS: usize = 3;
 
-/// A mistake, and where the definition that it is in was called.
+/// An error, and the calls of the definitions that contain it.
 #[derive(Clone, Debug)]
 pub struct Mistake {
     pub error: ModelError,
-    /// The innermost call first.
-    calls: Vec<Site>,
-    /// Calls between the last two of `calls` that are not shown.
-    left_out: usize,
-    /// Other places at which the same name is not known.
-    places: usize,
-    /// Other calls of the innermost definition that meet the same mistake.
-    others: usize,
-    /// The innermost call that met it last, by its number.
-    met_in: u32,
+    /// Calls, the innermost first.
+    calls: Vec<CallSite>,
+    /// Number of calls between the last two of `calls` that are not shown.
+    hidden_calls: usize,
+    /// Number of other locations where the same name is unknown.
+    other_locations: usize,
+    /// Number of other calls of the innermost definition with the same error.
+    other_calls: usize,
+    /// Number of the innermost call in which it was last found.
+    last_call: u32,
 }
 
 /// A call of a definition.
 #[derive(Clone, Debug)]
-struct Site {
+struct CallSite {
     at: SrcSpan,
-    /// Its arguments, such as `x: f32[8], n = 4`; empty where it has none.
+    /// Its arguments, such as `x: f32[8], n = 4`; may be empty.
     arguments: String,
 }
 
 impl Mistake {
-    /// Where the mistake is, as an offset, for sorting.
+    /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.error.offset()
     }
 
-    fn called_in(&mut self, site: Site) {
+    fn called_in(&mut self, site: CallSite) {
         if self.calls.len() == MAX_CALLS {
             self.calls.pop();
-            self.left_out += 1;
+            self.hidden_calls += 1;
         }
         self.calls.push(site);
     }
 
-    /// What is said at the call of that place in `calls`.
+    /// The label's text at the call with this index in `calls`.
     fn call_text(&self, place: usize) -> String {
         let mut text = "called here".to_owned();
         if !self.calls[place].arguments.is_empty() {
             text += &format!(" with {}", self.calls[place].arguments);
         }
-        if place == 0 && self.others > 0 {
-            text += &format!("; the same in {}", counted(self.others, "other call"));
+        if place == 0 && self.other_calls > 0 {
+            text += &format!("; the same in {}", counted(self.other_calls, "other call"));
         }
-        if place + 1 == self.calls.len() && self.left_out > 0 {
-            text += &format!("; {} in between", counted(self.left_out, "call"));
+        if place + 1 == self.calls.len() && self.hidden_calls > 0 {
+            text += &format!("; {} in between", counted(self.hidden_calls, "call"));
         }
         text
     }
@@ -93,8 +93,8 @@ impl Diagnostic for Mistake {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let own = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
-            Some(text) if index == 0 && self.places > 0 => {
-                let text = format!("{text}, nor in {}", counted(self.places, "other place"));
+            Some(text) if index == 0 && self.other_locations > 0 => {
+                let text = format!("{text}, nor in {}", counted(self.other_locations, "other place"));
                 LabeledSpan::new_with_span(Some(text), *label.inner())
             }
             _ => label,
@@ -106,17 +106,17 @@ impl Diagnostic for Mistake {
     }
 }
 
-/// All mistakes found so far. One that loops and calls meet again is kept once.
+/// All errors found so far, without repetitions by loops and calls.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     found: Vec<Mistake>,
-    /// Their places in `found`, by what they are and where.
+    /// Indices in `found`, by kind of error and location.
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
-    /// Places in `found` of names that are not known, by what is said of them.
+    /// Indices in `found` of unknown names, by their message.
     unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
 }
 
-/// What is said of a name that is not known: the same at each of its places.
+/// What identifies an unknown name: its message, which is the same at each location. `None` for other errors.
 fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String, Option<String>)> {
     match error {
         ModelError::UnknownName { name, help, .. }
@@ -139,24 +139,24 @@ impl Mistakes {
         self.found.len() >= MAX_ERRORS
     }
 
-    /// Notes a mistake that is met in the call of that number, 0 being none.
+    /// Adds an error found in the call with number `call`; 0 means outside of calls.
     pub fn add(&mut self, error: ModelError, call: u32) {
         let place = match &error {
-            // However often its result is used, the division is the mistake.
+            // However often its result is used, the division is the location of the error.
             ModelError::NotWhole { division: Some(division), .. } => division.offset(),
             error => error.offset(),
         };
         let key = (discriminant(&error), place);
         if let Some(&index) = self.known.get(&key) {
             let known = &mut self.found[index];
-            known.others += usize::from(known.met_in != call);
-            known.met_in = call;
+            known.other_calls += usize::from(known.last_call != call);
+            known.last_call = call;
             return;
         }
         let unknown = unknown(&error);
         if let Some(&index) = unknown.as_ref().and_then(|unknown| self.unknown.get(unknown)) {
             self.known.insert(key, index);
-            self.found[index].places += 1;
+            self.found[index].other_locations += 1;
             return;
         }
         if self.is_full() {
@@ -164,17 +164,24 @@ impl Mistakes {
         }
         self.known.insert(key, self.found.len());
         self.unknown.extend(unknown.map(|unknown| (unknown, self.found.len())));
-        self.found.push(Mistake { error, calls: Vec::new(), left_out: 0, places: 0, others: 0, met_in: call });
+        self.found.push(Mistake {
+            error,
+            calls: Vec::new(),
+            hidden_calls: 0,
+            other_locations: 0,
+            other_calls: 0,
+            last_call: call,
+        });
     }
 
-    /// Notes of all mistakes from the one at `first` on that they were met in a call at that place.
+    /// Adds a call to all errors from index `first` on.
     pub fn called(&mut self, first: usize, at: SrcSpan, arguments: String) {
         for mistake in &mut self.found[first..] {
-            mistake.called_in(Site { at, arguments: arguments.clone() });
+            mistake.called_in(CallSite { at, arguments: arguments.clone() });
         }
     }
 
-    /// All of them, in the order of their places.
+    /// All errors sorted by location.
     pub fn sorted(mut self) -> Vec<Mistake> {
         self.found.sort_by_key(Mistake::offset);
         self.found

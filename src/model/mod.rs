@@ -1,6 +1,6 @@
-//! Tree to program: names, types, units and shapes are checked, loops and definitions expanded.
+//! Semantic analysis: checks the tree's names, types, units and shapes, and expands loops and definitions.
 //!
-//! Knows no device: a [`Program`] is the same on every machine. After this module nothing is looked up by name.
+//! Independent of the device: a [`Program`] is the same on every machine. Later stages refer to everything by number.
 
 mod analyzer;
 mod batch;
@@ -24,7 +24,6 @@ pub mod limits;
 mod lint;
 mod lists;
 mod lower;
-mod mended;
 mod mesh;
 mod metric_families;
 mod mistakes;
@@ -39,6 +38,7 @@ mod slice;
 mod specs;
 mod stack;
 mod statistic;
+mod suggested_call;
 mod turns;
 mod units;
 mod unknown;
@@ -62,26 +62,26 @@ pub use peers::link;
 pub use program::*;
 pub use sets::{OpSet, SetPart};
 pub use statistic::Statistic;
-pub use turns::{Turn, TurnOf, Turns};
+pub use turns::{Turn, TurnKind, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
 
-/// What the caller decides about a program.
+/// Options of an analysis.
 #[derive(Debug)]
 pub struct Options {
-    /// The preset that gives parameters their values.
+    /// The preset that sets parameters; `None` for the defaults.
     pub preset: Option<String>,
-    /// Values of parameters, before which the preset's and the defaults give way.
+    /// Values of parameters, which take precedence over the preset and the defaults.
     pub set: Vec<Setting>,
     pub rank: u32,
     pub world: u32,
-    /// Iterations that are worked out ahead where the step depends on their number.
+    /// Number of iterations to expand if the step depends on the iteration's number.
     pub cycle: u64,
-    /// In place of the step's own `sync`.
+    /// Replaces the step's own `sync`; `None` keeps it.
     pub sync: Option<Sync>,
-    /// Operations of an iteration.
+    /// Maximum number of operations of an iteration.
     pub max_operations: usize,
-    /// Bytes of the declared buffers and bare inputs.
+    /// Maximum bytes of the declared buffers and bare inputs.
     pub max_memory: u64,
 }
 
@@ -108,26 +108,28 @@ impl Default for Options {
     }
 }
 
-/// Slots of a world: iterations after which the programs of all its ranks repeat. Where that would be more than the
-/// longest cycle of one rank may have, it is that many.
+/// Number of slots of a world: iterations after which the programs of all ranks repeat. At most the longest cycle
+/// allowed for one rank.
 pub fn slots<'a>(programs: impl Iterator<Item = &'a Program>) -> usize {
     let cycles = programs.map(|program| program.cycle.len().max(1) as u64);
     cycles.fold(1, |all, cycle| lcm(all, cycle).unwrap_or(u64::MAX).min(limits::CYCLE)) as usize
 }
 
-/// Works out the program of one rank, or everything that is wrong with the file.
+/// Analyzes the program of one rank. The error has all mistakes of the file.
 ///
 /// # Panics
-/// The system gives no thread. [`try_analyze`] returns that as an error.
+///
+/// The system refuses to create a thread. [`try_analyze`] returns that as an error.
 pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<Mistake>> {
     try_analyze(ast, options).expect("the system gives a thread")
 }
 
-/// Works out the program of one rank, or everything that is wrong with the file, on a thread whose stack is as large as
-/// the file's nesting may need.
+/// Analyzes the program of one rank on a thread whose stack is large enough for the file's nesting. The inner error has
+/// all mistakes of the file.
 ///
 /// # Errors
-/// The system gives no such thread.
+///
+/// The system refuses to create such a thread.
 pub fn try_analyze(ast: &Ast, options: &Options) -> std::io::Result<Result<Program, Vec<Mistake>>> {
     std::thread::scope(|scope| {
         let work = || analyzer::Analyzer::new(ast, options).run();

@@ -1,4 +1,4 @@
-//! Options of operations: their values, checked against what they may be.
+//! Evaluates and checks options of operations.
 
 use crate::base::SrcSpan;
 use crate::base::units::Dimension;
@@ -61,7 +61,7 @@ impl Analyzer<'_> {
         good
     }
 
-    /// An option's value, checked against what it may be.
+    /// Evaluates an option and checks its value.
     pub(super) fn attr(&mut self, option: &'static OptionSpec, expr: &Expr) -> Option<Attr> {
         if let OptionType::Word(words) = &option.kind {
             return self.word_of(expr, words).map(Attr::Word);
@@ -76,7 +76,7 @@ impl Analyzer<'_> {
             (OptionType::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
                 Some(Attr::Number(number.value.float()))
             }
-            // A plain number counts operations as well.
+            // A number without a unit is accepted as a number of operations.
             (OptionType::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
                 Some(Attr::Number(number.value.float()))
             }
@@ -118,7 +118,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Whole numbers from 0, in one list or in a list of such lists.
+/// Whole numbers from 0, in one list or in a list of lists.
 fn counts(items: &[Value]) -> Option<Counts> {
     let numbers = |items: &[Value]| -> Option<Vec<u64>> {
         let number = |item: &Value| match item {

@@ -1,4 +1,4 @@
-//! Parameters: their values from the caller, the preset or their defaults, checked against what they may be.
+//! Parameters: their values from the caller, the preset or their defaults, with checks.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -11,7 +11,7 @@ use super::error::ModelError;
 use super::value::{Number, Scalar, Value};
 
 impl<'a> Analyzer<'a> {
-    /// Gives each parameter its value: from the caller, else from the preset, else its default.
+    /// Evaluates each parameter: from the caller, otherwise from the preset, otherwise from its default.
     pub(super) fn parameters(&mut self) {
         let ast = self.ast;
         let params: Vec<Name> = ast
@@ -39,7 +39,7 @@ impl<'a> Analyzer<'a> {
                 let text = self.names.name(name.symbol).to_owned();
                 if let Some(first) = first.insert(name.symbol, name.span) {
                     self.error(ModelError::GivenTwice { name: text, at: name.span.into(), first: first.into() });
-                } else if !known(name.symbol) && self.listens() {
+                } else if !known(name.symbol) && self.has_room_for_errors() {
                     let help = suggest::did_you_mean(&text, param_names.iter().map(String::as_str));
                     self.error(ModelError::UnknownParameter { name: text, at: name.span.into(), help });
                 } else {
@@ -104,7 +104,7 @@ impl<'a> Analyzer<'a> {
         } else if let Some(allowed) = allowed
             && !self.check_allowed(name, &value, at, allowed, &words)
         {
-            // What would follow from a refused value says nothing new.
+            // Errors that follow from an invalid value would not be helpful.
             value = Value::Unknown;
         }
         if !matches!(value, Value::Unknown) {
@@ -114,8 +114,8 @@ impl<'a> Analyzer<'a> {
         self.scopes.declare(name.symbol, value);
     }
 
-    /// Checks what presets give a parameter, chosen or not. What depends on other names may be worth something else
-    /// with the preset, so that shows only where it is chosen.
+    /// Checks the values that presets give a parameter, selected or not. A value that depends on other names is only
+    /// checked if its preset is selected.
     fn presets_of(
         &mut self,
         name: Name,
@@ -145,14 +145,14 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Whether an expression is the same whatever is declared.
+    /// True if the value of an expression does not depend on declarations.
     fn is_constant(&self, expr: &Expr) -> bool {
         let mut constant = true;
         walk::expr(expr, &mut |part| constant &= part.as_name().is_none_or(|name| self.scopes.get(name).is_none()));
         constant
     }
 
-    /// The words that a list allows; element types in it stay element types.
+    /// The words in a list of allowed values. Element types stay element types.
     fn listed_words(&self, allowed: Option<&Expr>) -> Vec<Symbol> {
         match allowed {
             Some(Expr { kind: ExprKind::List(items), .. }) => {
@@ -162,7 +162,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The bare word that an expression is, where words are listed and it is none of them.
+    /// An expression that is a bare word but not one of the listed words.
     fn unlisted_word(&self, expr: &Expr, words: &[Symbol]) -> Option<Symbol> {
         expr.as_name().filter(|symbol| {
             !words.is_empty()
@@ -172,7 +172,7 @@ impl<'a> Analyzer<'a> {
         })
     }
 
-    /// An expression that may be a bare word of the list.
+    /// Evaluates an expression that may be a listed word.
     fn eval_word(&mut self, expr: &Expr, words: &[Symbol]) -> Value {
         match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() && words.contains(&symbol) => Value::Word(symbol),
@@ -180,7 +180,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The value as the parameter's type, which its default gives.
+    /// Converts the value to the parameter's type, which its default determines.
     fn adopt(
         &mut self,
         default: &Value,
@@ -205,7 +205,7 @@ impl<'a> Analyzer<'a> {
             | (Value::Text(_), Value::Text(_))
             | (Value::Word(_), Value::Word(_))
             | (Value::DType(_), Value::DType(_)) => value,
-            // A list may hold both.
+            // A list may contain both.
             (Value::Word(_), Value::DType(_)) | (Value::DType(_), Value::Word(_)) if !words.is_empty() => value,
             _ => {
                 let allowed = match default {
@@ -227,7 +227,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Whether the value is one of those allowed; says so where it is not.
+    /// True if the value is allowed; reports an error otherwise.
     fn check_allowed(&mut self, name: Name, value: &Value, at: SrcSpan, allowed: &Expr, words: &[Symbol]) -> bool {
         if let ExprKind::List(items) = &allowed.kind
             && let Some(range) = items.iter().find(|item| matches!(item.kind, ExprKind::Range { .. }))
@@ -298,7 +298,7 @@ impl<'a> Analyzer<'a> {
         });
     }
 
-    /// A range or list as it would be written, for messages.
+    /// The source form of a range or list, for messages.
     fn source_text(&mut self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Range { from, to, inclusive } => {
@@ -322,7 +322,7 @@ mod tests {
     use crate::model::{Options, analyze};
     use crate::syntax::{self, Limits};
 
-    /// What is said of the file with its preset `p`.
+    /// The errors of the file with its preset `p`.
     fn mistakes(text: &str) -> Vec<String> {
         let (ast, errors) = syntax::parse(text, 0, &Limits::default());
         assert!(errors.is_empty(), "{errors:?}");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_value_has_no_consequences() {
+    fn a_refused_value_causes_no_follow_up_errors() {
         let rest = "let part = 64 / n  buffer x: f32[part]  step { for i in 0..n { map(x[part - i - 1] + 1) } }";
         assert_eq!(mistakes(&format!("param n = 4 in 1..=16  preset p {{ n = 17 }}  {rest}")), ["`n` cannot be 17"]);
         assert_eq!(mistakes(&format!("param n = 17 in 1..=16  preset p {{ n = 4 }}  {rest}")), [""; 0]);

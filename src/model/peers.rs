@@ -1,7 +1,7 @@
 //! Copies to other ranks: `copy(x -> y at r)`.
 //!
-//! Every rank comes by the same statement, and what the others send arrives at that place of its own text. So a rank alone
-//! cannot know what is written there: its program says where it sends, and [`link`] adds what arrives.
+//! Every rank executes the statement, and receives what other ranks send at this point of its own program order. A rank
+//! alone cannot know what is written to its memory: its program says where it sends, and [`link`] adds what arrives.
 
 use std::collections::BTreeMap;
 
@@ -17,17 +17,17 @@ use super::error::ModelError;
 use super::program::{Memory, MemoryKind, OpKind, Program};
 use super::views::Extent;
 
-/// Errors that are told of all ranks.
+/// Maximum number of errors reported for all ranks.
 const MAX_ERRORS: usize = 20;
 
 impl Analyzer<'_> {
-    /// Whom a call sends to: nothing for one that stays on its rank, `Some(None)` where this rank sends nothing. An error
-    /// where the rank is none.
+    /// The receiver of a call: `None` for a local operation, `Some(None)` if this rank sends nothing. Fails if the rank
+    /// does not exist.
     pub(super) fn peer(&mut self, operation: &'static dyn Operation, call: &Call) -> Result<Option<Option<u32>>, ()> {
         let Some(At { rank, when }) = call.outputs.first().and_then(|output| output.at.as_ref()) else {
             return Ok(None);
         };
-        // On another rank it is another copy.
+        // The copy differs between ranks.
         self.program.by_rank = true;
         if let Some(when) = when
             && !self.eval_bool(when).ok_or(())?
@@ -57,7 +57,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Whether a copy to another rank goes from device memory to a declared buffer: that is there on every rank.
+    /// True if a copy to another rank goes from device memory to a declared buffer, which exists on every rank; reports
+    /// an error otherwise.
     pub(super) fn fits_peer(&mut self, call: &Call, operands: &Inputs) -> bool {
         let source = operands.views.iter().copied().zip(operands.spans.iter().copied());
         let target = operands.written.iter().copied().zip(call.outputs.iter().map(|output| output.value.span));
@@ -77,9 +78,9 @@ impl Analyzer<'_> {
     }
 }
 
-/// One rank's copy at a place of the text.
+/// One rank's copy at a location.
 #[derive(Clone, Copy, Debug)]
-struct Comer {
+struct SiteCopy {
     rank: usize,
     step: usize,
     op: OpId,
@@ -87,22 +88,22 @@ struct Comer {
     target: ViewId,
 }
 
-/// A place of the text at which ranks copy: the slot, the statement, and how often it came before.
+/// Identifies a copy on all ranks: the slot, the statement, and how often it was executed before.
 type CopySite = (usize, u32, u32);
 
-/// Adds to the programs of all ranks, in the order of their numbers, what their copies write on each other. Without it the
-/// copies of a program are as if nothing arrived.
+/// Adds what the ranks' copies write on each other to the programs of all ranks, given in rank order. Without it, a
+/// program's copies receive nothing.
 pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
-    let places = places(programs);
+    let places = peer_copies(programs);
     let mut linker = Linker { memories: vec![None; programs.len()], errors: Vec::new() };
-    for (number, comers) in places.values().enumerate() {
-        for comer in comers.values() {
-            let peers = programs[comer.rank].cycle[comer.step].peers_mut();
-            if let Ok(place) = peers.binary_search_by_key(&comer.op, |peer| peer.op) {
+    for (number, copies) in places.values().enumerate() {
+        for copy in copies.values() {
+            let peers = programs[copy.rank].cycle[copy.step].peers_mut();
+            if let Ok(place) = peers.binary_search_by_key(&copy.op, |peer| peer.op) {
                 peers[place].crossing = number as u32;
             }
         }
-        linker.place(programs, comers);
+        linker.place(programs, copies);
     }
     for program in programs.iter_mut().filter(|_| !places.is_empty()) {
         program.crossings = places.len() as u32;
@@ -111,44 +112,44 @@ pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
     if linker.errors.is_empty() { Ok(()) } else { Err(linker.errors) }
 }
 
-/// Who comes by each place, by the number of the rank.
-fn places(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, Comer>> {
-    let mut places: BTreeMap<CopySite, BTreeMap<u32, Comer>> = BTreeMap::new();
+/// For each copy, the ranks that take part in it.
+fn peer_copies(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, SiteCopy>> {
+    let mut copies: BTreeMap<CopySite, BTreeMap<u32, SiteCopy>> = BTreeMap::new();
     for (rank, program) in programs.iter().enumerate() {
         for (index, step) in program.cycle.iter().enumerate() {
             let mut turns: FxHashMap<u32, u32> = FxHashMap::default();
             for peer in step.peers() {
                 let statement = step.op(peer.op).span.start;
                 let turn = turns.entry(statement).or_default();
-                let comer = Comer { rank, step: index, op: peer.op, to: peer.to, target: peer.target };
-                places.entry((index, statement, *turn)).or_default().insert(rank as u32, comer);
+                let copy = SiteCopy { rank, step: index, op: peer.op, to: peer.to, target: peer.target };
+                copies.entry((index, statement, *turn)).or_default().insert(rank as u32, copy);
                 *turn += 1;
             }
         }
     }
-    places
+    copies
 }
 
-/// What arrives on a rank: from whom, and what of its memory is written.
+/// What arrives on a rank: the sender and the slice that is written.
 struct Arrival {
     from: u32,
     view: ViewId,
 }
 
 struct Linker {
-    /// The declared buffers of each rank's program, by name and place.
+    /// The declared buffers of each rank's program, by name and index.
     memories: Vec<Option<FxHashMap<(String, u32), MemoryId>>>,
     errors: Vec<ModelError>,
 }
 
 impl Linker {
-    /// Gives each rank that comes by a place what arrives there.
-    fn place(&mut self, programs: &mut [Program], comers: &BTreeMap<u32, Comer>) {
-        let told = self.errors.len();
+    /// Adds what arrives at each rank that executes the copy.
+    fn place(&mut self, programs: &mut [Program], copies: &BTreeMap<u32, SiteCopy>) {
+        let errors_before = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
-        for (&from, sender) in comers {
+        for (&from, sender) in copies {
             let Some(to) = sender.to else { continue };
-            let Some(receiver) = comers.get(&to) else {
+            let Some(receiver) = copies.get(&to) else {
                 self.error(ModelError::PeerAbsent { sender: from, receiver: to, at: span(programs, sender).into() });
                 continue;
             };
@@ -156,14 +157,14 @@ impl Linker {
                 arrivals.entry(to).or_default().push(Arrival { from, view });
             }
         }
-        if self.errors.len() > told {
+        if self.errors.len() > errors_before {
             return;
         }
-        for (rank, comer) in comers {
+        for (rank, copy) in copies {
             let arrivals = arrivals.remove(rank).unwrap_or_default();
-            match clash(programs, *rank, comer, &arrivals) {
+            match clash(programs, *rank, copy, &arrivals) {
                 Some(error) => self.error(error),
-                None => replace(&mut programs[comer.rank], *rank, comer, &arrivals),
+                None => replace(&mut programs[copy.rank], *rank, copy, &arrivals),
             }
         }
     }
@@ -175,12 +176,12 @@ impl Linker {
         }
     }
 
-    /// What a sender writes, as a slice of the receiver's memory.
+    /// Converts the slice that a sender writes to a slice of the receiver's memory.
     fn target(
         &mut self,
         programs: &mut [Program],
-        (from, sender): (u32, &Comer),
-        (to, receiver): (u32, &Comer),
+        (from, sender): (u32, &SiteCopy),
+        (to, receiver): (u32, &SiteCopy),
     ) -> Option<ViewId> {
         let program = &programs[sender.rank];
         let view = sender.target;
@@ -218,8 +219,8 @@ impl Linker {
     }
 }
 
-fn span(programs: &[Program], comer: &Comer) -> SrcSpan {
-    programs[comer.rank].cycle[comer.step].op(comer.op).span
+fn span(programs: &[Program], copy: &SiteCopy) -> SrcSpan {
+    programs[copy.rank].cycle[copy.step].op(copy.op).span
 }
 
 fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
@@ -230,11 +231,11 @@ fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
         .collect()
 }
 
-/// Two that touch the same elements of a rank at this place, of which one writes: nothing orders them.
-fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -> Option<ModelError> {
-    let program = &programs[comer.rank];
+/// Reports two accesses to the same elements of a rank in one copy, at least one of them a write, which nothing orders.
+fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival]) -> Option<ModelError> {
+    let program = &programs[copy.rank];
     let slice = |view: ViewId| program.view_text(view);
-    let at = span(programs, comer).into();
+    let at = span(programs, copy).into();
     for (index, one) in arrivals.iter().enumerate() {
         if let Some(other) = arrivals[..index].iter().find(|other| program.views.overlap(one.view, other.view)) {
             let what =
@@ -242,8 +243,8 @@ fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -
             let help = "give each sender a part of its own: `copy(x -> y[rank] at 0)`";
             return Some(ModelError::PeerClash { what, help, at });
         }
-        let read = program.cycle[comer.step].inputs(comer.op)[0];
-        if comer.to.is_some() && program.views.overlap(one.view, read) {
+        let read = program.cycle[copy.step].inputs(copy.op)[0];
+        if copy.to.is_some() && program.views.overlap(one.view, read) {
             let (from, sent) = (one.from, slice(read));
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
@@ -254,11 +255,12 @@ fn clash(programs: &[Program], rank: u32, comer: &Comer, arrivals: &[Arrival]) -
     None
 }
 
-/// Makes an operation of what a rank does at a place. What only goes from a rank to itself is a copy as any other.
-fn replace(program: &mut Program, rank: u32, comer: &Comer, arrivals: &[Arrival]) {
-    let step = &program.cycle[comer.step];
-    let OpKind::Run(id) = step.op(comer.op).kind else { return };
-    if let (Some(to), [Arrival { from, .. }]) = (comer.to, arrivals)
+/// Replaces a rank's copy by an operation with everything that it sends and receives. A copy from a rank to itself
+/// becomes a plain copy.
+fn replace(program: &mut Program, rank: u32, own: &SiteCopy, arrivals: &[Arrival]) {
+    let step = &program.cycle[own.step];
+    let OpKind::Run(id) = step.op(own.op).kind else { return };
+    if let (Some(to), [Arrival { from, .. }]) = (own.to, arrivals)
         && to == rank
         && *from == rank
     {
@@ -266,11 +268,11 @@ fn replace(program: &mut Program, rank: u32, comer: &Comer, arrivals: &[Arrival]
     }
     let copy = program.spec(id).clone();
     let team = ops::Team { rank, ..copy.team };
-    let inputs: Vec<ViewId> = step.inputs(comer.op).iter().copied().filter(|_| comer.to.is_some()).collect();
+    let inputs: Vec<ViewId> = step.inputs(own.op).iter().copied().filter(|_| own.to.is_some()).collect();
     let outputs: Vec<ViewId> = arrivals.iter().map(|arrival| arrival.view).collect();
     let tensors: Vec<(u32, Tensor)> =
         arrivals.iter().map(|arrival| (arrival.from, *program.views.tensor(arrival.view))).collect();
-    let spec = PeerCopy::of(comer.to.map(|to| (to, copy)), tensors, team);
+    let spec = PeerCopy::of(own.to.map(|to| (to, copy)), tensors, team);
     let spec = SpecId::from(program.specs.insert_full(spec).0);
-    program.cycle[comer.step].replace(comer.op, OpKind::Run(spec), &inputs, &outputs);
+    program.cycle[own.step].replace(own.op, OpKind::Run(spec), &inputs, &outputs);
 }

@@ -1,4 +1,4 @@
-//! What is taken of a figure or a metric: `.slot[0].p95`.
+//! Statistics and slots of metrics: `.slot[0].p95`.
 
 use crate::base::{SrcSpan, suggest};
 use crate::syntax::ast::*;
@@ -11,16 +11,16 @@ use super::statistic::Statistic;
 /// A slot, a statistic, or both.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Pick {
-    /// The slot with its place in the text.
+    /// The slot with its location; `None` if none is given.
     pub(super) slot: Option<(i64, SrcSpan)>,
     pub(super) statistic: Option<Statistic>,
 }
 
-/// What picks a slot of a figure.
+/// The member that selects a slot.
 const SLOT: &str = "slot";
 
 impl Analyzer<'_> {
-    /// The statistic that stands behind a figure.
+    /// The statistic with a name; reports an error if there is none.
     pub(super) fn statistic(&mut self, of: &Expr, name: Name) -> Option<Statistic> {
         let text = self.names.name(name.symbol).to_owned();
         if let Some(statistic) = Statistic::ALL.into_iter().find(|statistic| statistic.name() == text) {
@@ -40,13 +40,13 @@ impl Analyzer<'_> {
         None
     }
 
-    /// Whether an expression is something `.slot`.
+    /// True for an expression `… .slot`.
     pub(super) fn names_slot(&self, expr: &Expr) -> bool {
         matches!(&expr.kind, ExprKind::Field { name, .. } if self.names.name(name.symbol) == SLOT)
     }
 
-    /// What stands before `.slot[…]`, with the slot; the expression itself where there is none.
-    pub(super) fn slot_behind<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
+    /// Splits an expression before `.slot[…]` and evaluates the slot. Without a slot it returns the expression itself.
+    pub(super) fn split_slot<'e>(&mut self, expr: &'e Expr) -> Option<(&'e Expr, Option<(i64, SrcSpan)>)> {
         let ExprKind::Index { base, items } = &expr.kind else { return Some((expr, None)) };
         let ExprKind::Field { base: of, .. } = &base.kind else { return Some((expr, None)) };
         if !self.names_slot(base) {
@@ -61,14 +61,14 @@ impl Analyzer<'_> {
         Some((of, Some((self.eval_whole(item)?, item.span))))
     }
 
-    /// The slot that is picked of a figure, which has to have slots and that one.
+    /// The selected slot, which must exist.
     pub(super) fn slot_of(&mut self, name: &str, has_slots: bool, pick: Pick) -> Option<Option<usize>> {
         let Some((slot, at)) = pick.slot else { return Some(None) };
         if !has_slots {
             self.error(ModelError::NoSlots { name: name.to_owned(), at: at.into() });
             return None;
         }
-        // How many there are is not known where the step has mistakes.
+        // The number of slots is unknown if the step has errors.
         let slots = self.slots?;
         if (0..slots as i64).contains(&slot) {
             return Some(Some(slot as usize));

@@ -1,4 +1,4 @@
-//! What a file means for one rank: everything evaluated, nothing left by name.
+//! The program: the meaning of a file for one rank, with everything evaluated.
 
 use std::fmt::Write as _;
 
@@ -22,13 +22,13 @@ use super::views::{Layout, Views};
 pub struct Program {
     pub rank: u32,
     pub world: u32,
-    /// Whether the program depends on the number of its rank. One that does not is every rank's: what is said of `rank`
-    /// in it, and in the teams of its specs, then holds for the first alone.
+    /// True if the program depends on its rank's number. Otherwise it is the same for every rank, and `rank` and the
+    /// teams of its specs are those of rank 0.
     pub by_rank: bool,
-    /// Every parameter with the value that it has in this program, as it would be written.
+    /// Every parameter with its value, in source form.
     pub params: Vec<(String, String)>,
     pub names: Interner,
-    /// Groups of ranks; the first is all of them.
+    /// Groups of ranks; the first one is the world.
     pub groups: Vec<Group>,
     pub streams: Vec<Stream>,
     pub memories: Vec<Memory>,
@@ -40,9 +40,9 @@ pub struct Program {
     pub turns: Turns,
     /// How iterations follow each other.
     pub step: StepOptions,
-    /// The operations of each slot of the cycle, which then repeats.
+    /// The operations of each slot of the cycle.
     pub cycle: Vec<Step>,
-    /// Places of the text at which ranks copy to each other, in all of the cycle; the same on all ranks.
+    /// Number of copies between ranks in the whole cycle, the same on all ranks.
     pub crossings: u32,
     pub metrics: Vec<Metric>,
     pub expectations: Vec<Expectation>,
@@ -51,18 +51,18 @@ pub struct Program {
 /// Ranks that take part in collectives together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// `world`, or the name of a factor of the mesh.
+    /// `world`, or the name of a mesh factor.
     pub name: String,
-    /// Its ranks, in the order of its own numbers; this program's is one of them.
+    /// Its ranks in group order; this program's rank is one of them.
     pub ranks: Vec<u32>,
-    /// How far its members lie apart, in ranks of the world.
+    /// Distance between consecutive members, in ranks of the world.
     pub stride: u32,
-    /// Where it is declared; nothing for the world.
+    /// Location of the declaration; empty for the world.
     pub span: SrcSpan,
 }
 
 impl Group {
-    /// The group that has `size` members, `stride` apart, as `rank` of the world sees it.
+    /// The group with `size` members at distance `stride` that contains `rank` of the world.
     pub(super) fn new(name: String, (size, stride): (u32, u32), rank: u32, span: SrcSpan) -> Group {
         let first = rank - (rank / stride) % size * stride;
         Group { name, ranks: (0..size).map(|member| first + member * stride).collect(), stride, span }
@@ -72,28 +72,28 @@ impl Group {
         self.ranks.len() as u32
     }
 
-    /// The number in the group of any rank of the world; other ranks may have other members in theirs.
+    /// The index of a world rank in its group of this name; other ranks' groups may have other members.
     pub fn number_of(&self, rank: u32) -> u32 {
         rank / self.stride % self.size()
     }
 
-    /// The ranks of the group of that name that any rank of the world is in, in the order of the group's own numbers.
+    /// The members of the group of this name that contains `rank` of the world, in group order.
     pub fn members_with(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
         let (stride, first) = (self.stride, rank - self.number_of(rank) * self.stride);
         (0..self.size()).map(move |member| first + member * stride)
     }
 }
 
-/// A logical stream: one, or a member of a family.
+/// A declared stream: a single one, or a member of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stream {
-    /// `expert[3]`.
+    /// The name with its index, such as `expert[3]`.
     pub name: String,
     pub family: Symbol,
-    /// The place in the family; nothing for a stream that is none.
+    /// Index in the family; `None` for a single stream.
     pub member: Option<u32>,
     pub priority: Priority,
-    /// The part of the device that it keeps to; all of it where nobody says.
+    /// The part of the device that the stream is restricted to; `None` for the whole device.
     pub units: Option<Units>,
     pub span: SrcSpan,
 }
@@ -103,7 +103,7 @@ pub enum Priority {
     High,
     Normal,
     Low,
-    /// The vendor's own number; lower is more urgent.
+    /// The vendor's number; lower is more urgent.
     Level(i32),
 }
 
@@ -118,14 +118,14 @@ impl Priority {
     }
 }
 
-/// A stretch of memory.
+/// A range of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// The buffer's name, or that of the operation that makes or takes it.
+    /// The buffer's name, or the name of the operation that creates it.
     pub name: Symbol,
     pub kind: MemoryKind,
     pub space: Space,
-    /// Dimensions, outermost first, that are those of its family.
+    /// Number of dimensions, from the outermost, that are indices of the family.
     pub family: u8,
     pub shape: u32,
     pub span: SrcSpan,
@@ -133,15 +133,15 @@ pub struct Memory {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MemoryKind {
-    /// A declared buffer: lives as long as the run.
+    /// A declared buffer, which lives as long as the run.
     Buffer(Init),
-    /// An operand that was given as a type alone: filled once, never written.
+    /// An operand given only as a type: filled once, never written.
     Bare(Init),
-    /// An output that has no name, or a buffer of a block: lives from its first write to its last use in an iteration.
+    /// An output without a name, or a buffer of a block: lives from its first write to its last use in an iteration.
     Scratch,
 }
 
-/// Element types with shapes, each distinct one stored once.
+/// Distinct element types with shapes.
 #[derive(Debug, Default)]
 pub struct Shapes {
     shapes: IndexSet<(DType, Dims), FxBuildHasher>,
@@ -157,13 +157,13 @@ impl Shapes {
     }
 }
 
-/// A label, or a phase, at one place and loop turn.
+/// A label or a phase at one location and loop turn.
 #[derive(Clone, Debug, Default)]
 pub struct Label {
     pub name: Option<Symbol>,
-    /// `[l]` behind the name.
+    /// The indices after the name.
     pub index: Index,
-    /// The labelled call, or the phase, around it.
+    /// The enclosing labelled call or phase.
     pub parent: LabelId,
 }
 
@@ -171,15 +171,15 @@ pub struct Label {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOptions {
     pub sync: Sync,
-    /// Iterations that may be under way where they overlap.
+    /// Maximum number of iterations under way if they overlap.
     pub depth: u32,
-    /// Only what the text declares orders operations; else data does too.
+    /// True if only declared dependencies order operations; otherwise data does too.
     pub declared_order: bool,
     pub allow_races: bool,
 }
 
 impl StepOptions {
-    /// Iterations that may be under way at once.
+    /// Number of iterations that can be under way at once.
     pub fn under_way(&self) -> u32 {
         match self.sync {
             Sync::Iteration => 1,
@@ -213,7 +213,7 @@ pub struct Step {
     after: Vec<After>,
     /// Copies to other ranks, in the order of the text.
     peers: Vec<Peer>,
-    /// The turn of each operation up to the last that is not the step's own.
+    /// The turn of each operation, up to the last one inside a loop or call.
     turns: Vec<TurnId>,
 }
 
@@ -221,11 +221,11 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     pub op: OpId,
-    /// The rank that gets it; nothing where this one sends nothing.
+    /// The receiving rank; `None` if this rank sends nothing.
     pub to: Option<u32>,
-    /// What is written there, as a slice of this rank's own buffer of that name.
+    /// The slice that is written there, as a slice of this rank's buffer of the same name.
     pub target: ViewId,
-    /// The number of its place in the text, the same on all ranks that come by it; given by [`super::link`].
+    /// Number of the copy, the same on all ranks that execute it; set by [`super::link`].
     pub crossing: u32,
 }
 
@@ -246,21 +246,21 @@ pub struct Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
     Run(SpecId),
-    /// A bare event record.
+    /// Records an event.
     Signal,
-    /// A bare wait.
+    /// Waits for events.
     Wait,
-    /// Waits for everything before, and everything after waits for it.
+    /// Waits for everything before it, and everything after waits for it.
     Sync,
 }
 
-/// A dependency that the text declares.
+/// A declared dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct After {
     pub op: OpId,
-    /// The operation is the previous iteration's.
+    /// True if it refers to an operation of the previous iteration.
     pub previous: bool,
-    /// Where it is declared.
+    /// Location of the declaration.
     pub span: SrcSpan,
 }
 
@@ -287,7 +287,7 @@ impl Step {
         id
     }
 
-    /// Notes that the operation pushed last is a copy to another rank.
+    /// Marks the operation added last as a copy to another rank.
     pub(super) fn push_peer(&mut self, to: Option<u32>, target: ViewId) {
         let op = OpId::from(self.ops.len() - 1);
         self.peers.push(Peer { op, to, target, crossing: 0 });
@@ -302,12 +302,12 @@ impl Step {
         &mut self.peers
     }
 
-    /// What an operation is as a copy to another rank, if it is one.
+    /// The copy to another rank that an operation is; `None` for any other operation.
     pub fn peer(&self, op: OpId) -> Option<&Peer> {
         self.peers.binary_search_by_key(&op, |peer| peer.op).ok().map(|index| &self.peers[index])
     }
 
-    /// Gives an operation another kind and other operands.
+    /// Replaces an operation's kind and operands.
     pub(super) fn replace(&mut self, op: OpId, kind: OpKind, inputs: &[ViewId], outputs: &[ViewId]) {
         let operands = self.operands.len() as u32;
         let changed = &mut self.ops[op.index()];
@@ -316,19 +316,19 @@ impl Step {
         self.operands.extend_from_slice(outputs);
     }
 
-    /// No more operations come: gives back the room that was taken ahead.
+    /// Releases unused capacity once no more operations come.
     pub(super) fn finish(&mut self) {
         self.ops.shrink_to_fit();
         self.operands.shrink_to_fit();
         self.after.shrink_to_fit();
     }
 
-    /// Adds a dependency to the operation pushed last.
+    /// Adds a dependency to the operation added last.
     pub(super) fn push_after(&mut self, after: After) {
         self.after.push(after);
     }
 
-    /// Replaces each dependency on the previous iteration, whose operation is a note's number, by what `found` gives.
+    /// Replaces each dependency on the previous iteration by those that `found` returns for its placeholder.
     pub(super) fn resolve_previous<'f>(&mut self, found: impl Fn(OpId) -> &'f [OpId]) {
         if !self.after.iter().any(|after| after.previous) {
             return;
@@ -351,7 +351,7 @@ impl Step {
         &self.ops[op.index()]
     }
 
-    /// The innermost turn that the operation stands in, where the program keeps turns.
+    /// The innermost turn that contains the operation; 0 if the program keeps no turns.
     pub fn turn(&self, op: OpId) -> TurnId {
         self.turns.get(op.index()).copied().unwrap_or_default()
     }
@@ -366,14 +366,14 @@ impl Step {
         &self.operands[operands as usize + usize::from(inputs)..][..usize::from(outputs)]
     }
 
-    /// Its inputs, then its outputs, each with whether it is written.
+    /// The operation's inputs, then its outputs; the flag is true for outputs.
     pub fn operands(&self, op: OpId) -> impl Iterator<Item = (ViewId, bool)> {
         let Op { operands, inputs, outputs, .. } = self.ops[op.index()];
         let views = &self.operands[operands as usize..][..usize::from(inputs) + usize::from(outputs)];
         views.iter().enumerate().map(move |(place, &view)| (view, place >= usize::from(inputs)))
     }
 
-    /// What the text says that the operation waits for.
+    /// The declared dependencies of the operation.
     pub fn after(&self, op: OpId) -> &[After] {
         let start = self.ops[op.index()].after as usize;
         let end = self.ops.get(op.index() + 1).map_or(self.after.len(), |next| next.after as usize);
@@ -413,7 +413,7 @@ impl Program {
         self.specs.get_index(spec.index()).expect("ids come from this set")
     }
 
-    /// The operation's spec; nothing for a marker.
+    /// The operation's spec; `None` for a marker.
     pub fn op_spec(&self, op: &Op) -> Option<&Spec> {
         match op.kind {
             OpKind::Run(spec) => Some(self.spec(spec)),
@@ -421,7 +421,7 @@ impl Program {
         }
     }
 
-    /// `gemm`, `signal`, …
+    /// The kind, such as `gemm` or `signal`.
     pub fn op_name(&self, op: &Op) -> &'static str {
         match op.kind {
             OpKind::Run(spec) => self.spec(spec).operation.name(),
@@ -431,12 +431,12 @@ impl Program {
         }
     }
 
-    /// `f[3].up`, or nothing where no label is around.
+    /// The path of a label, such as `f[3].up`; `None` for an operation without one.
     pub fn label_text(&self, label: LabelId) -> Option<String> {
         self.path(&self.labels, label)
     }
 
-    /// `forward.layer[3]`.
+    /// The path of a phase, such as `forward.layer[3]`.
     pub fn phase_text(&self, phase: PhaseId) -> Option<String> {
         self.path(&self.phases, LabelId(phase.0))
     }
@@ -457,12 +457,12 @@ impl Program {
         (!parts.is_empty()).then(|| parts.join("."))
     }
 
-    /// What tables call the operation: its label, else its name.
+    /// Name of the operation in tables: its label, otherwise its kind.
     pub fn op_text(&self, op: &Op) -> String {
         self.label_text(op.label).unwrap_or_else(|| self.op_name(op).to_owned())
     }
 
-    /// `x[0..4, 2]`: a slice as it would be written.
+    /// A slice in source form, such as `x[0..4, 2]`.
     pub fn view_text(&self, view: ViewId) -> String {
         let memory = self.views.memory(view);
         let info = self.memory(memory);
@@ -478,11 +478,11 @@ impl Program {
         let whole = |axis: usize| kept >> axis & 1 == 1 && extents[axis].len == dims[axis];
         let family = usize::from(info.family);
         for part in [0..family, family..extents.len()] {
-            // What is whole at the end is not written.
+            // Trailing dimensions that are whole are left out.
             let end = part.clone().rev().find(|&axis| !whole(axis)).map_or(part.start, |last| last + 1);
             for (axis, extent) in extents.iter().enumerate().take(end).skip(part.start) {
                 text.push_str(if axis == part.start { "[" } else { ", " });
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = match kept >> axis & 1 == 1 {
                     false => write!(text, "{}", extent.start),
                     true if whole(axis) => write!(text, ".."),

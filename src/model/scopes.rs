@@ -1,4 +1,4 @@
-//! The names that are known at a place, by number: a look-up is two indexings.
+//! Scopes of names. Names are numbers, so a lookup is two array accesses.
 
 use crate::base::Symbol;
 
@@ -10,16 +10,16 @@ struct Slot {
     frame: u32,
 }
 
-/// Nested scopes inside frames: the declarations are frame 0, the step or a call of a `def` each one of its own.
-/// A body sees its own frame and the declarations, never its caller's names.
+/// Nested scopes inside frames. Declarations are frame 0; the step and each call of a `def` have their own. A body sees
+/// its own frame and the declarations, but not its caller's names.
 #[derive(Debug, Default)]
 pub struct Scopes {
     slots: Vec<Vec<Slot>>,
     /// For each open scope, the names that end with it.
     open: Vec<Vec<Symbol>>,
-    /// Room of scopes that have ended.
+    /// Reused vectors of closed scopes.
     spare: Vec<Vec<Symbol>>,
-    /// For each frame, the first of its scopes.
+    /// For each frame, the index of its first scope.
     frames: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Scopes {
         self.enter();
     }
 
-    /// Ends the frame and returns the names of its outermost scope with their values.
+    /// Closes the frame and returns the names of its outermost scope with their values.
     pub fn leave_frame(&mut self) -> Vec<(Symbol, Value)> {
         let first = self.frames.pop().expect("a frame was entered");
         while self.open.len() > first + 1 {
@@ -50,14 +50,14 @@ impl Scopes {
         self.open.push(self.spare.pop().unwrap_or_default());
     }
 
-    /// Ends the innermost scope and returns its names with their values.
+    /// Closes the innermost scope and returns its names with their values.
     pub fn leave(&mut self) -> Vec<(Symbol, Value)> {
         let mut names = Vec::new();
         self.end(|name, value| names.push((name, value)));
         names
     }
 
-    /// Ends the innermost scope.
+    /// Closes the innermost scope.
     pub fn close(&mut self) {
         self.end(|_, _| {});
     }
@@ -77,7 +77,7 @@ impl Scopes {
         self.declare_at(scope, name, value);
     }
 
-    /// Declares a name in the outermost scope of the frame: known in the rest of the step or `def`.
+    /// Declares a name in the outermost scope of the frame, visible in the rest of the step or `def`.
     pub fn declare_in_frame(&mut self, name: Symbol, value: Value) {
         let scope = *self.frames.last().expect("there is always a frame");
         self.declare_at(scope, name, value);
@@ -102,7 +102,7 @@ impl Scopes {
         slots.first().filter(|slot| slot.frame == 0).map(|slot| &slot.value)
     }
 
-    /// Whether the name is declared in the frame that is open, or by a declaration.
+    /// True if the name is declared in the open frame or by a declaration.
     pub fn in_frame(&self, name: Symbol) -> bool {
         self.slots.get(name.0 as usize).and_then(|slots| slots.last()).is_some_and(|slot| slot.frame == self.frame())
     }

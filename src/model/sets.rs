@@ -1,4 +1,4 @@
-//! Sets of operations, by what they belong to.
+//! Sets of operations, selected by stream, label or phase.
 
 use crate::base::{StreamId, Symbol, suggest};
 use crate::syntax::ast::*;
@@ -9,17 +9,17 @@ use super::error::{ModelError, SliceError};
 use super::program::{Label, Op, Program};
 use super::value::Value;
 
-/// Operations by what they belong to: the union of its parts.
+/// A set of operations: the union of its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpSet {
     pub parts: Vec<SetPart>,
-    /// As it is written.
+    /// The set in source form.
     pub text: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetPart {
-    /// Streams from the first on.
+    /// Consecutive streams, starting with `first`.
     Streams {
         first: u32,
         count: u32,
@@ -39,14 +39,14 @@ impl OpSet {
     pub fn contains(&self, program: &Program, op: &Op) -> bool {
         self.parts.iter().any(|part| match part {
             SetPart::Streams { first, count } => (*first..first + count).contains(&op.stream.0),
-            SetPart::Label { name, index } => bears(&program.labels, op.label.index(), *name, index.as_deref()),
-            SetPart::Phase { name, index } => bears(&program.phases, op.phase.index(), *name, index.as_deref()),
+            SetPart::Label { name, index } => has_name(&program.labels, op.label.index(), *name, index.as_deref()),
+            SetPart::Phase { name, index } => has_name(&program.phases, op.phase.index(), *name, index.as_deref()),
         })
     }
 }
 
-/// Whether a label, or one around it, has that name and index.
-fn bears(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
+/// True if a label, or an enclosing one, has that name and index.
+fn has_name(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -> bool {
     while let Some(own) = labels[at].name {
         if own == name && index.is_none_or(|index| *index == *labels[at].index) {
             return true;
@@ -57,7 +57,7 @@ fn bears(labels: &[Label], mut at: usize, name: Symbol, index: Option<&[i64]>) -
 }
 
 impl Analyzer<'_> {
-    /// A set of operations: streams, families, labels, phases.
+    /// Evaluates a set of streams, families, labels and phases.
     pub(super) fn set(&mut self, args: &[Expr]) -> Option<OpSet> {
         let mut parts = Vec::new();
         let mut texts = Vec::new();
@@ -128,7 +128,7 @@ impl Analyzer<'_> {
         if phases.contains(&name) {
             return Some(SetPart::Phase { name, index });
         }
-        if !self.listens() {
+        if !self.has_room_for_errors() {
             return None;
         }
         let text = self.names.name(name).to_owned();

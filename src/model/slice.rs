@@ -1,4 +1,4 @@
-//! Indices and members: slices of tensors, members of families, places of lists, sizes of types.
+//! Indices in brackets: slices of tensors, members of families, elements of lists, sizes of types.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The sizes of a type: whole numbers from 1 on.
+    /// Evaluates the sizes of a type, which must be whole numbers of at least 1.
     pub(super) fn sizes(&mut self, items: &[Expr]) -> Option<Dims> {
         let mut dims = Dims::new();
         let mut good = true;
@@ -111,7 +111,7 @@ impl Analyzer<'_> {
         good.then_some(dims)
     }
 
-    /// Says that something, a family or not, has another number of indices.
+    /// Reports a wrong number of indices.
     fn index_count(&mut self, base: &Expr, family: bool, has: usize, given: usize, span: SrcSpan) -> Value {
         let name = self.text_of(base);
         let help = match (family, has) {
@@ -137,7 +137,7 @@ impl Analyzer<'_> {
         Value::Unknown
     }
 
-    /// An index into `size` places.
+    /// Evaluates an index below `size`.
     fn place(&mut self, base: &Expr, item: &Expr, size: u64) -> Option<u64> {
         let value = self.plain_whole(item).map_or_else(|| self.eval(item), Value::int);
         self.place_of(base, &value, item.span, size)
@@ -162,7 +162,7 @@ impl Analyzer<'_> {
         self.error(SliceError::SliceOutOfRange { name, from, to, size, at: at.into() }.into());
     }
 
-    /// A slice of a tensor. The first bracket behind a family picks from the family's dimensions.
+    /// Evaluates a slice of a tensor. The first bracket after a family selects from the family's dimensions.
     fn slice(&mut self, view: ViewId, family: u8, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
         if self.program.views.is_reshaped(view) {
             let name = written(base, &self.names);

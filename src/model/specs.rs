@@ -1,4 +1,5 @@
-//! Specs: what one use of an operation is, whatever slices it works on. The shape rule runs once for each distinct one.
+//! Specs: an operation with its shapes and options, whatever slices it works on. The shape rule runs once for each
+//! distinct spec.
 
 use std::sync::Arc;
 
@@ -15,18 +16,18 @@ use super::analyzer::Analyzer;
 use super::call::{Inputs, Output};
 use super::error::ModelError;
 
-/// The specs that are known, by numbers for all that they depend on.
+/// Known specs, by a key of all values that they depend on.
 #[derive(Debug, Default)]
 pub(super) struct Specs {
     attrs: IndexSet<Attrs, FxBuildHasher>,
     expressions: IndexSet<Arc<Expression>, FxBuildHasher>,
     table: FxHashMap<Box<[u32]>, SpecId>,
-    /// Room for a key, used again from operation to operation.
+    /// A reused buffer for a key.
     key: Vec<u32>,
 }
 
 impl Analyzer<'_> {
-    /// The spec of a call; the shape rule runs once for each distinct one.
+    /// The spec of a call. Runs the shape rule if the spec is new.
     pub(super) fn spec(
         &mut self,
         place: usize,
@@ -69,7 +70,7 @@ impl Analyzer<'_> {
         spec
     }
 
-    /// The groups of the mesh over which a collective would have the output that it is given, as they are written.
+    /// Names of the groups for which a collective would have the given output, for a message.
     fn fitting_groups(&self, question: &ops::Call) -> Option<String> {
         let groups = (1..self.program.groups.len()).map(GroupId::from);
         let fitting = groups.filter(|&group| {
@@ -120,7 +121,7 @@ impl Analyzer<'_> {
                 return None;
             }
         };
-        // Below this, all outputs of the most operations that are possible can be added up.
+        // Below this, the outputs of the maximum number of operations can be summed without overflow.
         let limit = self.options.max_memory.min(1 << 41);
         for (dtype, dims) in &types {
             let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
@@ -155,7 +156,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// Whether a collective is another one on another rank, also where the text is the same.
+/// True if a collective differs between ranks although its text is the same.
 fn depends_on_rank(spec: &Spec) -> bool {
     let own =
         |entry: &Collective| matches!(entry.kind, CollectiveKind::Send | CollectiveKind::Recv) || entry.parts.is_some();

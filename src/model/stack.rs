@@ -1,4 +1,4 @@
-//! How much stack the analysis of a file may need: it recurses into expressions, blocks and calls of definitions.
+//! Computes the stack that the analysis of a file needs, since it recurses into expressions, blocks and calls.
 
 use crate::base::SrcSpan;
 use crate::syntax::ast::{Block, Decl, DeclKind, Stmt};
@@ -7,17 +7,17 @@ use crate::syntax::{Ast, walk};
 use super::Options;
 use super::limits::CALLS;
 
-/// Bytes for what does not depend on the nesting.
+/// Bytes that do not depend on the nesting.
 const BASE: usize = 1 << 20;
 
-/// Bytes for one block, expression or call inside of another, in a build that is not optimized.
+/// Bytes for each level of nested blocks, expressions or calls in a debug build.
 const LEVEL: usize = 24 << 10;
 
 /// Bytes that suffice for every file that the parser accepts.
 const MOST: usize = 256 << 20;
 
-/// Returns the bytes of stack that suffice for a file. Definitions may call each other, so every call that is allowed
-/// may nest as deeply as the deepest place of the file.
+/// Returns the stack size in bytes that a file needs. Every call of a definition may nest as deeply as the deepest
+/// point of the file.
 pub fn needed(ast: &Ast, options: &Options) -> usize {
     let mut exprs = Depth::default();
     walk::exprs(ast, &mut |expr| exprs.enter(expr.span));
@@ -37,10 +37,10 @@ fn nesting(block: &Block) -> usize {
     1 + block.stmts.iter().flat_map(Stmt::blocks).map(nesting).max().unwrap_or(0)
 }
 
-/// The nesting of expressions that are visited in the order of the text, outer ones first.
+/// Tracks the nesting of expressions that are visited in the order of the text, outer ones first.
 #[derive(Default)]
 struct Depth {
-    /// Where the expressions end that the last one lies in, itself included.
+    /// Ends of the expressions that contain the last one, including itself.
     ends: Vec<u32>,
     most: usize,
 }

@@ -1,11 +1,11 @@
-//! What can be asked of a figure's samples.
+//! Statistics of a metric's samples.
 
-/// What is taken of a figure's samples.
+/// A statistic of a metric's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Statistic {
     Mean,
     Std,
-    /// The standard deviation as a share of the mean.
+    /// Coefficient of variation: the standard deviation divided by the mean.
     Cv,
     Min,
     P5,

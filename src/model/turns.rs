@@ -1,4 +1,4 @@
-//! The loops and calls that an operation stands in, with the turn of each.
+//! Loop turns and calls that contain an operation.
 
 use rustc_hash::FxHashSet;
 
@@ -7,31 +7,30 @@ use crate::base::{LabelId, SrcSpan, Symbol, TurnId};
 /// A turn of a loop, or a call of a definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// What it stands in; 0 is the step itself.
+    /// The enclosing turn; 0 is the step itself.
     pub outer: TurnId,
-    pub of: TurnOf,
+    pub of: TurnKind,
 }
 
-/// What a turn is of.
+/// What a turn belongs to.
 #[derive(Clone, Copy, Debug)]
-pub enum TurnOf {
+pub enum TurnKind {
     Loop {
-        /// Where the loop stands.
+        /// Location of the loop.
         span: SrcSpan,
         variable: Symbol,
-        /// The variable's value; `None` where it is no plain whole number.
+        /// The variable's value; `None` if it is not a plain whole number.
         value: Option<i64>,
     },
     Call {
         definition: Symbol,
         span: SrcSpan,
-        /// The label of operations inside that have none of their own: that of the call, or of what is around it.
+        /// Label of operations inside that have none of their own: the label of the call, or the enclosing one.
         label: LabelId,
     },
 }
 
-/// All turns of a program. They are kept for programs alone whose text declares every order, to say where an order is
-/// missing.
+/// All turns of a program. Kept only for programs with declared order, to report where an order is missing.
 #[derive(Debug, Default)]
 pub struct Turns {
     turns: Vec<Turn>,
@@ -39,13 +38,13 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Keeps turns from here on.
+    /// Keeps turns from now on.
     pub(super) fn keep(&mut self) {
         self.kept = true;
     }
 
-    /// Adds a turn; `outer` itself where none are kept.
-    pub(super) fn enter(&mut self, outer: TurnId, of: TurnOf) -> TurnId {
+    /// Adds a turn and returns its id; returns `outer` if turns are not kept.
+    pub(super) fn enter(&mut self, outer: TurnId, of: TurnKind) -> TurnId {
         if !self.kept {
             return outer;
         }
@@ -53,14 +52,14 @@ impl Turns {
         TurnId::from(self.turns.len())
     }
 
-    /// The turn of that number, which is not 0.
+    /// The turn with this id, which is not 0.
     pub fn get(&self, turn: TurnId) -> &Turn {
         &self.turns[turn.index() - 1]
     }
 
-    /// The values of the variables of the loops around a turn in the same definition, the outermost first, for each turn
-    /// of these loops in all calls and iterations. Turns whose variables are not all plain whole numbers are left out.
-    pub fn beside(&self, turn: Option<TurnId>) -> FxHashSet<Vec<i64>> {
+    /// The values of the loop variables around a turn within the same definition, outermost first, for each turn of
+    /// these loops in all calls and iterations. Turns with other values than plain whole numbers are left out.
+    pub fn sibling_values(&self, turn: Option<TurnId>) -> FxHashSet<Vec<i64>> {
         let Some(turn) = turn else { return FxHashSet::default() };
         let spans = |turn: TurnId| self.loops(turn).map(|(span, _)| span);
         let own: Vec<SrcSpan> = spans(turn).collect();
@@ -73,18 +72,18 @@ impl Turns {
         all.filter_map(values).collect()
     }
 
-    /// The loops around a turn in the same definition, the innermost first: where each stands, and its variable's value.
+    /// The loops around a turn within the same definition, innermost first: location and value of the variable.
     fn loops(&self, turn: TurnId) -> impl Iterator<Item = (SrcSpan, Option<i64>)> {
         let next = move |turn: &TurnId| (*turn != TurnId(0)).then(|| self.get(*turn).outer);
         let turns = std::iter::successors(Some(turn), next).take_while(|turn| *turn != TurnId(0));
         turns.map_while(|turn| match self.get(turn).of {
-            TurnOf::Loop { span, value, .. } => Some((span, value)),
-            TurnOf::Call { .. } => None,
+            TurnKind::Loop { span, value, .. } => Some((span, value)),
+            TurnKind::Call { .. } => None,
         })
     }
 
     /// A turn and those around it, the outermost first; empty for the step itself.
-    pub fn around(&self, mut turn: TurnId) -> Vec<TurnId> {
+    pub fn enclosing(&self, mut turn: TurnId) -> Vec<TurnId> {
         let mut chain = Vec::new();
         while turn != TurnId(0) {
             chain.push(turn);

@@ -1,19 +1,19 @@
-//! The part of a device's compute units that a stream keeps to.
+//! The part of a device's compute units (SMs) that a stream is restricted to.
 
-/// Where a file says nothing, a stream may use all.
+/// Compute units of a stream. A stream without a restriction uses all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Units {
-    /// So many compute units.
+    /// A number of compute units.
     Count(u32),
-    /// A share of those that there are, in millionths.
+    /// A fraction of the device's compute units, in millionths.
     Share(u32),
 }
 
 impl Units {
-    /// One whole, in millionths.
+    /// The whole, in millionths.
     const WHOLE: u32 = 1_000_000;
 
-    /// What a number means: below 1 it is a share, from 2 on it counts. 1 would be both, and is neither.
+    /// Interprets a number: a fraction if below 1, a count if at least 2. Otherwise `None`, since 1 would be ambiguous.
     pub fn parse(value: f64) -> Option<Units> {
         let share = (value * f64::from(Self::WHOLE)).round();
         match value {
@@ -25,7 +25,7 @@ impl Units {
         }
     }
 
-    /// How many these are of a device that has `all`: one at least, and all at most.
+    /// The number of compute units on a device with `all` of them, from 1 to `all`.
     pub fn of(self, all: u32) -> u32 {
         let wanted = match self {
             Units::Count(count) => count,
@@ -34,7 +34,7 @@ impl Units {
         wanted.clamp(1, all.max(1))
     }
 
-    /// `64 units`, `25 % of the units`.
+    /// In words, such as `64 units` or `25 % of the units`.
     pub fn text(self) -> String {
         match self {
             Units::Count(count) => format!("{count} units"),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_what_there_is() {
+    fn a_fraction_of_units_is_of_the_device_s_units() {
         assert_eq!(Units::Share(250_000).of(304), 76);
         assert_eq!(Units::Share(1).of(304), 1, "one at least");
         assert_eq!(Units::Count(400).of(304), 304, "all at most");

@@ -1,9 +1,9 @@
-//! What is said of a name that nothing declares.
+//! Help for names that are not declared.
 
 use crate::base::{DType, suggest};
 use crate::ops::{self, Category};
 
-/// What element types are called elsewhere.
+/// Names of element types in other tools.
 const TYPES: [(&[&str], DType); 8] = [
     (&["double", "float64", "fp64"], DType::F64),
     (&["float", "float32", "fp32", "single"], DType::F32),
@@ -15,13 +15,13 @@ const TYPES: [(&[&str], DType); 8] = [
     (&["uint8", "uint8_t", "byte"], DType::U8),
 ];
 
-/// Element types of other tools that are none here.
+/// Element types of other tools that are not supported.
 const OTHERS: [&str; 15] = [
     "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp8", "f8", "fp4", "tf32",
     "size_t",
 ];
 
-/// What other tools call the words of an option, and the word here.
+/// Option words of other tools, and the word to write instead.
 const WORDS: [(&[&str], &str); 10] = [
     (&["avg", "average"], "mean"),
     (&["prod", "mul"], "product"),
@@ -35,7 +35,7 @@ const WORDS: [(&[&str], &str); 10] = [
     (&["none", "off", "overlap"], "end"),
 ];
 
-/// What other tools call an option, and the option here.
+/// Options of other tools, and the option to write instead.
 const OPTIONS: [(&[&str], &str); 9] = [
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
     (&["dst", "dest", "destination", "peer", "target"], "to"),
@@ -48,41 +48,43 @@ const OPTIONS: [(&[&str], &str); 9] = [
     (&["top", "num"], "k"),
 ];
 
-/// What kernels of CUDA and HIP know of their place.
+/// Built-in variables of CUDA and HIP kernels.
 const THREADS: [&str; 6] = ["threadIdx", "blockIdx", "blockDim", "gridDim", "hipThreadIdx_x", "hipBlockIdx_x"];
 
-/// What a figure begins with that is of the machine: `device.units`.
+/// Prefix of metrics that describe the device, such as `device.units`.
 const DEVICE: &str = "device";
 
-/// What a name at a place could be declared as.
+/// What a name at this location would have to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum NameRole {
     #[default]
     Any,
-    /// It is read or written by an operation.
+    /// Memory that an operation reads or writes.
     Operand,
-    /// It is waited for.
+    /// A label to wait for.
     Label,
-    /// It is waited for, and has an index.
+    /// A family of labels to wait for, with an index.
     LabelFamily,
-    /// Operations run on it.
+    /// A stream.
     Stream,
-    /// A collective runs over it. `true`: the file has a mesh, and this is none of its names.
+    /// A group of a collective. `mesh` is true if the file declares a mesh that lacks this name.
     Group { mesh: bool },
 }
 
-/// What to write in place of a word, of those that there are; `None` where none of them seems meant.
+/// Help for an unknown word, given the valid ones; `None` if none seems meant.
 pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
-    let here =
-        WORDS.iter().find(|(others, here)| others.contains(&text) && words.contains(here)).map(|(_, here)| *here);
-    let near = here.or_else(|| suggest::nearest(text, words.iter().copied()));
+    let instead = WORDS
+        .iter()
+        .find(|(others, instead)| others.contains(&text) && words.contains(instead))
+        .map(|(_, instead)| *instead);
+    let near = instead.or_else(|| suggest::nearest(text, words.iter().copied()));
     near.map(|near| format!("did you mean `{near}`?"))
 }
 
-/// What to write in place of an option of `of`, which has those that are known.
+/// Help for an unknown option of `of`, given the known ones.
 pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
-    let here = OPTIONS.iter().find(|(others, here)| others.contains(&name) && known.contains(here));
-    let near = here.map(|(_, here)| *here).or_else(|| suggest::nearest(name, known.iter().copied()));
+    let instead = OPTIONS.iter().find(|(others, instead)| others.contains(&name) && known.contains(instead));
+    let near = instead.map(|(_, instead)| *instead).or_else(|| suggest::nearest(name, known.iter().copied()));
     let along = ["dim", "axis", "axes"].contains(&name);
     let by_rows = ops::find(of).is_some_and(|operation| operation.category() == Category::RowWise);
     let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);
@@ -98,12 +100,12 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Whether tensors have a member of that name in other tools.
+/// True if tensors have a member of that name in other tools.
 pub(super) fn is_tensor_member(member: &str) -> bool {
     ["T", "mT", "t", "shape", "size", "numel", "dtype"].contains(&member)
 }
 
-/// What to write in place of a member of a tensor.
+/// Help for a member of a tensor.
 pub(super) fn tensor_member(name: &str, member: &str) -> String {
     match member {
         "T" | "mT" | "t" => format!(
@@ -117,7 +119,7 @@ pub(super) fn tensor_member(name: &str, member: &str) -> String {
     }
 }
 
-/// What to write in place of a name, of which `known` are near.
+/// Help for an unknown name; `known` are the similar names.
 pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Item = &'a str>) -> String {
     if let Some((_, dtype)) = TYPES.iter().find(|(names, _)| names.contains(&name)) {
         return format!("that element type is `{dtype}` here");

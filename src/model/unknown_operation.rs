@@ -1,4 +1,4 @@
-//! What is said of an operation that does not exist.
+//! Help for operations that do not exist.
 
 use crate::base::{Interner, SrcSpan, suggest};
 use crate::ops;
@@ -9,11 +9,11 @@ use crate::syntax::written;
 use super::callee::MARKERS;
 use super::error::ModelError;
 
-/// Operations of the language that this version does not have.
+/// Operations of the language that this version does not support.
 const LATER: [&str; 6] = ["attention", "conv", "cumsum", "grad", "host_sync", "pool"];
 
-/// What other tools call an operation, without underscores, and the call here: `$1` and `$2` are its inputs, `$>` the
-/// arrow with its outputs.
+/// Names of operations in other tools, without underscores, and the call to write instead: `$1` and `$2` are its
+/// inputs, `$>` the arrow with its outputs.
 const CALLS: [(&[&str], &str); 8] = [
     (&["add"], "map($1 + $2$>)"),
     (&["sub", "subtract"], "map($1 - $2$>)"),
@@ -25,7 +25,7 @@ const CALLS: [(&[&str], &str); 8] = [
     (&["all2all", "alltoallsingle"], "all_to_all($1$>)"),
 ];
 
-/// The same where one call does not say it.
+/// Names of operations in other tools, with a sentence to show, if no single call replaces them.
 const TEXTS: [(&[&str], &str); 11] = [
     (
         &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
@@ -55,14 +55,14 @@ const TEXTS: [(&[&str], &str); 11] = [
     (&["free", "freeasync", "del"], "remove it: memory of an output without a name is used again by itself"),
 ];
 
-/// Beginnings and ends of names that say where they are from.
+/// Prefixes and suffixes of names that show their origin.
 const PREFIXES: [&str; 5] = ["cuda", "hip", "nccl", "rccl", "cublas"];
 const SUFFIXES: [&str; 3] = ["async", "intotensor", "tensor"];
 
-/// Definitions of a file that are listed beside the operations.
+/// Maximum number of definitions listed beside the operations.
 const MAX_SHOWN: usize = 20;
 
-/// The message for a call of what does not exist. `defs` are the definitions of the file; `on_stream` says that the name
+/// The error for a call of an unknown operation. `defs` are the file's definitions; `on_stream` is true if the name
 /// before the dot is a stream.
 pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on_stream: bool) -> ModelError {
     let parts: Vec<&str> = call.callee.iter().map(|part| names.name(part.symbol)).collect();
@@ -90,7 +90,7 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
     } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {
         format!("did you mean `{near}`?")
     } else {
-        // A list of everything helps only where it can be read.
+        // A long list would not help.
         let shown = if defs.len() <= MAX_SHOWN { defs } else { &[] };
         let all: Vec<&str> = known.chain(shown.iter().copied()).collect();
         format!("there are {}", suggest::listed(&all))
@@ -99,7 +99,7 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
     ModelError::UnknownOperation { name: parts.join("."), at: at.into(), help: Some(help) }
 }
 
-/// A name without underscores, capitals, and what says where it is from: `cudaMemcpyAsync` is `memcpy`.
+/// A name without underscores, capitals, and prefixes of its origin: `cudaMemcpyAsync` becomes `memcpy`.
 fn plain_name(name: &str) -> String {
     let lower: String = name.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
     let without = PREFIXES.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
@@ -107,7 +107,7 @@ fn plain_name(name: &str) -> String {
     if without.is_empty() { lower } else { without.to_owned() }
 }
 
-/// The call that other tools have under a plain name, with the arguments that were given.
+/// The call that replaces a call of other tools, with the arguments that were given.
 fn instead(plain: &str, call: &Call, names: &Interner) -> Option<String> {
     let template = match Unary::from_name(plain) {
         Some(function) => format!("map({}($1)$>)", function.name()),

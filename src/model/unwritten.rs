@@ -1,5 +1,5 @@
-//! Reads of scratch memory that nothing has written. Declared buffers are filled before the run, outputs without a
-//! name are written by what makes them; a `buffer` of a block holds nothing until an operation writes it.
+//! Finds reads of uninitialized scratch memory. Declared buffers are filled before the run, and the operation that
+//! creates an output without a name writes it; but a `buffer` of a block is undefined until an operation writes it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,13 +9,13 @@ use super::error::ModelError;
 use super::program::{MemoryKind, Program, Step};
 use super::views::Extent;
 
-/// Comparisons of slices that one file may cost. Beyond it a read counts as written: rather silent than wrong.
+/// Maximum number of slice comparisons for one file. Beyond it a read counts as initialized, to avoid false errors.
 const MAX_COMPARISONS: usize = 1 << 24;
 
 /// A box in the dimensions of a memory.
 type Region = Vec<Extent>;
 
-/// Every read of scratch memory of which nothing, or not all, has been written earlier in the iteration.
+/// Every read of scratch memory that has not been written completely earlier in the iteration.
 pub(super) fn reads(program: &Program, name: impl Fn(MemoryId) -> String) -> Vec<ModelError> {
     let mut errors = Vec::new();
     let mut left = MAX_COMPARISONS;
@@ -37,7 +37,7 @@ pub(super) fn reads(program: &Program, name: impl Fn(MemoryId) -> String) -> Vec
     errors
 }
 
-/// `[0..4, 2]`.
+/// A region in source form, such as `[0..4, 2]`.
 fn text(region: &[Extent]) -> String {
     let items: Vec<String> = region
         .iter()
@@ -52,11 +52,11 @@ fn text(region: &[Extent]) -> String {
 /// What an iteration has written so far.
 struct Written<'a> {
     program: &'a Program,
-    /// Counted from 1.
+    /// The iteration, counted from 1.
     iteration: u32,
-    /// The last iteration that has written all of a memory.
+    /// For each memory, the last iteration that has written all of it.
     whole: Vec<u32>,
-    /// Slices of memories that have not been written by one operation as a whole.
+    /// Slices written to memories that no single operation has written completely.
     parts: FxHashMap<MemoryId, (FxHashSet<ViewId>, Vec<ViewId>)>,
 }
 
@@ -66,7 +66,7 @@ impl Written<'_> {
         self.parts.clear();
     }
 
-    /// Whether it is scratch memory that may have holes.
+    /// True for scratch memory that may be partially written.
     fn is_open(&self, memory: MemoryId) -> bool {
         self.program.memory(memory).kind == MemoryKind::Scratch && self.whole[memory.index()] != self.iteration
     }
@@ -89,7 +89,7 @@ impl Written<'_> {
         }
     }
 
-    /// The first slice that the operation reads, with a part of it that is not written.
+    /// The first slice that the operation reads with an unwritten part, and that part.
     fn missing(&self, step: &Step, op: OpId, left: &mut usize) -> Option<(ViewId, Region)> {
         step.inputs(op).iter().find_map(|&view| {
             let memory = self.program.views.memory(view);
@@ -116,7 +116,7 @@ impl Written<'_> {
     }
 }
 
-/// What is left of a box when another is taken out of it.
+/// The parts of a box that remain when another is cut out.
 fn without(region: Region, taken: &[Extent]) -> Vec<Region> {
     if !region.iter().zip(taken).all(|(a, b)| a.overlaps(*b)) {
         return vec![region];

@@ -1,16 +1,16 @@
-//! What an expression can be worth.
+//! Values of expressions.
 
 use std::sync::Arc;
 
 use crate::base::units::{Dimension, UNITS, plain};
 use crate::base::{DType, Dims, GroupId, Interner, LabelId, SrcSpan, Symbol, ViewId};
 
-/// A number with what it measures.
+/// A number with its dimension.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     pub value: Scalar,
     pub dimension: Dimension,
-    /// The division without which it would be whole.
+    /// Location of the division that made it fractional; `None` if it is whole.
     pub rest: Option<SrcSpan>,
 }
 
@@ -38,7 +38,7 @@ impl Number {
         Number { value: Scalar::Float(value), dimension: Dimension::NONE, rest: None }
     }
 
-    /// The value when it is whole, whatever it measures.
+    /// The value if it is whole, whatever its dimension.
     pub fn whole(self) -> Option<i64> {
         match self.value {
             Scalar::Int(value) => Some(value),
@@ -60,7 +60,7 @@ impl Number {
 }
 
 impl Number {
-    /// As it would be written: with the largest unit of which it is a whole multiple.
+    /// Source form, with the largest unit of which it is a whole multiple.
     pub fn literal(self) -> String {
         let value = self.value.float();
         match self.value {
@@ -85,37 +85,37 @@ pub enum Value {
     /// A word that stands for itself, such as `alternating`.
     Word(Symbol),
     DType(DType),
-    /// A tensor type: `bf16[4, 8]`. Boxed, since values are moved about a lot.
+    /// A tensor type: `bf16[4, 8]`. Boxed, since values are moved often.
     Type(DType, Box<Dims>),
     List(Arc<Vec<Value>>),
-    /// Whole numbers from one to another, the end left out; walked backwards when reversed.
+    /// Whole numbers from `start` to `end`, excluding the end; in descending order if reversed.
     Range {
         from: i64,
         to: i64,
         reversed: bool,
     },
-    /// A stream, or a family of `count` from `first` on.
+    /// A stream, or a family of `count` streams from `first` on.
     Stream {
         first: u32,
         count: Option<u32>,
         family: Symbol,
     },
-    /// A slice; the first `family` of its dimensions are those of its family, and the first bracket picks from them.
+    /// A slice. Its first `family` dimensions are indices of its family; the first bracket selects from them.
     Tensor {
         view: ViewId,
         family: u8,
     },
-    /// Ranks: a factor of the mesh.
+    /// A group of ranks: a factor of the mesh.
     Group(GroupId),
     /// An operation or a call.
     Label(LabelId),
-    /// A family of labels, by its number; one without members has a number beyond all others.
+    /// A family of labels, by its number. A family without members has a number beyond all others.
     Labels(u32),
-    /// An output of a `def` that nothing has written, by its number.
+    /// An output of a `def` that nothing has written yet, by its number.
     Output(u32),
     /// `..` as an index.
     Whole,
-    /// What an expression with an error is worth: whoever meets it stays silent.
+    /// The value of an expression with an error, which suppresses follow-up errors.
     Unknown,
 }
 
@@ -124,7 +124,7 @@ impl Value {
         Value::Number(Number::int(value))
     }
 
-    /// Values in a list and in the lists inside, counted no further than `limit`; 1 for everything else.
+    /// Number of values in a list and its nested lists, up to `limit`; 1 for everything else.
     pub fn leaves(&self, limit: usize) -> usize {
         let Value::List(items) = self else { return 1 };
         let mut count = 0;
@@ -137,7 +137,7 @@ impl Value {
         count
     }
 
-    /// Lists inside one another; 0 for everything else.
+    /// Nesting of lists; 0 for everything else.
     pub fn depth(&self) -> usize {
         match self {
             Value::List(items) => 1 + items.iter().map(Value::depth).max().unwrap_or(0),
@@ -145,7 +145,7 @@ impl Value {
         }
     }
 
-    /// What a message calls it.
+    /// Describes the value for a message.
     pub fn describe(&self, names: &Interner) -> String {
         match self {
             Value::Number(number) if number.dimension == Dimension::NONE => format!("the number {}", number.text()),
@@ -170,7 +170,7 @@ impl Value {
         }
     }
 
-    /// As it would be written, for parameters.
+    /// Source form, for parameters.
     pub fn text(&self, names: &Interner) -> String {
         match self {
             Value::Number(number) => number.literal(),

@@ -1,4 +1,4 @@
-//! Slices of memory, each distinct one stored once.
+//! Distinct slices of memory.
 
 use std::hash::{Hash, Hasher};
 
@@ -10,7 +10,7 @@ use crate::ops::Tensor;
 
 use super::buckets::Buckets;
 
-/// A stretch of one dimension of a memory.
+/// A range in one dimension of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     pub start: u64,
@@ -31,15 +31,15 @@ impl Extent {
     }
 }
 
-/// A slice: a box in the dimensions of its memory (those of the family first), and which of these it keeps.
+/// A slice: a box in the dimensions of its memory (family dimensions first), and which of these are its own.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub memory: MemoryId,
     first: u32,
     rank: u8,
-    /// Bit `i` is set where dimension `i` is one of the slice's own; the others were picked by an index.
+    /// Bit `i` is set if dimension `i` belongs to the slice; the others were selected by an index.
     kept: u8,
-    /// As operations see it.
+    /// Index of the tensor that operations see.
     tensor: u32,
     /// Operations see its elements in other dimensions than those that it keeps.
     is_reshaped: bool,
@@ -51,19 +51,19 @@ pub struct Views {
     views: Vec<View>,
     extents: Vec<Extent>,
     tensors: IndexSet<Tensor, FxBuildHasher>,
-    /// For each tensor of which some slice is the whole of its memory, where the extents of such slices begin.
+    /// For each tensor that covers the whole of some memory, the start of such slices' extents.
     whole_extents: Vec<u32>,
-    /// For each memory, the slice that is all of it.
+    /// For each memory, the slice that covers all of it.
     wholes: Vec<u32>,
-    /// The slices cut last: the next one is mostly cut alike.
+    /// The slices created last; the next one is often equal.
     recent: [Option<u32>; 2],
-    /// All other slices, by what they are.
+    /// All other slices, by hash.
     table: Buckets,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// What a view needs to know of its memory.
+/// Properties of a memory that a view depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub dtype: DType,
@@ -82,7 +82,7 @@ fn hash(memory: MemoryId, kept: u8, extents: &[Extent]) -> u32 {
 }
 
 impl Views {
-    /// The slice of `memory` with these extents, one for each of its dimensions.
+    /// The slice of `memory` with these extents, one per dimension.
     pub fn intern(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> ViewId {
         let all = kept == all_kept(extents.len());
         if all && extents.iter().zip(layout.dims.iter()).all(|(extent, len)| extent.len == *len) {
@@ -135,7 +135,7 @@ impl Views {
         self.get(view).is_reshaped
     }
 
-    /// The number of what operations see of a slice.
+    /// The index of the tensor that operations see of a slice.
     fn tensor_of(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> u32 {
         let align = align(extents, layout);
         let alike = |view: &View| {
@@ -149,7 +149,7 @@ impl Views {
         known.map_or_else(|| self.tensors.insert_full(tensor(extents, kept, layout)).0 as u32, |view| view.tensor)
     }
 
-    /// No more slices come: gives back what was taken ahead, and the tables that find them.
+    /// Releases unused capacity and lookup tables once no more slices come.
     pub(super) fn finish(&mut self) {
         self.views.shrink_to_fit();
         self.extents.shrink_to_fit();
@@ -164,7 +164,8 @@ impl Views {
         self.views.len() as u32 - 1
     }
 
-    /// All of a memory. Most memories are never cut, so that this takes no look-up and little room.
+    /// The slice that covers all of a memory. Most memories are never sliced, so this needs no lookup and little
+    /// memory.
     pub fn whole(&mut self, memory: MemoryId, layout: &Layout) -> ViewId {
         if self.wholes.len() <= memory.index() {
             self.wholes.resize(memory.index() + 1, NONE);
@@ -207,23 +208,23 @@ impl Views {
         extents_of(&self.extents, &self.views[view.index()])
     }
 
-    /// As operations see it.
+    /// The tensor that operations see.
     pub fn tensor(&self, view: ViewId) -> &Tensor {
         let index = self.views[view.index()].tensor as usize;
         self.tensors.get_index(index).expect("stored when the view was")
     }
 
-    /// A number that equal [`Views::tensor`]s share.
+    /// A number that is equal for equal [`Views::tensor`]s.
     pub fn tensor_key(&self, view: ViewId) -> u32 {
         self.views[view.index()].tensor
     }
 
-    /// Whether two views have an element in common.
+    /// True if two views have an element in common.
     pub fn overlap(&self, a: ViewId, b: ViewId) -> bool {
         self.memory(a) == self.memory(b) && self.extents(a).iter().zip(self.extents(b)).all(|(a, b)| a.overlaps(*b))
     }
 
-    /// The dimensions of the memory that are the slice's own.
+    /// The dimensions of the memory that belong to the slice.
     pub fn kept(&self, view: ViewId) -> impl Iterator<Item = usize> + Clone + use<> {
         let view = self.views[view.index()];
         (0..usize::from(view.rank)).filter(move |axis| view.kept >> axis & 1 == 1)
@@ -233,7 +234,7 @@ impl Views {
         self.views[view.index()].kept
     }
 
-    /// Where the slice begins, in elements from the beginning of its memory.
+    /// Offset of the slice's first element from the begin of its memory, in elements.
     pub fn offset(&self, view: ViewId, dims: &Dims) -> u64 {
         let strides = dims.contiguous_strides();
         self.extents(view).iter().zip(strides.iter()).map(|(extent, stride)| extent.start * stride).sum()
@@ -248,7 +249,7 @@ impl Views {
     }
 }
 
-/// The mask of a slice that keeps all of that many dimensions.
+/// The mask of a slice that keeps `rank` dimensions.
 fn all_kept(rank: usize) -> u8 {
     ((1u16 << rank) - 1) as u8
 }
@@ -257,7 +258,7 @@ fn extents_of<'a>(extents: &'a [Extent], view: &View) -> &'a [Extent] {
     &extents[view.first as usize..][..usize::from(view.rank)]
 }
 
-/// What the slice's first byte is a multiple of, up to 16.
+/// Alignment of the slice's first byte, at most 16.
 fn align(extents: &[Extent], layout: &Layout) -> u8 {
     let steps = layout.dims.contiguous_strides();
     let offset: u64 = extents.iter().zip(steps.iter()).map(|(extent, step)| extent.start * step).sum();

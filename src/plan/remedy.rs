@@ -6,7 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, TurnId};
-use crate::model::{Program, Step, TurnOf};
+use crate::model::{Program, Step, TurnKind};
 
 use super::accesses::At;
 use super::affine::{Affine, fit};
@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
         let Collision { first, second } = collisions[0];
         let depth = self.depth(&collisions[0]);
         let frame = |at: At, op: OpId| {
-            let chain = self.program.turns.around(self.step(at).turn(op));
+            let chain = self.program.turns.enclosing(self.step(at).turn(op));
             chain.get(..depth).map(<[TurnId]>::to_vec)
         };
         let own = frame(second, second.op);
@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
         let seconds = all(second);
         let step = self.step(second);
         let streams = seconds.iter().map(|second| step.op(second.op).stream).collect();
-        let turns = self.program.turns.beside(seconds.last().and_then(|second| second.loops.last().copied()));
+        let turns = self.program.turns.sibling_values(seconds.last().and_then(|second| second.loops.last().copied()));
         Group { before: collisions[0].before(), pairs: pairs.collect(), firsts: all(first), seconds, streams, turns }
     }
 
@@ -163,27 +163,27 @@ impl<'a> Search<'a> {
             return 0;
         }
         let turns = &self.program.turns;
-        let around = |at: At| turns.around(self.step(at).turn(at.op));
+        let around = |at: At| turns.enclosing(self.step(at).turn(at.op));
         let (first, second) = (around(collision.first), around(collision.second));
         let common = first.iter().zip(&second).take_while(|(a, b)| a == b).map(|(turn, _)| *turn);
-        let is_call = |turn: &TurnId| matches!(turns.get(*turn).of, TurnOf::Call { .. });
+        let is_call = |turn: &TurnId| matches!(turns.get(*turn).of, TurnKind::Call { .. });
         common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
     }
 
     /// The statement that contains an operation, in the block at that depth.
     fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
         let turns = &self.program.turns;
-        let chain = turns.around(step.turn(op));
+        let chain = turns.enclosing(step.turn(op));
         let outer = match chain[..depth].last().map(|turn| turns.get(*turn).of) {
-            Some(TurnOf::Call { label, .. }) => label,
+            Some(TurnKind::Call { label, .. }) => label,
             _ => LabelId(0),
         };
         let own = |label: LabelId| (label != outer).then_some(label);
         let mut loops = Vec::new();
         for &turn in &chain[depth..] {
             match turns.get(turn).of {
-                TurnOf::Loop { .. } => loops.push(turn),
-                TurnOf::Call { definition, span, label } => {
+                TurnKind::Loop { .. } => loops.push(turn),
+                TurnKind::Call { definition, span, label } => {
                     let callee = self.program.names.name(definition).to_owned();
                     return Statement { op, span, callee, is_call: true, label: own(label), loops };
                 }
@@ -196,8 +196,8 @@ impl<'a> Search<'a> {
 
     fn variables(&self, statement: &Statement) -> Vec<(Symbol, Option<i64>)> {
         let loops = statement.loops.iter().filter_map(|turn| match self.program.turns.get(*turn).of {
-            TurnOf::Loop { variable, value, .. } => Some((variable, value)),
-            TurnOf::Call { .. } => None,
+            TurnKind::Loop { variable, value, .. } => Some((variable, value)),
+            TurnKind::Call { .. } => None,
         });
         loops.collect()
     }

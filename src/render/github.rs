@@ -1,4 +1,4 @@
-//! A diagnostic as a command of GitHub's workflows, which then shows it beside the line that it is about.
+//! A diagnostic as a command of GitHub's workflows, which GitHub shows beside its source line.
 
 use miette::Diagnostic;
 
@@ -6,7 +6,7 @@ use crate::base::{SourceMap, SrcSpan, workflow};
 
 /// The diagnostic as one line: `::error file=…,line=…::message`.
 ///
-/// GitHub shows one place; the others stand in the text.
+/// GitHub shows one location; the message lists the others.
 pub fn github(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
     let level = match super::severity(diagnostic) {
         "advice" => "notice",
@@ -20,7 +20,7 @@ pub fn github(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
         if index == 0 {
             properties.push(("file", from.file.to_string()));
             properties.extend([("line", from.line.to_string()), ("endLine", to.line.to_string())]);
-            // Columns are allowed only where both are on one line, and the last is counted in.
+            // GitHub accepts columns only if both ends are on one line, and its end column is inclusive.
             if from.line == to.line {
                 let last = (to.column - 1).max(from.column);
                 properties.extend([("col", from.column.to_string()), ("endColumn", last.to_string())]);

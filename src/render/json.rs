@@ -1,40 +1,40 @@
-//! A diagnostic for programs: one JSON object on a line.
+//! A diagnostic as JSON: one object per line.
 
 use miette::Diagnostic;
 use serde::Serialize;
 
 use crate::base::{SourceMap, SrcSpan};
 
-/// A diagnostic as editors and scripts read it.
+/// The schema of a diagnostic.
 #[derive(Serialize)]
 struct Record {
     /// `error`, `warning` or `advice`.
     severity: &'static str,
-    /// `aorta::model::unknown_name`: what `aorta explain` takes.
+    /// The argument of `aorta explain`, such as `aorta::model::unknown_name`.
     code: Option<String>,
     message: String,
     /// What to do about it.
     help: Option<String>,
-    /// The places, that of the mistake first.
+    /// Locations, that of the mistake first.
     labels: Vec<Label>,
 }
 
 #[derive(Serialize)]
 struct Label {
     file: String,
-    /// Lines and columns are counted from 1, columns in characters; the end is behind the last one.
+    /// Lines and columns count from 1, columns in characters; the end is exclusive.
     line: usize,
     column: usize,
     end_line: usize,
     end_column: usize,
-    /// In bytes of the file.
+    /// Byte offset in the file.
     offset: usize,
     length: usize,
-    /// What is said of the place.
+    /// The label's text.
     text: Option<String>,
 }
 
-/// The diagnostic as one JSON object, and a line end.
+/// The diagnostic as one JSON object and a line break.
 pub fn json(diagnostic: &dyn Diagnostic, sources: &SourceMap) -> String {
     let labels = diagnostic.labels().into_iter().flatten().filter_map(|label| {
         let span = SrcSpan::new(label.offset(), label.offset() + label.len());

@@ -1,6 +1,6 @@
-//! Diagnostics to text, at the edge. A diagnostic is data; each file here is one way to show it.
+//! Formats diagnostics. A diagnostic is data; each file here is one output format.
 //!
-//! Nothing here prints, or knows where a text comes from.
+//! Nothing here prints, or depends on where a text comes from.
 
 mod github;
 mod json;
@@ -14,7 +14,7 @@ pub use github::github;
 pub use json::json;
 pub use text::text;
 
-/// How diagnostics are shown.
+/// Output format of diagnostics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// For people: see [`text()`].
@@ -22,15 +22,15 @@ pub enum Format {
     Text,
     /// For programs: see [`json()`].
     Json,
-    /// For GitHub's pages: see [`github()`].
+    /// For GitHub: see [`github()`].
     GitHub,
 }
 
-/// How text may look.
+/// Appearance of text.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     pub color: bool,
-    /// Characters of a line.
+    /// Line width in characters.
     pub width: usize,
 }
 
@@ -40,7 +40,7 @@ impl Default for Style {
     }
 }
 
-/// A diagnostic in a format, with the texts that it points into.
+/// Formats a diagnostic. `sources` has the texts that it refers to.
 pub fn diagnostic(diagnostic: &dyn Diagnostic, sources: &SourceMap, format: Format, style: Style) -> String {
     match format {
         Format::Text => text(diagnostic, sources, style),
@@ -49,7 +49,7 @@ pub fn diagnostic(diagnostic: &dyn Diagnostic, sources: &SourceMap, format: Form
     }
 }
 
-/// What a diagnostic is, in one word: `error`, `warning`, or `advice` on what is right and could be better.
+/// The severity: `error`, `warning`, or `advice` on valid code that could be better.
 pub fn severity(diagnostic: &dyn Diagnostic) -> &'static str {
     match diagnostic.severity() {
         None | Some(Severity::Error) => "error",

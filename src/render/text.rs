@@ -1,4 +1,4 @@
-//! A diagnostic for people: the message, the lines that it points into, the help.
+//! A diagnostic as text: the message, the source lines, the help.
 
 use std::fmt::{Debug, Display, Formatter};
 
@@ -8,24 +8,23 @@ use crate::base::visible;
 
 use super::Style;
 
-/// Characters of a line that is still shown as it stands in the file.
+/// Longest source line, in characters, that is shown.
 const MAX_LINE: usize = 1000;
 
-/// Lines of a place that are still shown; of more, only the first is.
+/// Maximum number of lines of a location that are shown; of a longer one, only the first is.
 const MAX_LINES: usize = 20;
 
-/// Characters of quoted text that are still shown.
+/// Maximum number of characters of quoted text that are shown.
 const MAX_QUOTED: usize = 200;
 
-/// Lines that are shown before and after the one that is meant.
+/// Number of lines shown before and after the location.
 const CONTEXT: usize = 1;
 
-/// The first of the characters that stand for those between backticks at which a line could be broken. No text has
-/// them: they are for private use.
+/// First of the private-use characters that replace those in backticks at which a line could be broken.
 const JOINED: u32 = 0xf_0000;
 
-/// A diagnostic as text, with the source that it points into. Coloured text has no escape characters but those of its
-/// colours: where the diagnostic or the source brings some of its own, there is no colour.
+/// A diagnostic as text with its source. Coloured text contains no escape characters except those of its colours: if
+/// the diagnostic or the source contains any, there is no colour.
 pub fn text(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> String {
     let plain = drawn(diagnostic, source, Style { color: false, ..style });
     match plain.contains('\x1b') {
@@ -41,23 +40,23 @@ fn drawn(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> 
         GraphicalReportHandler::new_themed(theme).with_width(style.width).with_links(false).with_context_lines(CONTEXT);
     let (mut labels, mut places) = (Vec::new(), String::new());
     for label in diagnostic.labels().into_iter().flatten() {
-        let said = label.label().map(shortened);
+        let text = label.label().map(shortened);
         match place_in_long_line(&label, source) {
-            Some(place) => places += &format!("\n{place}: {}", said.as_deref().unwrap_or("here")),
-            None => labels.push(LabeledSpan::new(said, label.offset(), shown_length(&label, source))),
+            Some(place) => places += &format!("\n{place}: {}", text.as_deref().unwrap_or("here")),
+            None => labels.push(LabeledSpan::new(text, label.offset(), shown_length(&label, source))),
         }
     }
     let message = joined(&shortened(&format!("{diagnostic}{places}")));
     let help = diagnostic.help().map(|help| joined(&shortened(&help.to_string())));
     let mut out = String::new();
-    // Writing to a string fails only if a diagnostic's own text does.
+    // Writing to a string only fails if a diagnostic's own text does.
     if handler.render_report(&mut out, &Shown { diagnostic, source, message, help, labels }).is_err() {
         out = format!("{diagnostic}\n");
     }
     parted(&out)
 }
 
-/// `file:line:column` of a label, where the lines that would be shown with it are too long to be read.
+/// A label's `file:line:column`, if the lines around it are too long to be shown; `None` otherwise.
 fn place_in_long_line(label: &LabeledSpan, source: &dyn SourceCode) -> Option<String> {
     let lines = source.read_span(label.inner(), CONTEXT, CONTEXT).ok()?;
     let text = String::from_utf8_lossy(lines.data());
@@ -71,7 +70,7 @@ fn place_in_long_line(label: &LabeledSpan, source: &dyn SourceCode) -> Option<St
     Some(format!("{}:{line}:{column}", lines.name().unwrap_or("at")))
 }
 
-/// How much of a place is marked: its first line, where it has too many.
+/// Length of the range that is marked: only its first line if it has too many.
 fn shown_length(label: &LabeledSpan, source: &dyn SourceCode) -> usize {
     let Ok(text) = source.read_span(label.inner(), 0, 0) else { return label.len() };
     let start = label.offset().saturating_sub(text.span().offset());
@@ -83,7 +82,7 @@ fn shown_length(label: &LabeledSpan, source: &dyn SourceCode) -> usize {
     }
 }
 
-/// The text with long stretches between backticks cut: a file may have words of any length.
+/// Shortens long texts in backticks, since words of a file can have any length.
 fn shortened(text: &str) -> String {
     let cut = |part: &str| match part.char_indices().nth(MAX_QUOTED) {
         Some((end, _)) => format!("{}…", &part[..end]),
@@ -94,7 +93,7 @@ fn shortened(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// The text with the characters between backticks replaced by those at which no line is broken.
+/// Replaces the characters in backticks at which a line could be broken.
 fn joined(text: &str) -> String {
     let replaced = |c: char| match c {
         c if c.is_alphanumeric() => c,
@@ -107,13 +106,13 @@ fn joined(text: &str) -> String {
     text.split('`').enumerate().map(join).collect::<Vec<_>>().join("`")
 }
 
-/// The text with the characters that [`joined`] has replaced.
+/// Restores the characters that [`joined`] has replaced.
 fn parted(text: &str) -> String {
     let original = |c: char| (c as u32).checked_sub(JOINED).filter(|code| *code < 0xfffe).and_then(char::from_u32);
     text.chars().map(|c| original(c).unwrap_or(c)).collect()
 }
 
-/// A diagnostic as it is shown, beside the texts that its labels point into.
+/// A diagnostic with the texts that are shown.
 struct Shown<'a> {
     diagnostic: &'a dyn Diagnostic,
     source: &'a dyn SourceCode,
@@ -192,7 +191,7 @@ mod tests {
         );
         let long = shown(&line(MAX_LINE + 1));
         assert!(long.contains("a.aorta:2:1001: here it is") && !long.contains("  o  "), "{long}");
-        // Its neighbours would be shown with it.
+        // Neighbouring lines would be shown too.
         let beside = shown(&format!("x\n{}", " ".repeat(MAX_LINE + 1)));
         assert!(beside.contains("a.aorta:1:1: here it is") && beside.lines().all(|line| line.len() < 200), "{beside}");
     }
@@ -213,12 +212,12 @@ mod tests {
             text(&Wrong { at }, &sources, Style { color: true, ..Style::default() }).contains('\x1b')
         };
         assert!(escapes("step { x }"));
-        // Beside colours, a sequence of the file's own could not be told from ours.
+        // With colours, an escape sequence of the file could not be distinguished from ours.
         assert!(!escapes("step { x } // \x1b[31mred"));
     }
 
     #[test]
-    fn what_is_quoted_stays_on_one_line() {
+    fn quoted_text_is_not_broken() {
         let text = shown("x");
         assert_eq!(text.matches("`--backend host`").count(), 2, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -1,4 +1,4 @@
-//! Two variants beside each other, as text.
+//! The report of a comparison of two variants.
 
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
@@ -14,11 +14,11 @@ pub fn ab(record: &AbRecord) -> Page {
     page.lines("", header(record));
     page.summary = match &record.result {
         Some(judged) => {
-            let notes = itself(&judged.turns).into_iter().chain(ways(record, judged)).collect();
+            let notes = self_difference(&judged.turns).into_iter().chain(method_agreement(record, judged)).collect();
             page.sections.push(Section { table: Some(table(record, judged)), notes, ..Section::default() });
             sentence(record, judged)
         }
-        None => "There is no whole round, so that nothing can be said.".to_owned(),
+        None => "No round is complete, so there is no verdict.".to_owned(),
     };
     page.warnings = differences(record);
     page.warnings.extend(record.warnings.iter().cloned());
@@ -76,7 +76,7 @@ fn name_of(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `+5.6 %`; a factor where percents say little.
+/// Formats a ratio as a change, such as `+5.6 %`; as a factor if it is large.
 pub(super) fn change(ratio: f64) -> String {
     if !(0.5..=2.0).contains(&ratio) {
         return format!("{ratio:.3} times");
@@ -94,7 +94,7 @@ fn percent(share: f64) -> String {
     format!("{} %", (1000.0 * share).round() / 10.0)
 }
 
-/// The verdict, and why it is none.
+/// The verdict in a sentence, or why there is none.
 fn sentence(record: &AbRecord, judged: &AbResult) -> String {
     let turns = &judged.turns;
     let threshold = percent(turns.threshold);
@@ -108,17 +108,17 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
             percent(judged.between_runs.unwrap_or_default())
         ),
         Verdict::CannotTell if turns.rounds < FEWEST => {
-            format!("Cannot tell: {} say too little, {FEWEST} at least are needed.", counted(turns.rounds, "round"))
+            format!("Cannot tell: {} are too few, at least {FEWEST} are needed.", counted(turns.rounds, "round"))
         }
         Verdict::CannotTell if turns.itself.too_many() => format!(
-            "Cannot tell: a side beside itself differs in {} of the comparisons, and {} are allowed: the machine is not \
-             quiet enough, or not for long enough.",
+            "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are allowed: the \
+             machine is not quiet enough, or not for long enough.",
             percent(turns.itself.rate()),
             percent(ALARMS)
         ),
         Verdict::CannotTell => format!(
-            "Cannot tell: the interval holds differences that matter ({threshold} and more) and such that do not. \
-             `--rounds {}` would halve it.",
+            "Cannot tell: the interval contains both differences that matter ({threshold} and more) and differences that \
+             do not. `--rounds {}` would halve it.",
             4 * record.rounds
         ),
     }
@@ -128,8 +128,8 @@ fn share(ratio: f64) -> String {
     if ratio < 10.0 { format!("{:.1} %", 100.0 * ratio) } else { format!("{ratio:.1} times") }
 }
 
-/// How often a side differs from itself; `None` where no comparison was possible.
-fn itself(turns: &Paired) -> Option<String> {
+/// A sentence on how often a side differs from itself; `None` if no comparison was possible.
+fn self_difference(turns: &Paired) -> Option<String> {
     let alarms = &turns.itself;
     let found = format!(
         "A beside A and B beside B: {} of {} comparisons ({}) find a difference; {} may.",
@@ -145,8 +145,8 @@ fn itself(turns: &Paired) -> Option<String> {
     (alarms.comparisons > 0).then(|| found + &widened)
 }
 
-/// What measuring in turn and apart say of each other.
-fn ways(record: &AbRecord, judged: &AbResult) -> Vec<String> {
+/// Compares the results of alternating and of separate measurement.
+fn method_agreement(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     let mut lines = Vec::new();
     if record.way == BlockMode::Fresh {
         let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
@@ -169,7 +169,7 @@ fn ways(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     lines
 }
 
-/// Why the two ways may disagree, and what to do.
+/// Why the two methods may disagree, and what to do.
 const REASONS: [&str; 4] = [
     "  - in turn, a side finds caches, clocks and power as the other has left them, and apart as it has left them itself;",
     "  - in turn, both hold their memory at once, and may lie elsewhere in it;",
@@ -177,7 +177,7 @@ const REASONS: [&str; 4] = [
     "Ask what your question is: sides that will run one by one are compared apart, better several times.",
 ];
 
-/// What differs between the sides, so that times alone say little.
+/// Differences between the sides that make a comparison of times incomplete.
 fn differences(record: &AbRecord) -> Vec<String> {
     let (a, b) = (&record.a.run.program, &record.b.run.program);
     let mut notes = Vec::new();

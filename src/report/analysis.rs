@@ -1,4 +1,4 @@
-//! What an iteration's time went into, for people: a few lines in every report, and the largest operations on demand.
+//! The analysis of an iteration's time: a few lines in every report, and the largest operations on request.
 
 use crate::base::{Nanos, counted};
 use crate::measure::compare::plain_name;
@@ -9,25 +9,26 @@ use super::operations::{Group, groups};
 use super::page::{Page, Section, Table, cell};
 use super::run::{shown, variant_name};
 
-/// Categories that are named.
+/// Number of categories that are listed.
 const CATEGORIES: usize = 3;
 
-/// Operations of a chain that are named.
+/// Number of operations of a path that are listed.
 const NAMED: usize = 6;
 
-/// Stretch from which on an operation is said to suffer from what runs beside it.
+/// Slowdown by concurrent operations above which it is reported.
 const STRETCHED: f64 = 1.2;
 
-/// The share of what it takes at the device's peaks from which on an operation is said to be near them.
+/// Fraction of the device's peak above which an operation counts as near it.
 const NEAR_PEAK: f64 = 0.7;
 
-/// The share of an operation's time from which on waiting for other ranks is what makes it long.
+/// Fraction of an operation's time above which waiting for other ranks counts as its main cost.
 const MOSTLY_WAITS: f64 = 0.5;
 
-/// Operations shorter than this cost less than launching them.
+/// Operations shorter than this take less time than launching them.
 const SHORT: Nanos = Nanos(5_000);
 
-/// The analysis of the first variant in a few lines, and the verdict of each other; of the rank that is shown.
+/// The analysis of the first variant in a few lines, and the verdict on each other one, for the rank that is shown.
+/// `None` if nothing was analyzed.
 pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
     let mut section = Section::default();
     for variant in &record.variants {
@@ -66,7 +67,7 @@ fn share(part: Nanos, whole: Nanos) -> String {
     format!("{:.0} %", 100.0 * part.0 as f64 / whole.0.max(1) as f64)
 }
 
-/// The parts of the iteration that are not nothing; they add up to it.
+/// The nonzero parts of the iteration's time, which add up to it.
 fn split(analysis: &AnalysisRecord) -> String {
     let split = &analysis.split;
     let parts = [
@@ -96,7 +97,7 @@ fn categories(analysis: &AnalysisRecord) -> String {
     text.collect::<Vec<_>>().join(", ") + more
 }
 
-/// Its length and its operations, those of one name in a row once.
+/// The critical path: its length and its operations; consecutive operations of one name are listed once.
 fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     let path = &analysis.critical_path;
     let mut names: Vec<(String, usize)> = Vec::new();
@@ -125,8 +126,8 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     )
 }
 
-/// The `count` groups of operations that work longest, each with what usually helps it; of each variant, on the rank that
-/// is shown.
+/// The `count` groups of operations with the most exposed time, each with what usually helps, for each variant on the
+/// rank that is shown.
 pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     let section = |variant: &Variant| {
         let (rank, analysis) = analyzed(variant, rank)?;
@@ -157,7 +158,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
 }
 
-/// What usually helps an operation in this situation, in one line.
+/// What usually helps a group of operations in its situation, in one line.
 fn advice(group: &Group) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {

@@ -1,4 +1,4 @@
-//! Cases of a sweep or a suite: a row for each, how many ended in which way, and why.
+//! Tables of the cases of a sweep or a suite: a row for each, counts by status, and reasons.
 
 use indexmap::{IndexMap, IndexSet};
 
@@ -13,10 +13,10 @@ use super::curve::rate_text;
 use super::page::{ABSENT, Check, Outcome, cell};
 use super::run::marks;
 
-/// Columns of metrics at most.
+/// Maximum number of metric columns.
 const METRICS: usize = 6;
 
-/// Every way to end, the best first.
+/// Every status, the best first.
 const STATUSES: [Status; 7] = [
     Status::Done,
     Status::Unstable,
@@ -32,14 +32,14 @@ pub fn records<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a RunRecord> {
     cases.iter().filter_map(|case| case.record.as_deref())
 }
 
-/// `3 done, 1 failed`: how many cases ended in which way.
+/// Counts the cases by status, such as `3 done, 1 failed`.
 pub fn tally(cases: &[&Case]) -> String {
     let count = |status: &Status| cases.iter().filter(|case| case.status == *status).count();
     let counts = STATUSES.iter().map(|status| (count(status), status.word())).filter(|(count, _)| *count > 0);
     counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Why cases are not just done. Cases of the same reason share a line.
+/// Why cases have another status than done. Cases with the same reason share a line.
 pub fn reasons(cases: &[&Case]) -> Vec<String> {
     let mut by_reason: IndexMap<(Status, &str), Vec<&str>> = IndexMap::new();
     for case in cases {
@@ -57,7 +57,7 @@ pub fn reasons(cases: &[&Case]) -> Vec<String> {
     by_reason.into_iter().map(line).collect()
 }
 
-/// A case as a check.
+/// The check of a case.
 pub fn check(header: &Header, case: &Case, figures: String) -> Check {
     let outcome = match case.status {
         Status::Done | Status::Unstable => Outcome::Passed,
@@ -84,18 +84,18 @@ pub struct Columns<'a> {
     intervals: bool,
     /// Names of metrics.
     metrics: Vec<&'a str>,
-    /// Metrics that are left out.
+    /// Number of metrics that are left out.
     pub hidden: usize,
-    /// What stands beside every time: `simulated`, `emulated`.
+    /// Mark beside every time: `simulated` or `emulated`; empty for measured times.
     mark: &'static str,
 }
 
 impl<'a> Columns<'a> {
-    /// The columns that the cases fill. A metric that they are sorted by is among them.
+    /// Chooses the columns that have values. The metric by which the cases are sorted is among them.
     pub fn of(header: &Header, cases: &[&'a Case], order: Option<&Order>) -> Columns<'a> {
         let variants = || records(cases).flat_map(|record| &record.variants);
         let pace = scaling::pace(cases);
-        // A metric is of iterations that were held where they could be: of cases of both kinds it says nothing.
+        // Metrics come from gated iterations if possible, so they cannot be compared between gated and ungated cases.
         let alike = pace == Pace::Headline;
         let names = variants().filter(|_| alike).flat_map(|variant| &variant.metrics);
         let names: IndexSet<&str> = names.map(|metric| metric.name.as_str()).collect();
@@ -129,7 +129,7 @@ impl<'a> Columns<'a> {
         names
     }
 
-    /// A row for each way in which the case was launched, without its values on the axes.
+    /// One row for each launch mode of the case, without its values on the axes.
     pub fn rows(&self, case: &Case) -> Vec<Vec<String>> {
         match &case.record {
             Some(record) => record.variants.iter().map(|variant| self.row(case, record, variant)).collect(),
@@ -161,7 +161,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// The interval of the median; `None` of equal samples, as a simulator's are.
+/// The confidence interval of the median; `None` if all samples are equal, as on the simulator.
 fn interval(times: &Times) -> Option<String> {
     let (low, high) = (times.p50_low_ns?.to_string(), times.p50_high_ns?.to_string());
     (low != high).then(|| format!("{low} to {high}"))

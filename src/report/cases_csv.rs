@@ -1,12 +1,12 @@
-//! Cases as a table for pandas and spreadsheets: one row for each case and variant.
+//! Cases as CSV for pandas and spreadsheets: one row for each case and variant.
 
 use indexmap::{IndexMap, IndexSet};
 
 use crate::measure::cases::{Case, Header};
 use crate::measure::record::{MetricRecord, RunRecord, Variant};
 
-/// The cases as CSV with a header. A case without figures has one row. A column for each axis comes first; a column of
-/// figures has its unit in its name, and is empty where a case has no such figure.
+/// The cases as CSV with a header. A case without results has one row. The columns of the axes come first. A column's
+/// name contains its unit, and a missing value is an empty cell.
 pub fn cases_csv(header: &Header, cases: &[&Case]) -> String {
     let rows: Vec<IndexMap<String, String>> = cases.iter().flat_map(|case| rows(header, case)).collect();
     let columns: IndexSet<&String> = rows.iter().flat_map(IndexMap::keys).collect();
@@ -30,7 +30,7 @@ fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
     let with = |variant| {
         let mut row = first.clone();
         for (name, value) in figures(record, variant) {
-            // An axis keeps its column. What a variant was launched as is told by the variant itself.
+            // An axis keeps its column. The exception is `launch`, where the variant's own value counts.
             if name == "launch" || !row.contains_key(&name) {
                 row.insert(name, value);
             }
@@ -40,7 +40,7 @@ fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
     record.variants.iter().map(with).collect()
 }
 
-/// The columns of a run's own CSV; those of metrics with their units, and parameters that are axes left out.
+/// The columns of a run's own CSV with metrics named by their units, and without parameters that are axes.
 fn figures(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     let unit = |name: &str| {
         let of = |metric: &&MetricRecord| {

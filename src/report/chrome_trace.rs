@@ -1,7 +1,7 @@
-//! One iteration of each variant as a Chrome trace in Kineto's dialect: Perfetto, HTA and TraceLens read it.
+//! One iteration of each variant as a Chrome trace in Kineto's format, for Perfetto, HTA and TraceLens.
 //!
-//! A process for each variant and rank, a thread for each lane, an arrow for each dependency between lanes. Ranks of a
-//! variant share a clock where it is known how theirs go together.
+//! Each variant and rank is a process, each lane a thread, and each dependency between lanes an arrow. Ranks of a
+//! variant share a time axis if the offsets of their clocks are known.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
     text
 }
 
-/// ` (simulated)`, in the trace's name.
+/// A suffix for the trace's name, such as ` (simulated)`.
 fn marked(record: &RunRecord) -> String {
     match marks(record).strip_prefix(", ") {
         Some(marks) => format!(" ({marks})"),
@@ -57,14 +57,14 @@ fn marked(record: &RunRecord) -> String {
     }
 }
 
-/// When each rank's iteration began; nothing unless all are known, on one clock.
+/// When each rank's iteration began on a common clock; `None` unless known for all ranks.
 fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
     let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
     origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
 }
 
-/// What is added to each rank's times, which count from the beginning of its own iteration, to have them on one clock
-/// that begins with the first of all spans.
+/// Offsets that convert each rank's times, which count from the begin of its own iteration, to a common clock that
+/// starts with the earliest span.
 fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
     let origins = origins(ranks);
     let zero = origins.iter().flatten().map(|origin| origin.at_ns).min().unwrap_or(Nanos(0));
@@ -72,7 +72,7 @@ fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
         Some(origins) => origins.iter().map(|origin| origin.at_ns - zero).collect(),
         None => vec![Nanos(0); ranks.len()],
     };
-    // Spans of iterations that overlap may begin before their own iteration.
+    // With overlapping iterations, a span may begin before its own iteration.
     let first = |(rank, begin): (&RankRecord, &Nanos)| rank.trace.iter().map(|span| span.start_ns + *begin).min();
     let earliest = ranks.iter().zip(&begins).filter_map(first).min().unwrap_or(Nanos(0)).min(Nanos(0));
     begins.into_iter().map(|begin| begin - earliest).collect()
@@ -104,14 +104,14 @@ fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize,
     }
 }
 
-/// Microseconds with three decimals, from whole nanoseconds.
+/// Converts nanoseconds to microseconds with three decimals.
 fn micros(time: Nanos) -> Value {
     json!(time.0 as f64 / 1e3)
 }
 
 fn spans(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>, flow: &mut u64) {
     let RankRecord { operations, trace, .. } = rank;
-    // Where an operation ran; nothing for one that launches nothing.
+    // The span of each operation; `None` for one that launches nothing.
     let mut ran: Vec<Option<SpanRecord>> = vec![None; operations.len()];
     for span in trace {
         ran[span.id as usize] =
@@ -150,7 +150,7 @@ fn spans(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events
                 }
                 events.push(event);
             };
-            // An arrow belongs to the slice that its end lies in.
+            // Viewers attach an arrow to the slice that contains its end point.
             end("s", source.lane, Nanos((from.end_ns.0 - 1).max(from.start_ns.0)));
             end("f", operation.lane, to.start_ns);
             *flow += 1;

@@ -1,4 +1,4 @@
-//! A comparison for people and for programs, made from the document alone.
+//! The report of a comparison of earlier runs, for people and as JSON.
 
 use crate::base::units::{Count, plain};
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
@@ -9,17 +9,17 @@ use crate::measure::effect::Verdict;
 
 use super::page::{Check, Outcome, Page, Section, Table, cell};
 
-/// Operations of a case at most.
+/// Maximum number of operations listed for a case.
 const OPERATIONS: usize = 16;
 
-/// The document, for programs.
+/// The comparison as JSON.
 pub fn json(comparison: &Comparison) -> String {
     let mut text = serde_json::to_string_pretty(comparison).expect("a comparison holds nothing that JSON cannot");
     text.push('\n');
     text
 }
 
-/// A page for each side beside the base: what differs, then case by case.
+/// A page for each side compared with the base: differences first, then each case.
 pub fn compare(comparison: &Comparison) -> Vec<Page> {
     comparison.others.iter().map(|against| page(comparison, against)).collect()
 }
@@ -41,8 +41,8 @@ fn page(comparison: &Comparison, against: &SideComparison) -> Page {
         page.sections.push(case(pair, marked));
         page.sections.extend((!pair.operations.is_empty()).then(|| operations(pair)));
     }
-    let of_base = against.only_base.iter().map(|one| lone(&base.name, one));
-    page.lines("", of_base.chain(against.only_other.iter().map(|one| lone(&against.side.name, one))));
+    let of_base = against.only_base.iter().map(|one| unmatched(&base.name, one));
+    page.lines("", of_base.chain(against.only_other.iter().map(|one| unmatched(&against.side.name, one))));
     page
 }
 
@@ -110,7 +110,7 @@ fn operation(row: &OperationRow) -> [String; 9] {
     ]
 }
 
-/// A check for each metric of each case, and one for each case that a side lacks.
+/// A check for each metric of each case, and for each case that a side lacks.
 fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
     let metric = |pair: &CaseComparison, row: &MetricRow| {
         let (outcome, why, figures) = match row.verdict {
@@ -121,12 +121,12 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
         let kind = if pair.refused.is_empty() { word(row.verdict) } else { "refused" };
         Check { class: pair.case.clone(), name: row.metric.clone(), outcome, kind, why, figures, seconds: None }
     };
-    let missing = |lone: &UnmatchedCase| Check {
-        class: lone.case.clone(),
+    let missing = |unmatched: &UnmatchedCase| Check {
+        class: unmatched.case.clone(),
         name: "present".to_owned(),
         outcome: if comparison.misses() { Outcome::Failed } else { Outcome::Skipped },
         kind: "missing",
-        why: lone.why.clone().unwrap_or_else(|| "the other side has no such case".to_owned()),
+        why: unmatched.why.clone().unwrap_or_else(|| "the other side has no such case".to_owned()),
         figures: String::new(),
         seconds: None,
     };
@@ -134,7 +134,7 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
     metrics.chain(against.only_base.iter().map(missing)).collect()
 }
 
-/// A value in SI units, as people read it.
+/// Formats a value with an SI prefix.
 fn value(value: f64, unit: &str) -> String {
     match unit {
         "s" => Nanos::from_secs_f64(value).to_string(),
@@ -147,7 +147,7 @@ fn value(value: f64, unit: &str) -> String {
     }
 }
 
-/// `+5.6 %`; a factor where percents say little.
+/// Formats a ratio as a change, such as `+5.6 %`; as a factor if it is large.
 fn change(ratio: f64) -> String {
     if is_large(ratio) { format!("× {}", plain(ratio)) } else { percent(ratio) }
 }
@@ -161,12 +161,12 @@ fn percent(ratio: f64) -> String {
     if percent == 0.0 { "0.0 %".to_owned() } else { format!("{percent:+.1} %") }
 }
 
-/// The change of a metric; nothing where there is no ratio.
+/// The change of a metric; `None` without a ratio.
 fn changed(row: &MetricRow) -> Option<String> {
     row.effect.map(|effect| change(effect.ratio))
 }
 
-/// The interval of the change; nothing where there is none, or chance decides nothing.
+/// The confidence interval of the change; `None` if there is none, or if the samples have no noise.
 fn interval(row: &MetricRow) -> Option<String> {
     let effect = row.effect.filter(|effect| effect.is_uncertain())?;
     effect.interval.map(|(low, high)| match is_large(low) || is_large(high) {
@@ -189,7 +189,7 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `simulated`, or `simulated against measured`; nothing of what both have measured.
+/// `simulated`, or `simulated against measured`; `None` if both sides were measured.
 fn figures(pair: &CaseComparison) -> Option<String> {
     match (pair.base_figures.as_str(), pair.other_figures.as_str()) {
         ("measured", "measured") => None,
@@ -198,13 +198,13 @@ fn figures(pair: &CaseComparison) -> Option<String> {
     }
 }
 
-/// `driver: 550 -> 560`.
+/// A difference in words, such as `driver: 550 -> 560`.
 fn difference(difference: &Difference) -> String {
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
     format!("{}: {} -> {}", difference.what, side(&difference.base), side(&difference.other))
 }
 
-/// `a.json: 3 cases, 9 runs`.
+/// A side in words, such as `a.json: 3 cases, 9 runs`.
 fn side(side: &SideSummary) -> String {
     let cases = counted(side.cases, "case");
     match side.runs == side.cases {
@@ -213,13 +213,13 @@ fn side(side: &SideSummary) -> String {
     }
 }
 
-/// A case without a counterpart, as `only in a.json: …`.
-fn lone(of: &str, lone: &UnmatchedCase) -> String {
-    let why = lone.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("only in {of}: {}{why}", lone.case)
+/// A case without a counterpart, such as `only in a.json: …`.
+fn unmatched(of: &str, unmatched: &UnmatchedCase) -> String {
+    let why = unmatched.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("only in {of}: {}{why}", unmatched.case)
 }
 
-/// `1 worse, 2 better, 3 same, 4 cannot be told`.
+/// The number of verdicts, such as `1 worse, 2 better, 3 same, 4 cannot be told`.
 fn summary(against: &SideComparison) -> String {
     let counts = against.counts();
     let all = [
@@ -236,7 +236,7 @@ fn summary(against: &SideComparison) -> String {
     }
 }
 
-/// A metric in one sentence.
+/// The verdict on a metric in one sentence.
 fn sentence(row: &MetricRow) -> String {
     let mut text =
         format!("{} went from {} to {}", row.metric, value(row.base, &row.unit), value(row.other, &row.unit));

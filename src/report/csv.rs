@@ -1,4 +1,4 @@
-//! One row for each variant, for pandas and spreadsheets.
+//! A record as CSV for pandas and spreadsheets: one row for each variant.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use indexmap::{IndexMap, IndexSet};
 use crate::base::Nanos;
 use crate::measure::record::{RunRecord, Times, Variant};
 
-/// The record as CSV with a header. Times are in nanoseconds; what is absent is empty.
+/// The record as CSV with a header. Times are in nanoseconds; a missing value is an empty cell.
 pub fn csv(record: &RunRecord) -> String {
     let rows: Vec<Vec<(String, String)>> = record.variants.iter().map(|variant| row(record, variant)).collect();
-    // Every variant has the same columns: those of the program. An edited record may break that.
+    // All variants of a program have the same columns, except in an edited record.
     let columns: IndexSet<&str> = rows.iter().flatten().map(|(name, _)| name.as_str()).collect();
     let values = rows.iter().map(|row| {
         let row: IndexMap<&str, &str> = row.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -19,7 +19,7 @@ pub fn csv(record: &RunRecord) -> String {
     written(&columns.iter().copied().collect::<Vec<_>>(), values)
 }
 
-/// A table as CSV; nothing where it has no columns.
+/// A table as CSV; empty if it has no columns.
 pub(super) fn written<'a>(columns: &[&str], rows: impl Iterator<Item = Vec<&'a str>>) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     if !columns.is_empty() {
@@ -33,10 +33,10 @@ pub(super) fn written<'a>(columns: &[&str], rows: impl Iterator<Item = Vec<&'a s
     String::from_utf8(bytes).expect("made of text only")
 }
 
-/// A cell as spreadsheets take it for text or for a number, and never for a formula: one that begins like a formula and is
-/// no number gets a `'` before it.
+/// Escapes a cell so that no spreadsheet takes it for a formula: a text that begins like a formula and is not a number
+/// gets a leading `'`.
 fn cell(value: &str) -> Cow<'_, str> {
-    // Some spreadsheets skip spaces, and take the wide forms of these signs for them.
+    // Some spreadsheets skip spaces, and treat the full-width forms of these signs alike.
     let formula = value.trim_start_matches(' ').starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);
     match formula && value.parse::<f64>().is_err() {
         true => Cow::Owned(format!("'{value}")),
@@ -60,7 +60,7 @@ pub(super) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)
     times("time", &variant.time, &mut add);
     times("issue", &variant.issue, &mut add);
     times("serial", variant.serial.as_ref().unwrap_or(&Times::default()), &mut add);
-    // Every variant has the same columns, also one whose times have no statistics.
+    // Every variant has the same columns, even without statistics.
     for slot in (0..record.program.cycle).filter(|_| record.program.cycle > 1) {
         let median = variant.time.slots.get(slot).and_then(|times| times.p50_ns);
         add(&format!("time.slot[{slot}].p50_ns"), median.map(|time| time.0.to_string()).unwrap_or_default());
@@ -84,7 +84,7 @@ pub(super) fn row(record: &RunRecord, variant: &Variant) -> Vec<(String, String)
     row
 }
 
-/// Where the time goes, of the first rank.
+/// Adds the time analysis of the first rank.
 fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
     let analysis = variant.ranks.first().and_then(|rank| rank.analysis.as_ref());
     let split = analysis.map(|analysis| &analysis.split);

@@ -1,4 +1,4 @@
-//! What a sweep says of an axis: a curve of bars, the work, efficiency, the best value, the knee.
+//! The scaling curve along an axis of a sweep: bars, work, efficiency, best value, knee.
 
 use crate::base::units::Count;
 use crate::base::{Bytes, Flops, Nanos, Rate, counted};
@@ -8,10 +8,10 @@ use crate::measure::scaling::{self, Along, AxisEffect, Baseline, Curve, CurvePoi
 use super::page::{Section, Table};
 use super::run::percent;
 
-/// Characters of the longest bar.
+/// Length of the longest bar in characters.
 const BAR: usize = 30;
 
-/// Curves at other values of the other axes at most.
+/// Maximum number of curves at other values of the other axes.
 const ELSEWHERE: usize = 8;
 
 /// The section of an axis.
@@ -64,7 +64,7 @@ fn rate(curve: &Curve, point: &CurvePoint) -> f64 {
     point.rate(curve.unit).value
 }
 
-/// A rate as people read it.
+/// Formats a rate.
 pub(super) fn rate_text(unit: Unit, rate: f64) -> String {
     match unit {
         Unit::Iterations => Count(rate, unit.per_second()).to_string(),
@@ -90,21 +90,21 @@ fn bars(curve: &Curve, name: &str) -> Table {
     table
 }
 
-/// A bar of eighths of a character.
+/// A bar in units of an eighth of a character.
 fn bar(share: f64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share.clamp(0.0, 1.0) * (BAR * 8) as f64).round() as usize;
     "█".repeat(eighths / 8) + EIGHTHS[eighths % 8]
 }
 
-/// A character for each point.
+/// A sparkline with one character per point.
 fn sparks(curve: &Curve) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let height = |point: &CurvePoint| HEIGHTS[((share(curve, point) * 8.0).ceil() as usize).clamp(1, 8) - 1];
     curve.points.iter().map(height).collect()
 }
 
-/// What the work does, and what efficiency is measured against.
+/// How the work changes along the axis, and the baseline of the efficiency.
 fn work(curve: &Curve) -> String {
     let (first, last) = (&curve.points[0], &curve.points[curve.points.len() - 1]);
     let change = |text: fn(&CurvePoint) -> String| match (text(first), text(last)) {
@@ -118,10 +118,10 @@ fn work(curve: &Curve) -> String {
     let strong = if one == "1" { "T(1) / (n × T(n))".to_owned() } else { format!("{one} × T({one}) / (n × T(n))") };
     match (curve.unit, curve.growth, curve.baseline) {
         (Unit::Iterations, _, Baseline::First) => {
-            format!("nothing is known to be computed or moved, so an iteration counts: efficiency is {strong}")
+            format!("the work is not known, so iterations are counted: efficiency is {strong}")
         }
         (Unit::Iterations, _, Baseline::Best) => {
-            format!("nothing is known to be computed or moved, so an iteration counts: efficiency is T({one}) / T")
+            format!("the work is not known, so iterations are counted: efficiency is T({one}) / T")
         }
         (_, Growth::Stays, Baseline::First) => {
             format!("the work stays ({amount}): strong scaling, efficiency is {strong}")
@@ -142,7 +142,7 @@ fn work(curve: &Curve) -> String {
     }
 }
 
-/// The best value of an axis with its time, and those that cannot be told from it.
+/// The best value of an axis with its time, and the values that cannot be distinguished from it.
 fn best(curve: &Curve, name: &str) -> String {
     let point = &curve.points[curve.best];
     let Interval { value, low, high } = point.time;
@@ -157,7 +157,7 @@ fn best(curve: &Curve, name: &str) -> String {
     format!("{name} = {} ({time}{interval}){alike}", point.value)
 }
 
-/// What an axis changed, where that is less than it should have.
+/// Effects of an axis that are smaller than they should be.
 fn effect(effect: &AxisEffect, name: &str) -> Vec<String> {
     match effect {
         AxisEffect::Unknown => Vec::new(),

@@ -1,4 +1,4 @@
-//! Figures beside what is normal on such a device.
+//! Figures compared with normal ranges for the device.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use indexmap::IndexSet;
 use super::page::{Page, Section, Table};
 use super::run::variant_of;
 
-/// What stands in the report of a run: one line where all is normal, else what is not, and what to look at first.
-/// `None` where nothing is known.
+/// The section in a run's report: one line if all figures are normal, otherwise those that are not, and what to check
+/// first. `None` if no ranges are known.
 pub(super) fn section(record: &RunRecord) -> Option<Section> {
     let (known, device) = (record.expected.len(), &record.device.name);
     let off: Vec<&ExpectedRecord> = record.expected.iter().filter(|figure| figure.verdict != "normal").collect();
@@ -29,11 +29,13 @@ pub(super) fn section(record: &RunRecord) -> Option<Section> {
     })
 }
 
-/// Every figure of which something is known, with what was seen and where.
+/// Every figure with a known range, its value and the range's source.
 pub fn expected(record: &RunRecord) -> Page {
     let all: Vec<&ExpectedRecord> = record.expected.iter().collect();
     let by_name = by_name(&all);
-    let seen = by_name.values().flat_map(|of| [format!("{}: {}", of.name, of.seen), format!("  {}", of.source)]);
+    let seen = by_name
+        .values()
+        .flat_map(|figure| [format!("{}: {}", figure.name, figure.seen), format!("  {}", figure.source)]);
     let title = format!("Figures beside what is normal for {}", record.device.name);
     let notes = seen.chain(checks(&all)).collect();
     let section = Section { title, table: Some(figures(record, &all)), notes, ..Section::default() };
@@ -57,13 +59,13 @@ fn figures(record: &RunRecord, figures: &[&ExpectedRecord]) -> Table {
     table
 }
 
-/// What to look at first, each thing once.
+/// What to check first, without repetitions.
 fn checks(figures: &[&ExpectedRecord]) -> Vec<String> {
     let checks: IndexSet<&String> = figures.iter().flat_map(|figure| &figure.check).collect();
     checks.into_iter().map(|check| format!("check first: {check}")).collect()
 }
 
-/// One figure of each range.
+/// One figure for each range.
 fn by_name<'a>(figures: &[&'a ExpectedRecord]) -> BTreeMap<&'a str, &'a ExpectedRecord> {
     figures.iter().map(|figure| (figure.name.as_str(), *figure)).collect()
 }

@@ -1,5 +1,5 @@
-//! What people and tools read. A record, a plan or a stage as text: siblings that know nothing of each other. Forms of a
-//! record need nothing but the record, forms of a plan nothing but its document.
+//! Reports: a record, a plan or a compilation stage in the forms that people and tools read. The modules are
+//! independent of each other. Reports of a run need only the record, and forms of a plan only its document.
 
 mod ab;
 mod analysis;

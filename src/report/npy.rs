@@ -1,8 +1,8 @@
-//! A tensor as a NumPy file (format 1.0).
+//! Writes a tensor as a NumPy file (format 1.0).
 
 use crate::base::{DType, Dims};
 
-/// NumPy's name of an element type. It knows no bf16: those bits come as unsigned integers.
+/// NumPy's name of an element type. NumPy has no bf16, so its bits are stored as unsigned integers.
 fn descr(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "<f8",
@@ -16,11 +16,11 @@ fn descr(dtype: DType) -> &'static str {
     }
 }
 
-/// The file of a tensor that lies in `bytes` without gaps.
+/// The file of a tensor whose elements are contiguous in `bytes`.
 pub fn npy(dtype: DType, dims: &Dims, bytes: &[u8]) -> Vec<u8> {
     let sizes: String = dims.iter().map(|size| format!("{size},")).collect();
     let mut header = format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({sizes}), }}", descr(dtype));
-    // The data begins at a multiple of 64 bytes, behind the magic, the version, the length and the header.
+    // The data begins at a multiple of 64 bytes, after the magic number, version, length and header.
     let before = 10;
     let padding = (64 - (before + header.len() + 1) % 64) % 64;
     header.extend(std::iter::repeat_n(' ', padding));

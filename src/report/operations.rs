@@ -1,4 +1,4 @@
-//! Operations in groups, as the tables of operations show them: those of one label, kind and place are one row.
+//! Groups operations for the tables of reports: operations with the same label, kind and location are one row.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,19 @@ use super::page::{ABSENT, Section, Table};
 use super::run::variant_name;
 use super::slots;
 
-/// Rows at most.
+/// Maximum number of rows.
 const ROWS: usize = 16;
 
-/// Characters of a name, and of a kind with its size, at most.
+/// Maximum length in characters of a name, and of a kind with its size.
 const NAME: usize = 24;
 const KIND: usize = 34;
 
-/// Label without indices, kind and place.
+/// Label without indices, kind and source location.
 type Key<'a> = (String, &'a str, &'a str);
 
-/// Operations of one label, kind and place.
+/// Operations with the same label, kind and location.
 pub(super) struct Group<'a> {
-    /// The label, or the kind of operations without one; with line and column where several rows would be called so.
+    /// The label, or the kind if there is no label; with line and column if several rows would have the same name.
     pub name: String,
     pub members: Vec<&'a OperationRecord>,
 }
@@ -33,7 +33,7 @@ fn key(operation: &OperationRecord) -> Key<'_> {
     (plain_name(&operation.name), &operation.operation, &operation.place)
 }
 
-/// The groups of a rank by their time, the largest first. Operations that were refused or not observed are in none.
+/// The groups of a rank by total time, the largest first. Operations that were refused or not observed are left out.
 pub(super) fn groups(rank: &RankRecord) -> Vec<Group<'_>> {
     let mut groups: IndexMap<Key, Vec<&OperationRecord>> = IndexMap::new();
     for operation in rank.operations.iter().filter(|operation| operation.time_ns.is_some()) {
@@ -52,12 +52,12 @@ pub(super) fn groups(rank: &RankRecord) -> Vec<Group<'_>> {
     groups
 }
 
-/// `12:5` of `file.aorta:12:5`.
+/// The part `12:5` of `file.aorta:12:5`.
 fn line_and_column(place: &str) -> &str {
     place.rmatch_indices(':').nth(1).map_or(place, |(at, _)| &place[at + 1..])
 }
 
-/// A text of a table, cut where it is too long.
+/// Truncates a text to `most` characters.
 pub(super) fn cut(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 1).chain(['…']).collect(),
@@ -70,39 +70,39 @@ impl Group<'_> {
         self.members.iter().map(|operation| value(operation)).sum()
     }
 
-    /// Of all its operations, with waiting for other ranks.
+    /// Total time of all operations, including waiting for other ranks.
     pub fn time(&self) -> Nanos {
         self.sum(|operation| operation.time_ns).unwrap_or_default()
     }
 
-    /// How long its operations wait for other ranks.
+    /// Total time that the operations wait for other ranks.
     pub fn wait(&self) -> Nanos {
         self.members.iter().filter_map(|operation| operation.wait_ns).sum()
     }
 
-    /// The time of all its operations without waiting.
+    /// Total time of all operations without waiting.
     pub fn work(&self) -> Nanos {
         self.sum(OperationRecord::work_ns).unwrap_or_default()
     }
 
-    /// The time of one of its operations without waiting, on average.
+    /// Mean time of an operation without waiting.
     pub fn each(&self) -> Nanos {
         Nanos(self.work().0 / self.members.len() as i64)
     }
 
-    /// How much longer its operations take than alone. `None` where one was not timed alone.
+    /// Slowdown compared with running alone. `None` if an operation was not timed alone.
     pub fn stretch(&self) -> Option<f64> {
         let alone = self.sum(|operation| operation.alone_ns).filter(|alone| *alone > Nanos(0))?;
         Some(self.work().0 as f64 / alone.0 as f64)
     }
 
-    /// The least of its members.
+    /// The smallest slack of the group's operations; `None` if it is not known.
     pub fn slack(&self) -> Option<Nanos> {
         self.members.iter().filter_map(|operation| operation.slack_ns).min()
     }
 
-    /// The share of the peak of the resource that bounds its operations, and that resource; of several resources the one
-    /// that bounds them longest. `None` where no profile describes the device, or an operation needs no resource.
+    /// The fraction of the peak that the group achieves on its limiting resource, and that resource's name. `None` if
+    /// no profile describes the device, or an operation needs no resource.
     pub fn of_peak(&self) -> Option<(f64, Option<&str>)> {
         let ideal = self.sum(|operation| operation.ideal_ns)?;
         let mut bounds: IndexMap<&str, Nanos> = IndexMap::new();
@@ -115,7 +115,7 @@ impl Group<'_> {
         (self.work() > Nanos(0)).then(|| (ideal.0 as f64 / self.work().0 as f64, bound))
     }
 
-    /// `89 % memory`: the share of a peak, and of which.
+    /// The same in words, such as `89 % memory`.
     pub fn of_peak_text(&self) -> String {
         match self.of_peak() {
             Some((share, bound)) => {
@@ -126,7 +126,7 @@ impl Group<'_> {
         }
     }
 
-    /// The kind and what it works on: `gemm 4096×4096×1024 bf16`.
+    /// The kind with its sizes, such as `gemm 4096×4096×1024 bf16`.
     pub fn kind(&self) -> String {
         let first = self.members[0];
         let sizes: std::collections::BTreeSet<&str> = self.members.iter().map(|member| member.size.as_str()).collect();
@@ -141,7 +141,7 @@ impl Group<'_> {
         cut(&self.name, NAME)
     }
 
-    /// The rate of arithmetic of what computes, and of bytes of what moves, while it does not wait.
+    /// The rate of arithmetic or of bytes while the operations do not wait.
     fn rate(&self) -> String {
         let sum = |value: fn(&OperationRecord) -> f64| self.members.iter().map(|member| value(member)).sum::<f64>();
         let (flops, bytes) = (sum(|member| member.flops), sum(|member| member.bytes as f64));
@@ -154,7 +154,7 @@ impl Group<'_> {
     }
 }
 
-/// From the least to the greatest: `301.2–310.0 µs`, or one time where both read the same.
+/// A range of times, such as `301.2–310.0 µs`, or one time if both look the same.
 pub(super) fn range(least: Nanos, most: Nanos) -> String {
     let (low, high) = (least.to_string(), most.to_string());
     match (low.split_once(' '), high.split_once(' ')) {
@@ -164,7 +164,7 @@ pub(super) fn range(least: Nanos, most: Nanos) -> String {
     }
 }
 
-/// The least and the greatest time of one operation of each group, over the ranks that have it.
+/// The minimum and the maximum time per operation of each group over the ranks that have it.
 fn over_ranks(variant: &Variant) -> BTreeMap<Key<'_>, (Nanos, Nanos)> {
     let mut ranges: BTreeMap<Key, (Nanos, Nanos)> = BTreeMap::new();
     for group in variant.ranks.iter().flat_map(groups) {
@@ -175,7 +175,7 @@ fn over_ranks(variant: &Variant) -> BTreeMap<Key<'_>, (Nanos, Nanos)> {
     ranges
 }
 
-/// The operations of a rank, those that take longest first; `None` where none was observed.
+/// The operations of a rank, the longest first; `None` if none was observed.
 pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
     let groups = groups(rank);
     let total: Nanos = groups.iter().map(Group::time).sum();
@@ -213,7 +213,7 @@ pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Opti
     })
 }
 
-/// The meaning of the columns, and the operations that are not in the table.
+/// Explains the columns, and mentions operations that are not in the table.
 fn notes(variant: &Variant, rank: &RankRecord, waits: bool, hidden: usize) -> Vec<String> {
     let explained = match (waits, variant.ranks.len() > 1) {
         (true, true) => "`each` and `rate` are without waiting; `each` is from the fastest rank to the slowest",

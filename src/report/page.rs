@@ -1,4 +1,4 @@
-//! A report as data: sections of lines and tables, and checks that passed or failed. Each form is made from it.
+//! A report as data: sections of lines and tables, and checks that passed or failed. Each output form is made from it.
 
 mod github;
 mod junit;
@@ -13,7 +13,7 @@ pub use latex::latex;
 pub use markdown::markdown;
 pub use text::text;
 
-/// A cell of a table that has no value.
+/// Text of a table cell without a value.
 pub const ABSENT: &str = "–";
 
 /// A report.
@@ -24,14 +24,14 @@ pub struct Page {
     /// The subject, for programs: a suite, or two sides of a comparison.
     pub name: String,
     pub sections: Vec<Section>,
-    /// The result in a line; empty where there is none.
+    /// The result in a line; may be empty.
     pub summary: String,
-    /// Cautions about the summary.
+    /// Warnings about the summary.
     pub warnings: Vec<String>,
     pub checks: Vec<Check>,
 }
 
-/// A part of a page: a title, lines, a table and notes, each of which may be absent.
+/// A part of a page: a title, lines, a table and notes, each optional.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     pub title: String,
@@ -41,7 +41,7 @@ pub struct Section {
     pub notes: Vec<String>,
 }
 
-/// Rows of texts below the names of their columns.
+/// Column names and rows of text.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub columns: Vec<Column>,
@@ -51,23 +51,23 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
-    /// Flush left, as words are; figures are flush right.
+    /// True if the column is aligned left, as words are; numbers are aligned right.
     pub left: bool,
 }
 
-/// One thing that a program may want to know the outcome of: a case, or a metric of one.
+/// A result that programs evaluate: a case, or a metric of a case.
 #[derive(Clone, Debug)]
 pub struct Check {
     pub class: String,
     pub name: String,
     pub outcome: Outcome,
-    /// The outcome in a word: `worse`, `out of memory`.
+    /// The result in a word, such as `worse` or `out of memory`.
     pub kind: &'static str,
-    /// Why it has not passed.
+    /// Why it did not pass; empty if it did.
     pub why: String,
     /// Its figures in a line.
     pub figures: String,
-    /// How long it took; `None` where that is not known.
+    /// Its duration; `None` if not known.
     pub seconds: Option<f64>,
 }
 
@@ -75,14 +75,14 @@ pub struct Check {
 pub enum Outcome {
     Passed,
     Failed,
-    /// It ended before there was anything to judge.
+    /// It ended before a result could be judged.
     Error,
-    /// Nothing can be said.
+    /// No verdict is possible.
     Skipped,
 }
 
 impl Page {
-    /// Adds a section of lines; nothing without lines.
+    /// Adds a section of lines, unless there are none.
     pub fn lines(&mut self, title: &str, lines: impl IntoIterator<Item = String>) {
         let lines: Vec<String> = lines.into_iter().collect();
         if !lines.is_empty() {
@@ -90,30 +90,30 @@ impl Page {
         }
     }
 
-    /// All text outside of tables: that of sections, with the title of one that has a title, the result, and the warnings.
-    fn said(&self) -> impl Iterator<Item = String> {
+    /// All text outside of tables: sections with their titles, the summary, and the warnings.
+    fn all_text(&self) -> impl Iterator<Item = String> {
         let of = |section: &Section| -> Vec<String> {
             let title = if section.title.is_empty() { String::new() } else { format!("{}: ", section.title) };
             section.lines.iter().chain(&section.notes).map(|line| format!("{title}{line}")).collect()
         };
         let summary = Some(self.summary.clone()).filter(|summary| !summary.is_empty());
-        self.sections.iter().flat_map(of).chain(summary).chain(self.cautions())
+        self.sections.iter().flat_map(of).chain(summary).chain(self.warning_lines())
     }
 
     /// The warnings as lines.
-    fn cautions(&self) -> impl Iterator<Item = String> {
+    fn warning_lines(&self) -> impl Iterator<Item = String> {
         self.warnings.iter().map(|warning| format!("warning: {warning}"))
     }
 }
 
 impl Table {
-    /// A table without rows. Its first column is flush left.
+    /// Creates a table without rows. Its first column is aligned left.
     pub fn new<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Table {
         let column = |(index, name): (usize, S)| Column { name: name.into(), left: index == 0 };
         Table { columns: names.into_iter().enumerate().map(column).collect(), rows: Vec::new() }
     }
 
-    /// The same with another column flush left.
+    /// Aligns another column left.
     pub fn left(mut self, index: usize) -> Table {
         self.columns[index].left = true;
         self
@@ -124,12 +124,12 @@ impl Table {
     }
 }
 
-/// The text of a value, or that of a cell without one.
+/// The text of a value, or [`ABSENT`].
 pub fn cell<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| ABSENT.to_owned(), |value| value.to_string())
 }
 
-/// The cells of a row that have a value, each behind the name of its column.
+/// The cells of a row that have a value, each after the name of its column.
 pub fn in_words<S: AsRef<str>>(names: &[S], row: &[String]) -> String {
     let cells = names.iter().zip(row).filter(|(_, cell)| *cell != ABSENT);
     cells.map(|(name, cell)| format!("{} {cell}", name.as_ref())).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! Several ranks in the table: each rank's times side by side, why they wait for each other, and who comes last where.
+//! The report of several ranks: their times side by side, why they wait for each other, and which rank is last.
 
 use crate::base::Nanos;
 use crate::measure::compare::plain_name;
@@ -8,16 +8,16 @@ use super::operations::{cut, groups};
 use super::page::{ABSENT, Section, Table, cell};
 use super::run::{shown, variant_name};
 
-/// Rows of meetings at most.
+/// Maximum number of rows of collectives and transfers.
 const MEETINGS: usize = 8;
 
-/// Rows of ranks at most.
+/// Maximum number of rows of ranks.
 const RANKS: usize = 16;
 
-/// Characters of an operation's name at most.
+/// Maximum length of an operation's name.
 const NAME: usize = 24;
 
-/// The ranks of each variant beside each other, and which rank the tables below are of.
+/// Sections that compare the ranks of each variant, and say which rank the tables below belong to.
 pub fn sections(record: &RunRecord, rank: Option<u32>) -> Vec<Section> {
     let several = || record.variants.iter().filter(|variant| variant.ranks.len() > 1);
     let Some(first) = several().next() else { return Vec::new() };
@@ -34,7 +34,7 @@ pub fn sections(record: &RunRecord, rank: Option<u32>) -> Vec<Section> {
     sections
 }
 
-/// The slowest rank beside the fastest, why ranks wait, and the straggler.
+/// The slowest and the fastest rank, why ranks wait, and the straggler.
 fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
     let mut lines = Vec::new();
     let medians = || variant.ranks.iter().filter_map(|rank| Some((rank.time.p50_ns?, rank.rank)));
@@ -92,12 +92,12 @@ fn reason(balance: &BalanceRecord) -> String {
     reason
 }
 
-/// A time with its error bar; none where the clock is exact and all samples are equal.
+/// A time with its uncertainty, which is left out if the clock is exact and all samples are equal.
 fn within(time: Nanos, error: Nanos) -> String {
     if error.0 == 0 { time.to_string() } else { format!("{time} ± {error}") }
 }
 
-/// A row for each rank; `None` where none was analyzed.
+/// A row for each rank; `None` if none was analyzed.
 fn side_by_side(record: &RunRecord, variant: &Variant) -> Option<Section> {
     let analyzed = |rank: &RankRecord| rank.analysis.as_ref().and_then(|analysis| analysis.totals);
     if variant.ranks.iter().all(|rank| analyzed(rank).is_none()) {
@@ -137,7 +137,7 @@ fn side_by_side(record: &RunRecord, variant: &Variant) -> Option<Section> {
     })
 }
 
-/// Meetings of one label between the same ranks.
+/// Collectives and transfers of one label between the same ranks.
 struct Row<'a> {
     name: String,
     operation: &'a str,
@@ -146,26 +146,26 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// What one takes once all have come, on average.
+    /// Mean duration once all ranks have arrived.
     fn transfer(&self) -> Nanos {
         let sum: Nanos = self.meetings.iter().map(|meeting| meeting.transfer_ns).sum();
         Nanos(sum.0 / self.meetings.len() as i64)
     }
 
-    /// How long a rank waits for others at most, and which.
+    /// The longest wait of a rank, and that rank.
     fn longest_wait(&self) -> (Nanos, u32) {
         let waits = self.meetings.iter().flat_map(|meeting| meeting.wait_ns.iter().zip(&meeting.ranks));
         let waits = waits.map(|(wait, rank)| (*wait, *rank));
         waits.max_by_key(|&(wait, rank)| (wait, std::cmp::Reverse(rank))).unwrap_or_default()
     }
 
-    /// The latest rank, of those that come later than all others.
+    /// The latest rank; `None` if no rank is later than all others.
     fn last(&self) -> Option<LateRecord> {
         self.meetings.iter().filter_map(|meeting| meeting.last).max_by_key(|last| last.late_ns)
     }
 }
 
-/// What the operations in which ranks meet take, apart from waiting: those that wait longest first.
+/// Durations of operations between ranks without waiting, sorted by the longest wait.
 fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section {
     let mut rows: Vec<Row> = Vec::new();
     for meeting in &skew.collectives {
@@ -179,7 +179,7 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section
             None => rows.push(Row { name, operation: &meeting.operation, ranks, meetings: vec![meeting] }),
         }
     }
-    // Stable: of equal ones, the first in the text.
+    // A stable sort: ties stay in the order of the text.
     rows.sort_by_key(|row| std::cmp::Reverse(row.longest_wait().0));
     let header =
         ["operation", "kind", "ranks", "count", "transfer", "longest wait", "last to come", "after the others"];

@@ -1,4 +1,4 @@
-//! A run as a page.
+//! The report of a run.
 
 use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::{ExpectationRecord, OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
@@ -7,10 +7,10 @@ use crate::measure::spans;
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
 use super::{analysis, expected, operations, ranks, slots, verification};
 
-/// Rows of streams at most.
+/// Maximum number of rows of streams.
 const LANES: usize = 20;
 
-/// The page of a run. What is of a single rank is of the one with that number, or of the first.
+/// The page of a run. Tables of a single rank show rank `rank`, or the first.
 pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
     let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
     page.lines("", header(record));
@@ -30,8 +30,10 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
         record.variants.iter().flat_map(|variant| variant.expectations.iter().map(move |expects| (variant, expects)))
     };
     page.lines("", expectations().map(|(variant, expects)| expectation(record, variant, expects)));
-    let notes =
-        record.variants.iter().flat_map(|of| of.notes.iter().map(|note| format!("note: {}: {note}", of.launch)));
+    let notes = record
+        .variants
+        .iter()
+        .flat_map(|variant| variant.notes.iter().map(|note| format!("note: {}: {note}", variant.launch)));
     page.lines("", notes);
     page.warnings.clone_from(&record.warnings);
     page.checks = expectations().map(|(variant, expects)| check(record, variant, expects)).collect();
@@ -68,9 +70,9 @@ fn check(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> Check
     }
 }
 
-/// The rank that is shown of a variant: the one with that number, or the first.
+/// The rank of a variant that is shown: the one with that number, or the first. `None` if the record does not have it.
 pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord> {
-    variant.ranks.iter().find(|of| rank.is_none_or(|rank| of.rank == rank))
+    variant.ranks.iter().find(|record| rank.is_none_or(|rank| record.rank == rank))
 }
 
 fn header(record: &RunRecord) -> Vec<String> {
@@ -105,7 +107,7 @@ fn header(record: &RunRecord) -> Vec<String> {
     lines
 }
 
-/// `NVIDIA H200 (device 0)`.
+/// The device's name, such as `NVIDIA H200 (device 0)`.
 pub(super) fn device(record: &RunRecord) -> String {
     match record.device.index {
         Some(index) => format!("{} (device {index})", record.device.name),
@@ -113,7 +115,7 @@ pub(super) fn device(record: &RunRecord) -> String {
     }
 }
 
-/// What has to stand beside every figure: `, simulated`, `, emulated`, both or nothing.
+/// The mark beside every figure: `, simulated`, `, emulated`, both, or nothing.
 pub(super) fn marks(record: &RunRecord) -> &'static str {
     match (record.simulated, record.emulated.is_some()) {
         (false, false) => "",
@@ -123,12 +125,12 @@ pub(super) fn marks(record: &RunRecord) -> &'static str {
     }
 }
 
-/// `as streams`, or `as a graph`.
+/// The launch mode in words: `as streams` or `as a graph`.
 pub(super) fn launched(launch: &str) -> &'static str {
     if launch == "graph" { "as a graph" } else { "as streams" }
 }
 
-/// `as streams`, or `as a graph, simulated`: of figures of the record that were launched in that way.
+/// The launch mode with the record's mark: `as streams`, or `as a graph, simulated`.
 pub(super) fn variant_of(record: &RunRecord, launch: &str) -> String {
     format!("{}{}", launched(launch), marks(record))
 }
@@ -137,7 +139,7 @@ pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
     variant_of(record, &variant.launch)
 }
 
-/// The columns of all variants, side by side.
+/// The times of all variants, side by side.
 fn times(record: &RunRecord) -> Section {
     let names: Vec<String> = record.variants.iter().map(|variant| variant_name(record, variant)).collect();
     let mut table = Table::new([vec![iteration_title(record)], names].concat());
@@ -153,7 +155,7 @@ fn times(record: &RunRecord) -> Section {
     };
     row("median", &|variant| cell(variant.time.p50_ns));
     row("95 % interval", &|variant| match (variant.time.p50_low_ns, variant.time.p50_high_ns) {
-        // Of equal samples, as the simulator's are, it says nothing more than the median.
+        // If all samples are equal, as on the simulator, the interval adds nothing to the median.
         (Some(low), Some(high)) if low.to_string() != high.to_string() => format!("{low} to {high}"),
         _ => ABSENT.to_owned(),
     });
@@ -176,11 +178,12 @@ fn times(record: &RunRecord) -> Section {
     for (index, metric) in metrics.iter().enumerate() {
         row(&metric.name, &|variant| cell(variant.metrics.get(index).map(|metric| &metric.text)));
     }
-    let absent = metrics.iter().filter_map(|of| Some(format!("{}: no value, since {}", of.name, of.note.as_ref()?)));
+    let absent =
+        metrics.iter().filter_map(|metric| Some(format!("{}: no value, since {}", metric.name, metric.note.as_ref()?)));
     Section { table: Some(table), notes: absent.collect(), ..Section::default() }
 }
 
-/// The lowest and the highest clock that was read behind a block of measured iterations.
+/// The lowest and the highest clock that was read after a block of measured iterations.
 fn clocks(variant: &Variant) -> String {
     let read = || variant.blocks.iter().flat_map(|block| &block.health).filter_map(|health| health.clock_mhz);
     match (read().min(), read().max()) {
@@ -190,7 +193,7 @@ fn clocks(variant: &Variant) -> String {
     }
 }
 
-/// A share with two digits that say something.
+/// A percentage with two significant digits.
 pub(super) fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let digits = if percent >= 10.0 {
@@ -217,7 +220,7 @@ fn iteration_title(record: &RunRecord) -> String {
     }
 }
 
-/// The streams of the observed iteration; `None` where none was observed.
+/// The streams of the observed iteration; `None` if none was observed.
 fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Section> {
     let observed = rank.trace.iter().map(|span| span.end_ns).max();
     let end = observed.filter(|end| end.0 > 0)?;

@@ -1,4 +1,4 @@
-//! What a search has found, as a page.
+//! The report of a search.
 
 use crate::base::counted;
 use crate::measure::cases::{Case, Header};
@@ -10,24 +10,24 @@ use super::cases::Columns;
 use super::page::{Page, Section, Table, cell};
 use super::sweep::axes;
 
-/// Points that are shown.
+/// Number of points that are shown.
 const SHOWN: usize = 10;
 
-/// A search, and what is needed to show it.
+/// A search and what is needed to show it.
 pub struct Searched<'a> {
     pub header: &'a Header,
-    /// How many points there are.
+    /// Number of points in the space.
     pub points: usize,
-    /// Points that were looked at and cannot run.
+    /// Number of points that were examined and cannot run.
     pub unfit: usize,
     pub found: &'a Found,
-    /// The last run of a point.
+    /// The last run of a point; `None` if it was not run.
     pub last: &'a dyn Fn(&[usize]) -> Option<&'a Case>,
     /// Which times of the points were compared.
     pub pace: Pace,
 }
 
-/// The best points, how sure their order is, and what was left out.
+/// The best points, how certain their order is, and what was not tried.
 pub fn search(searched: &Searched) -> Page {
     let Searched { header, points, found, .. } = searched;
     let mut page = Page { command: "aorta sweep --search", name: header.name.clone(), ..Page::default() };
@@ -66,7 +66,7 @@ fn table(searched: &Searched) -> Section {
             beside.map_or_else(|| "best".to_owned(), |(ratio, _)| change(ratio)),
             cell(beside.and_then(|(_, interval)| interval).map(between)),
         ];
-        // A search compares the first way in which a point was launched.
+        // A search compares the first launch mode of each point.
         let row = columns.rows(case).into_iter().next().unwrap_or_default();
         table.row(case.values.values().cloned().chain([tried.runs().to_string()]).chain(row).chain(beside));
     }
@@ -83,7 +83,7 @@ fn table(searched: &Searched) -> Section {
     Section { table: Some(table).filter(|table| !table.rows.is_empty()), notes, ..Section::default() }
 }
 
-/// How sure it is that the best is the best.
+/// How certain it is that the best point is the best.
 fn certainty(searched: &Searched) -> Vec<String> {
     let found = searched.found;
     let mut lines = Vec::new();
@@ -108,8 +108,7 @@ fn certainty(searched: &Searched) -> Vec<String> {
     lines.extend((lost > 0).then(|| format!("{} failed, and went on to be left out.", counted(lost, "point"))));
     let unfit = searched.unfit;
     lines.extend(
-        (unfit > 0)
-            .then(|| format!("{} that the search came by cannot run, and cost nothing.", counted(unfit, "point"))),
+        (unfit > 0).then(|| format!("{} cannot run, and did not count against the budget.", counted(unfit, "point"))),
     );
     lines
 }

@@ -1,4 +1,4 @@
-//! Figures over the slots of a program whose iterations differ.
+//! The range of figures over the slots of a program whose iterations differ.
 
 use crate::base::Nanos;
 use crate::measure::record::{OverSlots, RankRecord, RunRecord, Times, Variant};
@@ -6,10 +6,10 @@ use crate::measure::record::{OverSlots, RankRecord, RunRecord, Times, Variant};
 use super::page::{Section, Table};
 use super::run::variant_name;
 
-/// The share by which figures of slots may differ and still be taken for the same: two slots of one work differ by noise.
+/// Relative difference up to which figures of slots count as equal, since equal slots differ by noise.
 const ALIKE: f64 = 0.01;
 
-/// The least, the median and the greatest value over slots, for each figure whose slots differ; of each variant.
+/// Minimum, median and maximum over slots, for each figure whose slots differ, and for each variant.
 pub fn sections(record: &RunRecord) -> Vec<Section> {
     let section = |variant: &Variant| {
         let mut table = Table::new(["figure", "min", "median", "max"]);
@@ -35,7 +35,7 @@ fn rows(variant: &Variant) -> Vec<(String, OverSlots)> {
     times.chain(metrics).collect()
 }
 
-/// What lies between the medians of slots, where they differ.
+/// The range of medians over slots; `None` if they do not differ.
 fn over_slots(times: &Times) -> Option<OverSlots> {
     let mut medians: Vec<Nanos> = times.slots.iter().filter_map(|slot| slot.p50_ns).collect();
     let values: Vec<f64> = medians.iter().map(|time| time.0 as f64).collect();
@@ -52,7 +52,7 @@ fn differ(values: &[f64]) -> bool {
     most - least > ALIKE * least.abs().max(most.abs())
 }
 
-/// `, slot 2 of 3`: what a table of one slot is of; nothing where all iterations are alike.
+/// The slot that a table shows, such as `, slot 2 of 3`; empty if all iterations are alike.
 pub(super) fn of(record: &RunRecord, rank: &RankRecord) -> String {
     match record.program.cycle {
         0 | 1 => String::new(),

@@ -1,4 +1,4 @@
-//! A suite on one page: what became of each case, its headline, and whether that is normal.
+//! The report of a suite: the status of each case, its headline, and whether its figures are normal.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use super::cases::{check, reasons, records, tally};
 use super::page::{ABSENT, Page, Section, Table, cell, in_words};
 use super::run::launched;
 
-/// A suite that has run, or has been read from its file of cases.
+/// A suite that has run, or was read from its file of cases.
 pub struct Suite<'a> {
     pub header: &'a Header,
-    /// Empty where only the cases are known.
+    /// Empty if only the cases are known.
     pub description: &'a str,
     /// The cases that have ended.
     pub cases: Vec<&'a Case>,
-    /// All cases of the suite: more than have ended where it was interrupted.
+    /// Number of cases in the suite, more than have ended if it was interrupted.
     pub planned: usize,
 }
 
@@ -49,13 +49,12 @@ pub fn suite(suite: &Suite) -> Page {
     }
 }
 
-/// Which times of streams all measurements have alike: that of a case at the gate cannot be set beside that of another
-/// without.
+/// Which times all cases have in common: those of a gated and of an ungated case cannot be compared.
 fn pace(suite: &Suite) -> Pace {
     Pace::common(records(&suite.cases).filter(|record| record.measurement).flat_map(|record| &record.variants))
 }
 
-/// The times of a case, its headline, and whether that is normal.
+/// The times of a case, its headline, and whether its figures are normal.
 fn columns(case: &Case, pace: Pace) -> Vec<String> {
     let count = if pace == Pace::Host { 5 } else { 4 };
     let Some(record) = case.record.as_deref() else { return vec![ABSENT.to_owned(); count] };
@@ -73,8 +72,8 @@ fn columns(case: &Case, pace: Pace) -> Vec<String> {
     columns
 }
 
-/// The first metric of the file, of the last variant that has it; of a family the last member, which is of the largest
-/// size.
+/// The first metric of the file, from the last variant that has it. For a family, its last member, which has the
+/// largest size.
 fn headline(record: &RunRecord) -> String {
     let of = |variant: &Variant| {
         let first = variant.metrics.first()?;
@@ -86,7 +85,7 @@ fn headline(record: &RunRecord) -> String {
     cell(record.variants.iter().rev().find_map(of))
 }
 
-/// How many figures are normal of those of which something is known.
+/// How many figures with a known range are normal.
 fn normal(record: &RunRecord) -> String {
     let known = record.expected.len();
     let good = record.expected.iter().filter(|figure| figure.verdict == "normal").count();
@@ -98,7 +97,7 @@ fn normal(record: &RunRecord) -> String {
     }
 }
 
-/// The suite, the device, and what has to stand beside every figure.
+/// The title: the suite, the device, and the mark.
 fn title(suite: &Suite) -> String {
     let simulated = records(&suite.cases).any(|record| record.simulated);
     let on = records(&suite.cases).next().map(|record| format!(" On {}.", record.device.name)).unwrap_or_default();
@@ -110,7 +109,7 @@ fn title(suite: &Suite) -> String {
     format!("{}{what}.{on}{mark}{none}", suite.header.name)
 }
 
-/// How many cases ended in which way, and how many figures are normal.
+/// The number of cases by status, and the number of normal figures.
 fn summary(suite: &Suite) -> String {
     let left = suite.planned - suite.cases.len();
     let left = if left > 0 { format!(", {left} not run") } else { String::new() };
@@ -123,7 +122,7 @@ fn summary(suite: &Suite) -> String {
     text
 }
 
-/// Figures that are not normal, and what to look at first, each once.
+/// Figures that are not normal, and what to check first, without repetitions.
 fn doubts(suite: &Suite) -> Vec<String> {
     let mut lines = Vec::new();
     let mut checks: BTreeSet<&str> = BTreeSet::new();

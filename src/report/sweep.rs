@@ -1,4 +1,4 @@
-//! A sweep as a page: a row for each case, and a curve for each axis.
+//! The report of a sweep: a row for each case, and a curve for each axis.
 
 use indexmap::IndexSet;
 
@@ -12,10 +12,10 @@ use super::cases::{Columns, check, reasons, records, tally};
 use super::curve;
 use super::page::{Page, Section, Table, in_words};
 
-/// Rows of cases at most; the file of cases has all of them.
+/// Maximum number of rows; the file of cases has all cases.
 const ROWS: usize = 200;
 
-/// The page of a sweep; rows in an order, or as the axes have them.
+/// The page of a sweep, with rows sorted by `order`, or in the order of the axes.
 pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
     let mut page = Page { command: "aorta sweep", name: header.name.clone(), ..Page::default() };
     page.lines("", heading(header, cases));
@@ -30,7 +30,7 @@ pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
     page
 }
 
-/// `streams (3 values) × n (2 values)`.
+/// The axes in words, such as `streams (3 values) × n (2 values)`.
 pub fn axes(header: &Header) -> String {
     let axes = header.axes.iter().map(|axis| format!("{} ({})", axis.name, counted(axis.values.len(), "value")));
     axes.collect::<Vec<_>>().join(if header.zip { " with " } else { " × " })
@@ -64,13 +64,13 @@ fn table(header: &Header, cases: &[&Case], order: Option<&Order>, columns: &Colu
         format!("{}; --csv has all of them, and `--sort NAME` shows one here", counted(columns.hidden, "more metric"))
     }));
     if columns.pace == Pace::Host {
-        notes.extend(unlike(cases));
+        notes.extend(mixed_gating(cases));
     }
     Section { table: Some(table), notes, ..Section::default() }
 }
 
-/// Says that some cases could not be held at the gate, and what is compared then.
-fn unlike(cases: &[&Case]) -> [String; 2] {
+/// Says that some cases could not be gated, and which times are compared therefore.
+fn mixed_gating(cases: &[&Case]) -> [String; 2] {
     let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
     let free: Vec<_> = variants().filter(|(_, variant)| pace::held(variant) == Some(false)).collect();
     let reason = free.iter().find_map(|(_, variant)| variant.notes.iter().find_map(|note| note.split_once(", since ")));

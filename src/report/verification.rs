@@ -1,4 +1,4 @@
-//! What a verification found, as text.
+//! The results of verification.
 
 use crate::base::counted;
 use crate::measure::record::{Mistake, OutputVerification, RunRecord, VariantVerification, VerificationRecord};
@@ -7,10 +7,10 @@ use crate::ops::MISSES;
 use super::page::Section;
 use super::run::launched;
 
-/// Mistakes and missed edges that are shown.
+/// Maximum number of mistakes and of violated dependencies that are shown.
 const SHOWN: usize = 16;
 
-/// What a record says of verification; `None` where there was none.
+/// The verification of a record; `None` if there was none.
 pub fn section(record: &RunRecord) -> Option<Section> {
     let verification = record.verification.as_ref()?;
     let variants = verification.variants.iter().flat_map(|variant| outputs(verification, variant));
@@ -20,7 +20,7 @@ pub fn section(record: &RunRecord) -> Option<Section> {
 /// Operations compared one by one.
 fn operations(verification: &VerificationRecord) -> Vec<String> {
     let VerificationRecord { operations, mistakes, unread, .. } = verification;
-    let all: u64 = operations.iter().map(|of| of.count).sum();
+    let all: u64 = operations.iter().map(|operation| operation.count).sum();
     if all == 0 {
         return Vec::new();
     }
@@ -32,18 +32,21 @@ fn operations(verification: &VerificationRecord) -> Vec<String> {
         let share = (100.0 * worst.error).max(1.0);
         format!("  the largest error is {share:.0} % of what rounding explains ({})", worst.operation)
     }));
-    lines.extend(operations.iter().filter(|of| of.by_vectors > 0).map(|of| {
+    lines.extend(operations.iter().filter(|operation| operation.by_vectors > 0).map(|operation| {
         format!(
             "  {} of {} {}: by random vectors, which miss an error of 10 times what is allowed once in {:.0}",
-            of.by_vectors,
-            of.count,
-            of.operation,
+            operation.by_vectors,
+            operation.count,
+            operation.operation,
             1.0 / MISSES
         )
     }));
-    lines.extend(operations.iter().filter(|of| of.undecided > 0).map(|of| {
-        let elements = counted(of.elements as usize, "element");
-        format!("  {} of {elements} of {}: not compared, rounding decides them", of.undecided, of.operation)
+    lines.extend(operations.iter().filter(|operation| operation.undecided > 0).map(|operation| {
+        let elements = counted(operation.elements as usize, "element");
+        format!(
+            "  {} of {elements} of {}: not compared, rounding decides them",
+            operation.undecided, operation.operation
+        )
     }));
     lines.extend((*unread > 0).then(|| {
         let unread = counted(*unread as usize, "operation");
@@ -62,7 +65,7 @@ fn mistake(mistake: &Mistake) -> String {
     )
 }
 
-/// What iterations behind each other left, and whether operations waited for each other.
+/// The outputs of consecutive iterations, and whether operations waited for each other.
 fn outputs(verification: &VerificationRecord, variant: &VariantVerification) -> Vec<String> {
     let failed: Vec<_> = variant.outputs.iter().filter(|output| !output.held).collect();
     let mut lines = vec![format!(

@@ -1,4 +1,4 @@
-//! The tree of a file as it was written: names are interned, nothing is resolved or checked.
+//! The syntax tree: names are interned, but nothing is resolved or checked.
 
 use crate::base::units::Unit;
 use crate::base::{Interner, SrcSpan, Symbol, visible};
@@ -12,12 +12,12 @@ pub struct Ast {
     pub names: Interner,
     /// The `//` comments, in order.
     pub comments: Vec<SrcSpan>,
-    /// Stretches that could not be understood, in order and apart: names that they would have given are not known.
-    pub lost: Vec<SrcSpan>,
+    /// Ranges that could not be parsed, sorted and disjoint: names that they would have declared are unknown.
+    pub unparsed: Vec<SrcSpan>,
 }
 
 impl Ast {
-    /// The first sentence of the `//!` lines, however many lines it takes; empty where the file has none.
+    /// The first sentence of the `//!` lines, on one line; empty if the file has none.
     pub fn summary(&self) -> String {
         let lines = self.about.iter().map(|line| line.trim());
         let paragraph: Vec<&str> =
@@ -25,7 +25,7 @@ impl Ast {
         first_sentence(&paragraph.join(" ")).to_owned()
     }
 
-    /// The text of `category` in `meta`, on one line; `None` where the file names none.
+    /// The text of `category` in `meta`, on one line; `None` if there is none.
     pub fn category(&self) -> Option<String> {
         let settings = self.decls.iter().filter_map(|decl| match &decl.kind {
             DeclKind::Meta(settings) => Some(settings),
@@ -40,8 +40,8 @@ impl Ast {
     }
 }
 
-/// The text up to the first mark that ends a sentence: one before a space and a word that is not in lower case. The dot
-/// of an abbreviation such as `e.g.` is none.
+/// The text up to the end of its first sentence: a mark followed by a space and a word that does not begin in lower
+/// case. So the dot of an abbreviation such as `e.g.` ends no sentence.
 fn first_sentence(text: &str) -> &str {
     let ends = text.match_indices(['.', '?', '!']).map(|(at, _)| at + 1).find(|&end| {
         let word = text[..end - 1].rsplit(' ').next().unwrap_or("");
@@ -51,7 +51,7 @@ fn first_sentence(text: &str) -> &str {
     &text[..ends.unwrap_or(text.len())]
 }
 
-/// A name at a place.
+/// A name and its location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     pub symbol: Symbol,
@@ -105,7 +105,7 @@ pub enum DeclKind {
         dims: Vec<Expr>,
         distribution: Expr,
     },
-    /// A `kernel`, `use` or `draw` in a form that is not read: none of them is part of this version.
+    /// A `kernel`, `use` or `draw`, which this version does not support and does not parse.
     Later {
         word: &'static str,
         name: Option<Name>,
@@ -116,7 +116,7 @@ pub enum DeclKind {
         body: Block,
     },
     Teardown(Block),
-    /// With `each`, a figure for each value of a range or list: `metric rate[i in 0..4] = …`.
+    /// With `each`, a metric for each value of a range or list: `metric rate[i in 0..4] = …`.
     Metric {
         name: Name,
         each: Option<Binding>,
@@ -152,7 +152,7 @@ pub struct Buffer {
     pub init: Option<Expr>,
 }
 
-/// A name with the sizes of its family, if it is one.
+/// A name, with its sizes if it is a family.
 #[derive(Debug)]
 pub struct Family {
     pub name: Name,
@@ -189,7 +189,7 @@ pub struct Block {
 
 #[derive(Debug)]
 pub struct Stmt {
-    /// The text up to the first block if it has one.
+    /// The text, up to the first block if there is one.
     pub span: SrcSpan,
     pub kind: StmtKind,
 }
@@ -223,10 +223,10 @@ pub enum StmtKind {
     Call(Call),
 }
 
-/// `if condition { … }`, the first of a statement or behind an `else`.
+/// `if condition { … }`, the first arm of a statement or one after `else`.
 #[derive(Debug)]
 pub struct Arm {
-    /// `if` and the condition.
+    /// The text of `if` and the condition.
     pub span: SrcSpan,
     pub condition: Expr,
     pub body: Block,
@@ -237,7 +237,7 @@ pub struct Arm {
 pub struct Edge {
     /// The path of a label.
     pub label: Expr,
-    /// Whether it is the previous iteration's.
+    /// True for `prev(…)`, a label of the previous iteration.
     pub previous: bool,
     pub when: Option<Expr>,
 }
@@ -249,11 +249,11 @@ pub struct LabelName {
     pub index: Vec<Expr>,
 }
 
-/// An operation, or a call of a `def`.
+/// A call of an operation or of a `def`.
 #[derive(Debug)]
 pub struct Call {
     pub label: Option<LabelName>,
-    /// `gemm`, or `transformer.block`.
+    /// The name that is called, such as `gemm` or `transformer.block`.
     pub callee: Vec<Name>,
     pub inputs: Vec<Arg>,
     pub outputs: Vec<Arg>,
@@ -266,15 +266,15 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Arg {
     pub value: Expr,
-    /// The operand lies on another rank.
+    /// The rank to which the operand belongs, if given by `at`.
     pub at: Option<At>,
 }
 
-/// `at rank + 1 when rank + 1 < world`.
+/// A clause such as `at rank + 1 when rank + 1 < world`.
 #[derive(Debug)]
 pub struct At {
     pub rank: Expr,
-    /// Without it, always.
+    /// The condition; `None` means always.
     pub when: Option<Expr>,
 }
 
@@ -309,7 +309,7 @@ pub enum ExprKind {
         left: Box<Expr>,
         right: Box<Expr>,
     },
-    /// The callee is a name; functions are no values.
+    /// The callee is a name, since functions are not values.
     Call {
         callee: Name,
         args: Vec<Expr>,
@@ -363,12 +363,12 @@ impl BinaryOp {
         BinaryOp::Remainder,
     ];
 
-    /// The operator that is written like this, if there is one.
+    /// The operator written as `text`; `None` if there is none.
     pub fn of(text: &str) -> Option<BinaryOp> {
         Self::ALL.into_iter().find(|op| op.text() == text)
     }
 
-    /// As it is written.
+    /// The operator as written.
     pub fn text(self) -> &'static str {
         match self {
             BinaryOp::Or => "or",
@@ -389,7 +389,7 @@ impl BinaryOp {
 }
 
 impl Expr {
-    /// The name, when the expression is nothing else.
+    /// The name, if the expression consists only of a name; `None` otherwise.
     pub fn as_name(&self) -> Option<Symbol> {
         match self.kind {
             ExprKind::Name(symbol) => Some(symbol),

@@ -1,5 +1,4 @@
-//! Which bracket closes which, and where conditions end. Nesting is limited here, before any recursive code sees the
-//! text.
+//! Matches brackets and finds the ends of conditions. Limits the nesting before any recursive code sees the text.
 
 use crate::base::SrcSpan;
 
@@ -7,32 +6,35 @@ use super::error::{SyntaxError, note};
 use super::lex::{Token, TokenKind, span};
 use super::words;
 
-/// The tokens of a text with the structure that brackets give them.
+/// The tokens of a text with their bracket structure.
 #[derive(Debug, Default)]
 pub struct Outline {
     pub tokens: Vec<Token>,
-    /// For each opening bracket the index of its closing one; the number of tokens when there is none.
+    /// For each opening bracket, the index of its closing one, or the number of tokens if there is none.
     closing: Vec<u32>,
-    /// For each token, the next `{` on its level that belongs to no expression; the number of tokens when there is none.
+    /// For each token, the next `{` on its level that belongs to no expression, or the number of tokens if there is
+    /// none.
     brace: Vec<u32>,
-    /// For each `if`, where the expression `if a { x } else { y }` ends.
+    /// For each `if`, the end of the expression `if a { x } else { y }`.
     condition_end: Vec<u32>,
 }
 
-/// What tells where a bracket is missing, in a file whose brackets do not balance.
+/// How to guess where a bracket is missing, in a file with unbalanced brackets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Clues {
-    /// The brackets alone.
+    /// From the brackets alone.
     None,
-    /// A declaration at the beginning of a line ends whatever is open, so that one lost bracket hides no other mistake.
+    /// A declaration at the beginning of a line closes all open brackets, so that one lost bracket hides no other
+    /// mistake.
     Declarations,
-    /// Also, in a declaration whose brackets do not balance: a brace at the beginning of a line closes the block whose
-    /// first line is indented alike. What is open inside was not closed.
+    /// In addition, in a declaration with unbalanced brackets, a brace at the beginning of a line closes the block
+    /// whose first line has the same indentation. Brackets open inside it were not closed.
     Indentation,
 }
 
 impl Outline {
-    /// With `clues` for brackets that do not balance. Nothing when the nesting passes its limit, with the clues or without.
+    /// Builds the outline. `clues` applies only to unbalanced brackets. Returns `None` if the nesting exceeds its
+    /// limit, with or without the clues.
     pub fn new(
         tokens: Vec<Token>,
         text: &str,
@@ -70,23 +72,23 @@ impl Outline {
         (self.closing[index] as usize + 1).min(self.tokens.len())
     }
 
-    /// The index of the bracket that closes the one at `index`; the number of tokens when there is none.
+    /// The index of the bracket that closes the one at `index`, or the number of tokens if there is none.
     pub fn closing(&self, index: usize) -> usize {
         self.closing[index] as usize
     }
 
-    /// The next `{` on the level of `index` that belongs to no expression; the number of tokens when there is none.
+    /// The next `{` on the level of `index` that belongs to no expression, or the number of tokens if there is none.
     pub fn brace(&self, index: usize) -> usize {
         self.brace[index.min(self.tokens.len())] as usize
     }
 
-    /// Where the expression ends that begins with the `if` at `index`; the next token when it is no such expression.
+    /// The end of the expression that begins with the `if` at `index`; the next token if it is not an expression.
     pub fn condition_end(&self, index: usize) -> usize {
         self.condition_end[index] as usize
     }
 
-    /// Fills `brace` and `condition_end` from the last token to the first, so that no chain of `if`, however long,
-    /// is walked twice or by recursion.
+    /// Fills `brace` and `condition_end` from the last token to the first. So even a long chain of `if`s is walked
+    /// once, without recursion.
     fn find_conditions(&mut self, text: &str, base: u32) {
         let count = self.tokens.len();
         self.brace = vec![count as u32; count + 1];
@@ -105,7 +107,7 @@ impl Outline {
         }
     }
 
-    /// Whether the word at `index` is the `if` of a condition, and no name of a field or option.
+    /// True if the word at `index` is the `if` of a condition and not the name of a field or option.
     fn is_condition(&self, index: usize, text: &str, base: u32) -> bool {
         self.says(index, "if", text, base)
             && !self.says(index + 1, ":", text, base)
@@ -133,7 +135,7 @@ impl Outline {
     }
 }
 
-/// Whether each bracket is closed by one of its kind.
+/// True if each bracket is closed by one of its kind.
 pub fn balance(tokens: &[Token]) -> bool {
     let mut open = Vec::new();
     let fit = tokens.iter().all(|token| match token.kind {
@@ -151,8 +153,8 @@ fn fits(opened: u8, closed: u8) -> bool {
     words::closing(opened) == closed
 }
 
-/// For each opening bracket the index of its closing one (the number of tokens when there is none).
-/// Nothing when the nesting passes its limit.
+/// For each opening bracket, the index of its closing one, or the number of tokens if there is none. `None` if the
+/// nesting exceeds its limit.
 fn match_brackets(
     tokens: &[Token],
     text: &str,
@@ -163,10 +165,10 @@ fn match_brackets(
 ) -> Option<Vec<u32>> {
     let mut closing = vec![tokens.len() as u32; tokens.len()];
     let mut open: Vec<(usize, u8)> = Vec::new();
-    // Of the lines that the open brackets stand on.
+    // Indentation of the lines with the open brackets.
     let mut indentations = Vec::new();
     let mut lines = Lines { text, base, end: 0, indentation: 0 };
-    // Whether the brackets of the declaration do not balance.
+    // True if the brackets of the current declaration are unbalanced.
     let mut broken = clues == Clues::Indentation && !balance(declaration(tokens, 0, text, base));
     for (index, token) in tokens.iter().enumerate() {
         let first_on_line = lines.next(token.span);
@@ -189,7 +191,8 @@ fn match_brackets(
                 }
             }
             TokenKind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
-                // Of another kind, on the line of the one that it was to close; a brace closes far more than that.
+                // A bracket of the wrong kind on the same line. Braces are excluded, since they usually close far more
+                // than that.
                 None if bracket != b'}'
                     && open.last().is_some_and(|&(inner, opened)| {
                         opened != b'{' && on_one_line(tokens[inner].span, token.span, text, base)
@@ -221,21 +224,21 @@ fn match_brackets(
     Some(closing)
 }
 
-/// Whether a token is the word of a declaration at the beginning of a line.
+/// True if a token begins a declaration at the beginning of a line.
 fn begins_declaration(token: &Token, text: &str, base: u32) -> bool {
     let start = (token.span.start - base) as usize;
     (start == 0 || text.as_bytes()[start - 1] == b'\n') && words::lead(token.text(text, base), true).is_some()
 }
 
-/// The tokens from one on, up to the next declaration at the beginning of a line.
+/// The tokens from `from` to the next declaration at the beginning of a line.
 fn declaration<'a>(tokens: &'a [Token], from: usize, text: &str, base: u32) -> &'a [Token] {
     let rest = &tokens[from..];
     let next = rest.iter().skip(1).position(|token| begins_declaration(token, text, base));
     &rest[..next.map_or(rest.len(), |next| next + 1)]
 }
 
-/// The place in `open` of the bracket that `bracket` closes: the innermost that it fits, and before that, of the braces
-/// on lines with this `indentation`, the innermost.
+/// The index in `open` of the bracket that `bracket` closes: the innermost one of its kind, but preferably the
+/// innermost brace on a line with this `indentation`.
 fn partner(open: &[(usize, u8)], indentations: &[usize], bracket: u8, indentation: Option<usize>) -> Option<usize> {
     let fitting = |&place: &usize| fits(open[place].1, bracket);
     let innermost = (0..open.len()).rev().find(fitting)?;
@@ -245,17 +248,17 @@ fn partner(open: &[(usize, u8)], indentations: &[usize], bracket: u8, indentatio
     Some(beside.unwrap_or(innermost))
 }
 
-/// The indentation of the lines of tokens, read in their order.
+/// Computes the indentation of tokens' lines, reading tokens in order.
 struct Lines<'a> {
     text: &'a str,
     base: u32,
-    /// Where the last token ended.
+    /// End of the last token.
     end: usize,
     indentation: usize,
 }
 
 impl Lines<'_> {
-    /// Goes on to the next token; says whether it is the first on its line.
+    /// Advances to the next token; returns true if it is the first on its line.
     fn next(&mut self, span: SrcSpan) -> bool {
         let start = (span.start - self.base) as usize;
         let gap = self.text.get(self.end..start).unwrap_or("");
@@ -276,7 +279,7 @@ fn unclosed(at: SrcSpan, bracket: u8, end: SrcSpan) -> SyntaxError {
     SyntaxError::Unclosed { bracket: char::from(bracket), close, help, at: at.into(), end: end.into() }
 }
 
-/// One that a bracket of another kind, `found`, was to close.
+/// The error for an opening bracket that `found`, a bracket of another kind, should have closed.
 fn exchanged(at: SrcSpan, bracket: u8, end: SrcSpan, found: u8) -> SyntaxError {
     let close = char::from(words::closing(bracket));
     let help = format!("write `{close}` in place of `{}`", char::from(found));

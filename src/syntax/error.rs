@@ -1,11 +1,11 @@
-//! Every mistake that the text of a file can have by itself.
+//! Syntax errors.
 
 use std::ops::Range;
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-use super::habits;
+use super::other_languages;
 use crate::base::counted;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
@@ -13,11 +13,11 @@ pub enum SyntaxError {
     #[error("unexpected character `{character}`")]
     #[diagnostic(
         code(aorta::syntax::unexpected_character),
-        help("{}", habits::character(*character))
+        help("{}", other_languages::character(*character))
     )]
     UnexpectedCharacter {
         character: char,
-        /// Other places at which it stands.
+        /// Number of other locations with the same character.
         others: usize,
         #[label("this has no meaning here{}", elsewhere(*others))]
         at: SourceSpan,
@@ -33,7 +33,7 @@ pub enum SyntaxError {
         at: SourceSpan,
     },
 
-    #[error("this text has no end")]
+    #[error("this text is not closed")]
     #[diagnostic(
         code(aorta::syntax::unclosed_text),
         help(
@@ -172,7 +172,7 @@ pub enum SyntaxError {
     FileTooLarge { limit: usize },
 }
 
-/// What is said of further places.
+/// Describes further locations.
 fn elsewhere(others: usize) -> String {
     match others {
         0 => String::new(),
@@ -180,10 +180,10 @@ fn elsewhere(others: usize) -> String {
     }
 }
 
-/// Errors that are kept of each pass through a file. More are never shown, and take memory.
+/// Maximum number of errors kept by each pass over a file. More are never shown.
 const MAX_KEPT: usize = 1000;
 
-/// Notes an error that the `pass`-th pass through a file has found, counted from 1, while there is room for it.
+/// Adds an error found by pass number `pass`, counted from 1, unless there are too many.
 pub(super) fn note(errors: &mut Vec<SyntaxError>, pass: usize, error: SyntaxError) {
     if errors.len() < pass * MAX_KEPT {
         errors.push(error);
@@ -191,7 +191,8 @@ pub(super) fn note(errors: &mut Vec<SyntaxError>, pass: usize, error: SyntaxErro
 }
 
 impl SyntaxError {
-    /// The offsets of what the mistake takes with it, in a text that ends at `end`: names in there may not be known.
+    /// Range of offsets in which names may be missing because of the error; `end` is the end of the text. `None` if
+    /// there is no such range.
     pub fn takes(&self, end: usize) -> Option<Range<usize>> {
         match self {
             SyntaxError::UnclosedText { at } => Some(at.offset()..at.offset() + at.len()),
@@ -201,7 +202,7 @@ impl SyntaxError {
         }
     }
 
-    /// Where the mistake is, as an offset, for sorting.
+    /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
         self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
     }

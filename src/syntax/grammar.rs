@@ -1,4 +1,4 @@
-//! The grammar of `grammar/aorta.pest`, as pest makes it.
+//! The parser that pest generates from `grammar/aorta.pest`.
 
 #[derive(pest_derive::Parser)]
 #[grammar = "../grammar/aorta.pest"]

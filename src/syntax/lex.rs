@@ -1,7 +1,7 @@
-//! Text to tokens, for the splitter and the formatter. The parser has pest for that; both see the same words, numbers
-//! and operators.
+//! Lexer for the splitter and the formatter. The parser uses pest instead; both recognize the same words, numbers and
+//! operators.
 //!
-//! Comments are kept beside the tokens: the splitter never meets them, the formatter loses none.
+//! Comments are stored apart from tokens: the splitter ignores them, and the formatter keeps them.
 
 use crate::base::SrcSpan;
 
@@ -16,7 +16,7 @@ pub enum TokenKind {
     Text,
     Open(u8),
     Close(u8),
-    /// An operator or separator, or a character that means nothing.
+    /// An operator, a separator, or a character without a meaning.
     Punct,
     /// A `///` line.
     Doc,
@@ -31,44 +31,44 @@ pub struct Token {
 }
 
 impl Token {
-    /// Its text in that of the file, which begins at `base`.
+    /// The token's text. `text` is that of the file, which begins at `base`.
     pub fn text<'a>(&self, text: &'a str, base: u32) -> &'a str {
         let start = (self.span.start - base) as usize;
         &text[start..start + self.span.len as usize]
     }
 }
 
-/// What stands between tokens: a comment, or a `;`, which has been reported.
+/// A comment, or a `;`, which has been reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Trivia {
-    /// The index of the token behind it.
+    /// Index of the token after it.
     pub before: u32,
     pub span: SrcSpan,
 }
 
-/// All of a text but its white space.
+/// The tokens and comments of a text.
 #[derive(Debug, Default)]
 pub struct Lexed {
     pub tokens: Vec<Token>,
     pub trivia: Vec<Trivia>,
 }
 
-/// What `//` is where it stands behind a value.
+/// How `//` after a value is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slashes {
-    /// It begins a comment, as everywhere.
+    /// It begins a comment.
     Comment,
-    /// A division of another language, where what follows looks like one. For a text whose brackets do not balance: the
-    /// comment may have taken one with it.
+    /// It is a division of another language, if the text after it looks like a divisor. Used if brackets do not
+    /// balance, because a comment may have hidden one.
     Division,
 }
 
-/// Reads `text`, whose first byte lies at `base` of the source map. No token begins or ends with white space.
+/// Tokenizes `text`, whose first byte is at `base` in the source map. No token begins or ends with white space.
 pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError>) -> Lexed {
     let bytes = text.as_bytes();
     let mut tokens = Vec::with_capacity(text.len() / 4);
     let mut trivia = Vec::new();
-    // Some editors mark a text as UTF-8 by a character of no width at its beginning.
+    // Skips the byte order mark that some editors write.
     let mut at = text.len() - text.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']).len();
     while at < bytes.len() {
         let start = at;
@@ -125,7 +125,7 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                 at += SIGNS.iter().find(|sign| rest.starts_with(**sign)).map_or(1, |sign| sign.len());
                 TokenKind::Punct
             }
-            // What has no meaning still stands between two operands: the piece around it is not cut in two.
+            // These characters are invalid, but they act as operators so that the piece around them is not cut in two.
             mark @ (b'&' | b'|') => {
                 at += 1 + usize::from(bytes.get(at + 1) == Some(&mark));
                 let meant = if mark == b'&' { "and" } else { "or" };
@@ -165,13 +165,13 @@ pub fn span(base: u32, start: usize, end: usize) -> SrcSpan {
     SrcSpan::new(base as usize + start, base as usize + end)
 }
 
-/// The end of the line around `from`, without the white space there.
+/// The end of the line at `from`, without trailing white space.
 fn line_end(text: &str, from: usize) -> usize {
     let line = text[from..].split('\n').next().unwrap_or("");
     from + line.trim_end_matches([' ', '\t', '\r']).len()
 }
 
-/// The end of the text literal that begins at `at`, or a place past the end when it has none.
+/// The end of the text literal that begins at `at`, or an offset beyond the text if it is unterminated.
 fn text_end(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     if text[at..].starts_with("\"\"\"") {
@@ -182,7 +182,7 @@ fn text_end(text: &str, at: usize) -> usize {
         match bytes[end] {
             b'"' => return end + 1,
             b'\n' => break,
-            // What is escaped; a line ends all the same.
+            // An escaped character; a line break ends the text all the same.
             b'\\' if bytes.get(end + 1) != Some(&b'\n') => end += 2,
             _ => end += 1,
         }

@@ -1,35 +1,35 @@
-//! Text to tree. Takes `&str`; knows no file system, no device and no settings but its limits.
+//! Text to syntax tree. Takes `&str`, and does not depend on files, devices or settings except its limits.
 
 pub mod ast;
 mod brackets;
 mod error;
 mod format;
 mod grammar;
-mod habits;
 mod lex;
-mod lost;
+mod other_languages;
 mod parser;
 mod slashes;
 mod split;
 mod tree;
+mod unparsed;
 pub mod walk;
 mod words;
 
 pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
-pub use lost::declared;
 pub use parser::{Edit, Reparsed, parse, parse_expr, reparse};
 pub use slashes::{SyntaxWarning, lint};
 pub use tree::{tree, written};
+pub use unparsed::declared;
 pub use words::{DECLARATIONS, RESERVED, STATEMENTS};
 
-/// How large and how deep a file may be, so that none exhausts memory or the stack.
+/// Limits of a file, which prevent exhaustion of memory and stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of a file.
+    /// Maximum size of a file in bytes.
     pub file_bytes: usize,
-    /// Brackets inside one another.
+    /// Maximum nesting of brackets.
     pub nesting: usize,
 }
 

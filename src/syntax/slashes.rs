@@ -1,4 +1,4 @@
-//! `//` begins a comment. Who comes from Python divides by it: where that shows, it is said.
+//! Warns about `//` that was probably meant as Python's integer division, but begins a comment.
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -8,7 +8,7 @@ use super::error::SyntaxError;
 use super::lex::{Slashes, Token, TokenKind, lex, span};
 use super::walk;
 
-/// What a text is, and probably should not be.
+/// A warning about valid syntax.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SyntaxWarning {
     #[error("this value is not divided")]
@@ -23,8 +23,8 @@ pub enum SyntaxWarning {
     },
 }
 
-/// Every `let` and `param` whose value a comment follows that could be its divisor; `behind` gives the rest of the line
-/// from a place on.
+/// Finds every `let` and `param` whose value is followed by a comment that could be its divisor. `behind` returns the
+/// rest of the line from an offset on.
 pub fn lint<'a>(ast: &Ast, behind: impl Fn(u32) -> &'a str) -> Vec<SyntaxWarning> {
     let mut values: Vec<(Name, &Expr)> = Vec::new();
     for decl in &ast.decls {
@@ -44,14 +44,14 @@ pub fn lint<'a>(ast: &Ast, behind: impl Fn(u32) -> &'a str) -> Vec<SyntaxWarning
         let rest = behind(value.span.end());
         let comment = rest.trim_start().strip_prefix("//").filter(|comment| !comment.starts_with('/'))?;
         let at = value.span.end() as usize + rest.len() - comment.len() - 2;
-        // A value is no divisor of itself: the comment tells what it is.
+        // A comment with the value's own name describes it.
         let is_divisor = is_value(comment, &names) && comment.trim() != ast.names.name(name.symbol);
         is_divisor.then(|| SyntaxWarning::DivisionInComment { at: (at, 2).into() })
     });
     divided.collect()
 }
 
-/// Whether a text is a number, a known name, or operators between such.
+/// True if a text is a number, a known name, or an expression of these.
 fn is_value(text: &str, names: &[&str]) -> bool {
     let mut errors = Vec::new();
     let tokens = lex(text, 0, Slashes::Comment, &mut errors).tokens;
@@ -72,7 +72,8 @@ fn is_value(text: &str, names: &[&str]) -> bool {
     errors.is_empty() && !expects_operand
 }
 
-/// Whether the slashes at `at` stand, inside a bracket of their line, between a value and another with the bracket's end.
+/// True if the `//` at `at` is inside a bracket of its line, between a value and another value followed by the closing
+/// bracket.
 pub fn divides(text: &str, base: u32, at: usize, tokens: &[Token]) -> bool {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let here = tokens.iter().rev().take_while(|token| (token.span.start - base) as usize >= line);
@@ -88,7 +89,7 @@ pub fn divides(text: &str, base: u32, at: usize, tokens: &[Token]) -> bool {
     depth > 0 && behind_value && text[at..].starts_with("//") && divisor(&text[at + 2..]).is_some()
 }
 
-/// The first value of a comment that goes on as an expression does, up to the end of a bracket.
+/// The first value of a comment that continues like an expression, up to a closing bracket. `None` if it does not.
 fn divisor(comment: &str) -> Option<&str> {
     let line = comment.lines().next()?;
     let end = line.find([')', ']', ','])?;
@@ -98,9 +99,9 @@ fn divisor(comment: &str) -> Option<&str> {
     parts.all(|part| !part.is_empty() && part.chars().all(is_operand)).then_some(first)
 }
 
-/// What is said of a division by `//` at `at`.
+/// The error for a division by `//` at `at`.
 pub fn division(text: &str, base: u32, at: usize, tokens: &[Token]) -> SyntaxError {
-    // Only a single value before it is surely all that was to be divided.
+    // The dividend is only certain if a single value precedes the slashes.
     let (left, before) = match tokens {
         [.., before, left] if matches!(before.kind, TokenKind::Open(_)) => {
             (left.text(text, base), before.text(text, base))

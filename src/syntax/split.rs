@@ -1,8 +1,8 @@
-//! Cuts a file into declarations and statements by their tokens, without understanding them.
+//! Splits a file into declarations and statements by its tokens, without parsing them.
 //!
-//! Newlines mean nothing in the language, yet the pieces can be told apart: no statement begins with a token that
-//! could continue an expression, so a word that directly follows the end of an expression begins the next piece.
-//! Each piece is then parsed by itself, which gives every error of a file at once and keeps the parser's memory small.
+//! Newlines have no meaning in the language, yet pieces can be separated: no statement begins with a token that could
+//! continue an expression, so a word directly after the end of an expression begins the next piece. Each piece is
+//! parsed separately. This finds all errors of a file at once, and keeps the parser's memory small.
 
 use std::ops::Range;
 
@@ -13,16 +13,16 @@ use super::error::{SyntaxError, note};
 use super::lex::{Slashes, TokenKind, Trivia, lex};
 use super::words::{self, Keyword, Lead, continues};
 
-/// A stretch of a file that is parsed by itself.
+/// A part of a file that is parsed separately.
 #[derive(Debug)]
 pub struct Piece {
     /// The `///` lines above.
     pub docs: Vec<SrcSpan>,
-    /// The text to parse: all of a simple piece, the head of one with a block.
+    /// The text to parse: all of a simple piece, or the head of one with a block.
     pub head: SrcSpan,
-    /// The tokens of all of it, its blocks too.
+    /// All of its tokens, including its blocks.
     pub tokens: Range<usize>,
-    /// The declaration or statement that its first word begins.
+    /// The kind of declaration or statement, from its first word.
     pub lead: &'static Lead,
     pub body: Body,
 }
@@ -32,28 +32,28 @@ pub struct Piece {
 pub enum Body {
     None,
     Block(Block),
-    /// The further arms of an `if` (each head reads `if …`), and the last `else`.
+    /// The other arms of an `if` (each head reads `if …`), and the last `else`.
     Branches {
         first: Block,
         others: Vec<(SrcSpan, Block)>,
         otherwise: Option<Block>,
     },
-    /// Tokens that are no piece. What is wrong with them has been told.
+    /// Tokens that do not form a piece. The error has been reported.
     Stray,
 }
 
-/// What stands between braces.
+/// The contents of braces.
 #[derive(Debug)]
 pub struct Block {
-    /// The index of the `{`.
+    /// Index of the `{`.
     pub open: usize,
-    /// The text with its braces; up to the end of the file where none closes it.
+    /// The text with its braces; up to the end of the file if it is not closed.
     pub span: SrcSpan,
     pub pieces: Vec<Piece>,
 }
 
-/// A file in pieces, and what they were cut from. No tokens are left out but documentation and brackets that close
-/// nothing.
+/// The pieces of a file and its tokens. Every token belongs to a piece, except documentation and unmatched closing
+/// brackets.
 #[derive(Debug, Default)]
 pub struct Pieces {
     pub about: Vec<SrcSpan>,
@@ -62,7 +62,7 @@ pub struct Pieces {
     pub trivia: Vec<Trivia>,
 }
 
-/// Cuts `text`, whose first byte lies at `base` of the source map. Nothing when the nesting passes its limit.
+/// Splits `text`, whose first byte is at `base` in the source map. `None` if the nesting exceeds its limit.
 pub fn split(text: &str, base: u32, max_nesting: usize, clues: Clues, errors: &mut Vec<SyntaxError>) -> Option<Pieces> {
     let before = errors.len();
     let mut lexed = lex(text, base, Slashes::Comment, errors);
@@ -84,7 +84,7 @@ struct Splitter<'a> {
 }
 
 impl<'a> Splitter<'a> {
-    /// Behind those of the lexer and of the brackets.
+    /// Errors of this pass come after those of the lexer and of the brackets.
     fn note(&mut self, error: SyntaxError) {
         note(self.errors, 3, error);
     }
@@ -122,7 +122,7 @@ impl<'a> Splitter<'a> {
         Piece { docs, head, tokens, lead: &words::OPERATION, body: Body::Stray }
     }
 
-    /// The pieces between two tokens: of the file (`top`) or of a block.
+    /// The pieces between two tokens of the file (`top`) or of a block.
     fn pieces(&mut self, mut at: usize, end: usize, top: bool) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut docs = Vec::new();
@@ -167,7 +167,7 @@ impl<'a> Splitter<'a> {
         pieces
     }
 
-    /// The end of a stretch that begins with no word: up to the next word that could begin a piece.
+    /// The end of tokens that begin with no word: the next word that could begin a piece.
     fn skip(&self, at: usize, end: usize) -> usize {
         let mut next = at;
         while next < end && !matches!(self.kind(next), Some(TokenKind::Word | TokenKind::Doc)) {
@@ -199,10 +199,11 @@ impl<'a> Splitter<'a> {
         }
         let opens = lead.filter(|lead| lead.has_block);
 
-        // Walk to the end of the piece, or to the brace of its block.
+        // Advance to the end of the piece, or to the brace of its block.
         let mut index = at + 1;
         let mut after_keyword = lead.is_some() || unknown;
-        // In `buffer a, b[2] like x` the first `like` behind a name is a keyword: all before it are names.
+        // In `buffer a, b[2] like x` the first `like` after a name is a keyword, because everything before it is a
+        // name.
         let mut only_names = lead.is_some() && word == "buffer";
         let mut like = None;
         while index < end {
@@ -215,14 +216,14 @@ impl<'a> Splitter<'a> {
                 (TokenKind::Close(_) | TokenKind::Doc | TokenKind::About, _) => break,
                 (TokenKind::Word, _) => {
                     let inner = self.word(index);
-                    // The formatter moves lines of blocks: where they begin decides nothing there.
+                    // Inside blocks, line starts do not matter, because the formatter moves lines.
                     let line = top && self.begins_line(index);
                     let everywhere = words::lead(inner, false).is_some_and(|lead| lead.keyword == Keyword::Everywhere);
                     let begins = everywhere || line || self.is_head(index, end, top);
                     if begins && (!after_keyword || (unknown && line)) {
                         break;
                     }
-                    // Other languages have the step of a loop there: it is told when the head is parsed.
+                    // Other languages write the step of a loop there. It is reported when the head is parsed.
                     if word == "for" && opens.is_some() && matches!(inner, "step" | "by") {
                         index += 1;
                         continue;
@@ -253,8 +254,8 @@ impl<'a> Splitter<'a> {
         Piece { docs, head, tokens: at..index, lead: lead.unwrap_or(&words::OPERATION), body: Body::None }
     }
 
-    /// Whether a declaration's word begins a line, with what may follow it: then what stands above ends there, however
-    /// it ends.
+    /// True if a declaration's word begins a line and is followed by what it requires. Then the piece above ends, even
+    /// if it is incomplete.
     fn begins_line(&self, index: usize) -> bool {
         let start = (self.span(index).start - self.base) as usize;
         let first = start == 0 || self.text.as_bytes()[start - 1] == b'\n';
@@ -262,28 +263,28 @@ impl<'a> Splitter<'a> {
         first && follows && words::lead(self.word(index), true).is_some()
     }
 
-    /// Whether the word at `index`, where an operand is expected, begins a declaration or a statement whose
-    /// predecessor was broken off. Most such words may also be names, as in `let m = phase`; then another piece, or the
-    /// rest of the expression, follows.
+    /// True if the word at `index`, where an operand is expected, begins a declaration or a statement after an
+    /// incomplete one. Most of these words can also be names, as in `let m = phase`; then another piece, or the rest of
+    /// the expression, follows.
     fn is_head(&self, index: usize, end: usize, top: bool) -> bool {
         let Some(lead) = words::lead(self.word(index), top) else { return false };
         let name = self.word(index + 1);
         if index + 1 >= end || name.is_empty() || continues(name) {
             return false;
         }
-        // The token behind the name and its index.
+        // The index after the name and its index in brackets.
         let behind = match self.kind(index + 2) {
             Some(TokenKind::Open(b'[')) => self.outline.past(index + 2),
             _ => index + 2,
         };
         match lead.keyword {
             Keyword::Leading => top && words::lead(name, top).is_none(),
-            // `phase group { … }` is the operand `phase`, and a group.
+            // In `phase group { … }`, `phase` is an operand, followed by a group.
             Keyword::BeforeName("{") => {
                 let is_group = words::lead(name, top).is_some_and(|lead| lead.keyword == Keyword::BeforeBlock);
                 self.kind(behind) == Some(TokenKind::Open(b'{')) && !is_group
             }
-            // `buffer f: map(…)` is the operand `buffer`, and an operation with a label.
+            // In `buffer f: map(…)`, `buffer` is an operand, followed by a labelled operation.
             Keyword::BeforeName(sign) => self.is_punct(behind, sign) && !self.is_call(behind + 1),
             Keyword::Everywhere | Keyword::BeforeBlock => false,
         }
@@ -293,7 +294,7 @@ impl<'a> Splitter<'a> {
         self.kind(index) == Some(TokenKind::Punct) && self.token_text(index) == mark
     }
 
-    /// Whether the word at `index` is called, as an operation is.
+    /// True if the word at `index` is called like an operation.
     fn is_call(&self, index: usize) -> bool {
         let called = self.kind(index + 1) == Some(TokenKind::Open(b'(')) || self.is_punct(index + 1, ".");
         self.kind(index) == Some(TokenKind::Word) && called
@@ -311,7 +312,7 @@ impl<'a> Splitter<'a> {
         Piece { docs, head, tokens: at..next.min(end), lead, body }
     }
 
-    /// What follows the first block of an `if`, from `next` on, and the index of the token behind it.
+    /// Reads what follows the first block of an `if`, from `next` on. Returns the index after it.
     fn branches(&mut self, first: Block, mut next: usize, end: usize) -> (Body, usize) {
         let mut others = Vec::new();
         let mut otherwise = None;
@@ -350,12 +351,12 @@ impl<'a> Splitter<'a> {
         Block { open, span, pieces: self.pieces(open + 1, close, false) }
     }
 
-    /// Whether an expression may end with the token at `index`.
+    /// True if an expression can end with the token at `index`.
     fn ends_operand(&self, index: usize) -> bool {
         match self.outline.tokens[index].kind {
             TokenKind::Word => words::ends_value(self.word(index)),
             TokenKind::Number | TokenKind::Text | TokenKind::Close(_) => true,
-            // `..` as an index ends inside brackets only.
+            // `..` as an index is only followed by the end of brackets.
             _ => false,
         }
     }

@@ -1,10 +1,10 @@
-//! The tree of a file as text: a line for each node, what belongs to it indented below. Places are left out, all else is
-//! there: two texts that mean the same have the same tree.
+//! The syntax tree as text: a line for each node, its children indented below. Locations are left out, so two texts
+//! with the same meaning have the same output.
 
 use super::ast::*;
 use crate::base::{Interner, Symbol};
 
-/// Writes a tree down.
+/// Formats a tree.
 pub fn tree(ast: &Ast) -> String {
     let mut writer = Writer { names: &ast.names, text: String::new(), level: 0 };
     for line in &ast.about {
@@ -16,7 +16,7 @@ pub fn tree(ast: &Ast) -> String {
     writer.text
 }
 
-/// An expression as it could be written, for messages; `…` for one that is too long for them.
+/// An expression in source form, for messages; `…` if it is too long.
 pub fn written(expr: &Expr, names: &Interner) -> String {
     const LENGTH: usize = 60;
     let text = Writer { names, text: String::new(), level: 0 }.expr(expr);
@@ -36,7 +36,7 @@ impl<'a> Writer<'a> {
         self.text.push('\n');
     }
 
-    /// What `inside` writes belongs to the line before.
+    /// Writes children of the last line.
     fn below(&mut self, inside: impl FnOnce(&mut Self)) {
         self.level += 1;
         inside(self);
@@ -244,7 +244,7 @@ impl<'a> Writer<'a> {
 
     // --- Expressions --------------------------------------------------------------------------------------------
 
-    /// Sizes or indices in brackets; nothing for none.
+    /// Sizes or indices in brackets; empty if there are none.
     fn index(&self, items: &[Expr]) -> String {
         if items.is_empty() { String::new() } else { format!("[{}]", self.list(items)) }
     }
@@ -253,7 +253,7 @@ impl<'a> Writer<'a> {
         items.iter().map(|item| self.expr(item)).collect::<Vec<_>>().join(", ")
     }
 
-    /// An expression, each operator's operands in parentheses where they are operators themselves.
+    /// An expression in which operands that are operators themselves are in parentheses.
     fn expr(&self, expr: &Expr) -> String {
         match &expr.kind {
             ExprKind::Int(value) => value.to_string(),

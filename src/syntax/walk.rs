@@ -1,12 +1,12 @@
-//! Walks over a tree, each node once, outer ones first, in the order of the text. Their depth is bounded by the limits of
-//! the parser.
+//! Visitors of the syntax tree: each node once, outer ones first, in the order of the text. The parser's limits bound
+//! the recursion.
 //!
-//! [`Decl::children`], [`Stmt::children`] and [`Expr::children`] alone know what each construct consists of. Every pass
-//! that treats most constructs alike is made of them.
+//! Only [`Decl::children`], [`Stmt::children`] and [`Expr::children`] know the parts of each construct. Every pass that
+//! treats most constructs alike uses them.
 
 use super::ast::*;
 
-/// Defines the visit of all children, and with `mut` the visit of children that may be changed.
+/// Defines the visitor of all children, and with `mut` the visitor of children that can be changed.
 macro_rules! children {
     ($(#[$doc:meta])* $child:ident, $children:ident, $parts:ident $(, $mutable:tt)?) => {
         $(#[$doc])*
@@ -17,7 +17,7 @@ macro_rules! children {
         }
 
         impl Decl {
-            /// Visits what the declaration consists of.
+            /// Visits the parts of the declaration.
             pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
                 match &$($mutable)? self.kind {
                     DeclKind::Meta(fields) => $parts::settings(fields, visit),
@@ -74,7 +74,7 @@ macro_rules! children {
         }
 
         impl Stmt {
-            /// Visits what the statement consists of.
+            /// Visits the parts of the statement.
             pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
                 match &$($mutable)? self.kind {
                     StmtKind::For { variable, over, body } => {
@@ -121,7 +121,7 @@ macro_rules! children {
         }
 
         impl Expr {
-            /// Visits what the expression consists of.
+            /// Visits the parts of the expression.
             pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
                 match &$($mutable)? self.kind {
                     ExprKind::Int(_)
@@ -160,7 +160,7 @@ macro_rules! children {
             }
         }
 
-        /// What several constructs have in common.
+        /// Visitors that several constructs share.
         mod $parts {
             use super::*;
 
@@ -238,7 +238,7 @@ children!(
     Child, children, parts
 );
 children!(
-    /// A part of a declaration, a statement or an expression that may be changed.
+    /// A part of a declaration, a statement or an expression that can be changed.
     ChildMut, children_mut, parts_mut, mut
 );
 
@@ -254,7 +254,7 @@ impl Decl {
         }
     }
 
-    /// The declaration with that block in place of its own.
+    /// The declaration with its block replaced.
     pub(super) fn with_body(mut self, body: Block) -> Decl {
         self.children_mut(&mut replace_block(body));
         self
@@ -262,7 +262,7 @@ impl Decl {
 }
 
 impl Stmt {
-    /// The statement with that block in place of its own.
+    /// The statement with its block replaced.
     pub(super) fn with_body(mut self, body: Block) -> Stmt {
         self.children_mut(&mut replace_block(body));
         self
@@ -288,7 +288,7 @@ fn replace_block<'a>(mut new: Block) -> impl FnMut(ChildMut<'a>) {
     }
 }
 
-/// Every expression of a file, and every part of each.
+/// Visits every expression of a file, and every part of each.
 pub fn exprs(ast: &Ast, visit: &mut impl FnMut(&Expr)) {
     for decl in &ast.decls {
         decl.children(&mut |child| child_exprs(child, visit));
@@ -310,19 +310,19 @@ fn child_exprs(child: Child, visit: &mut dyn FnMut(&Expr)) {
     }
 }
 
-/// An expression and all its parts.
+/// Visits an expression and all its parts.
 pub fn expr(root: &Expr, visit: &mut impl FnMut(&Expr)) {
     child_exprs(Child::Expr(root), visit);
 }
 
-/// Every statement of a file, in blocks and in the blocks inside.
+/// Visits every statement of a file, including nested ones.
 pub fn stmts<'a>(ast: &'a Ast, visit: &mut dyn FnMut(&'a Stmt)) {
     for body in ast.decls.iter().filter_map(Decl::body) {
         block(body, visit);
     }
 }
 
-/// Every statement of a block and of those inside.
+/// Visits every statement of a block, including nested ones.
 pub fn block<'a>(body: &'a Block, visit: &mut dyn FnMut(&'a Stmt)) {
     for stmt in &body.stmts {
         visit(stmt);

@@ -1,20 +1,20 @@
-//! The words and signs of the language, each stated once: the splitter, the parser, the formatter and the messages read
-//! them here. `grammar/aorta.pest` defines them; the tests below hold that both agree.
+//! The keywords and signs of the language, each defined once for the splitter, the parser, the formatter and the
+//! messages. `grammar/aorta.pest` is the definition; the tests below check that both agree.
 
 use super::grammar::Rule;
 
-/// A word with which a declaration or a statement begins.
+/// A keyword that begins a declaration or a statement.
 #[derive(Debug)]
 pub struct Lead {
     pub word: &'static str,
     pub keyword: Keyword,
-    /// Whether a block of statements follows.
+    /// True if a block of statements follows.
     pub has_block: bool,
-    /// The rule of what is parsed at once: all of it, or the head before its block.
+    /// The grammar rule of all of it, or of the head before its block.
     pub rule: Rule,
-    /// Name of that text in messages.
+    /// Its name in messages.
     pub what: &'static str,
-    /// An example for helps; empty for a declaration of a later version.
+    /// An example for help texts; empty for a declaration that this version does not support.
     pub form: &'static str,
 }
 
@@ -25,15 +25,15 @@ pub enum Keyword {
     Leading,
     /// Everywhere: no expression contains the word, so an unfinished expression ends before it.
     Everywhere,
-    /// At the beginning of a statement, before a name: `phase load {`. Where an expression needs an operand, the word ends
-    /// that expression only if this sign follows the name.
+    /// At the beginning of a statement, before a name: `phase load {`. If an expression expects an operand here, the
+    /// word ends it only if this sign follows the name.
     BeforeName(&'static str),
     /// At the beginning of a statement, before a `{`.
     BeforeBlock,
 }
 
 impl Lead {
-    /// Whether the declaration is known and not part of this version.
+    /// True if the declaration is known but not supported by this version.
     pub fn is_later(&self) -> bool {
         self.form.is_empty()
     }
@@ -56,7 +56,7 @@ const fn block(word: &'static str, keyword: Keyword, rule: Rule, what: &'static 
     Lead { word, keyword, has_block: true, rule, what, form }
 }
 
-/// Declarations, which stand at the top of a file.
+/// Declarations, which are at the top level of a file.
 const DECLARATION_LEADS: [Lead; 16] = [
     decl("meta", "meta { category: \"gemm\" }"),
     decl("param", "param n = 4"),
@@ -76,7 +76,7 @@ const DECLARATION_LEADS: [Lead; 16] = [
     decl("expect", "expect time > 0s"),
 ];
 
-/// Statements, which stand in blocks, but for operations.
+/// Statements, which are in blocks, except operations.
 const STATEMENT_LEADS: [Lead; 7] = [
     block("for", Keyword::Everywhere, Rule::for_piece, "the head of the loop", "for i in 0..4 { … }"),
     block("if", Keyword::Leading, Rule::if_piece, "the condition", "if n > 1 { … }"),
@@ -87,19 +87,19 @@ const STATEMENT_LEADS: [Lead; 7] = [
     stmt("buffer", Keyword::BeforeName(":"), "buffer x: f32[1024]"),
 ];
 
-/// A statement that begins with no word of the language: an operation, which begins with its name or label.
+/// An operation: the statement without a keyword, which begins with its name or label.
 pub const OPERATION: Lead = stmt("", Keyword::Leading, "nop()");
 
-/// Neighbours of a word inside a declaration or statement.
+/// Role of a word inside a declaration or statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// The word is a value itself.
     Value,
     /// A value follows.
     Before,
-    /// A value or a block precedes, and another one follows.
+    /// A value or a block precedes it, and another one follows.
     Between,
-    /// A value precedes, and the word begins a clause about it: `when n > 1`.
+    /// A value precedes it, and the word begins a clause about it: `when n > 1`.
     Clause,
     /// A name follows, which the word declares.
     Declares,
@@ -128,7 +128,7 @@ const INNER: [(&str, Role); 16] = [
 /// Words that begin a declaration.
 pub const DECLARATIONS: [&str; 16] = words(&DECLARATION_LEADS);
 
-/// Words that begin a statement (besides an operation's name or label).
+/// Words that begin a statement other than an operation.
 pub const STATEMENTS: [&str; 7] = words(&STATEMENT_LEADS);
 
 const fn words<const N: usize>(leads: &[Lead; N]) -> [&'static str; N] {
@@ -152,20 +152,19 @@ pub const RESERVED: [&str; 15] = {
     words
 };
 
-/// Operators and separators; a sign that begins with another one comes before it. The parser refuses a lone `!`, with a
-/// help.
+/// Operators and separators. A sign comes before its own prefixes. The parser rejects a lone `!` with a help.
 pub const SIGNS: [&str; 20] =
     ["..=", "..", "->", "==", "!=", "<=", ">=", "=", "!", "<", ">", "+", "-", "*", "/", "%", ".", ",", ":", "~"];
 
-/// Brackets, each with the one that closes it.
+/// Opening brackets, each with its closing one.
 pub const BRACKETS: [(u8, u8); 3] = [(b'(', b')'), (b'[', b']'), (b'{', b'}')];
 
-/// The declarations (`top`), or the statements of a block.
+/// The declarations (`top`) or the statements of a block.
 pub fn leads(top: bool) -> &'static [Lead] {
     if top { &DECLARATION_LEADS } else { &STATEMENT_LEADS }
 }
 
-/// The declaration (`top`) or statement that begins with the word; `None` if the word begins none.
+/// The declaration (`top`) or statement that begins with the word; `None` if there is none.
 pub fn lead(word: &str, top: bool) -> Option<&'static Lead> {
     leads(top).iter().find(|lead| lead.word == word)
 }
@@ -175,7 +174,7 @@ pub fn role(word: &str) -> Option<Role> {
     INNER.iter().find(|(known, _)| *known == word).map(|(_, role)| *role)
 }
 
-/// Whether a word may follow a value inside one piece.
+/// True if a word can follow a value inside one piece.
 pub fn continues(word: &str) -> bool {
     matches!(role(word), Some(Role::Between | Role::Clause))
 }
@@ -184,7 +183,7 @@ pub fn is_reserved(word: &str) -> bool {
     RESERVED.contains(&word)
 }
 
-/// Whether a value may end with the word: a name, or one such as `true`.
+/// True if a value can end with the word: a name, or a word such as `true`.
 pub fn ends_value(word: &str) -> bool {
     !is_reserved(word) || role(word) == Some(Role::Value)
 }
@@ -194,12 +193,12 @@ pub fn closing(open: u8) -> u8 {
     BRACKETS.iter().find(|(opening, _)| *opening == open).map_or(b'}', |(_, closing)| *closing)
 }
 
-/// Whether a name or a number may go on with the character.
+/// True if a name or a number can contain the character.
 pub fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Words as a message has them: `` `a`, `b` or `c` ``.
+/// Words as a list for a message: `` `a`, `b` or `c` ``.
 pub fn one_of(words: impl IntoIterator<Item = &'static str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.split_last() {
@@ -219,7 +218,7 @@ mod tests {
 
     const GRAMMAR: &str = include_str!("../../grammar/aorta.pest");
 
-    /// The literals of each rule of the grammar, its quotes resolved.
+    /// The literals of each rule of the grammar, without quotes.
     fn literals() -> BTreeMap<&'static str, BTreeSet<String>> {
         let rules = GRAMMAR.lines().filter(|line| !line.starts_with("//"));
         let rules = rules.filter_map(|line| line.split_once('=').filter(|(_, body)| body.contains('{')));
@@ -240,13 +239,13 @@ mod tests {
     fn the_grammar_has_these_words_and_signs() {
         let literals = literals();
         assert_eq!(literals["reserved"], set(RESERVED));
-        // Comments, numbers and texts have characters of their own.
+        // The characters of comments, numbers and texts are not signs.
         let apart = ["WHITESPACE", "COMMENT", "doc", "number", "unit", "string", "idchar", "word", "operand_start"];
         let all = literals.iter().filter(|(rule, _)| !apart.contains(rule)).flat_map(|(_, literals)| literals);
         let (words, signs): (BTreeSet<String>, BTreeSet<String>) =
             all.cloned().partition(|literal| literal.chars().all(is_word));
         let inner = INNER.iter().map(|(word, _)| *word);
-        // `prev` has its meaning in an edge alone, before a parenthesis.
+        // `prev` is a keyword only in a dependency, before a parenthesis.
         assert_eq!(words, set(DECLARATIONS.into_iter().chain(STATEMENTS).chain(inner).chain(["prev"])));
         let brackets = BRACKETS.iter().flat_map(|(open, close)| [open, close]);
         let brackets: Vec<String> = brackets.map(|bracket| char::from(*bracket).to_string()).collect();

@@ -1,31 +1,31 @@
-//! Random programs of many chains of operations: each chain has buffers of its own, and its operations use each other's
-//! results. All operations of the catalogue occur, in all types, with odd sizes, repeated dimensions, slices with gaps,
-//! values of different sizes, terms that cancel, and buffers that are updated in place.
+//! Random programs of many chains of operations. Each chain has its own buffers, and its operations use each other's
+//! results. All operations of the catalogue occur, with all types, odd sizes, broadcasts, strided slices, values of
+//! different magnitudes, cancelling terms, and in-place updates.
 
 use aorta::base::DType;
 
 use crate::random::Random;
 
-/// What chains consist of.
+/// Properties of a generated program.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub chains: usize,
-    /// Operations of a chain at most.
+    /// Maximum number of operations of a chain.
     pub operations: usize,
-    /// Ranks that the program is for: with several, chains have collectives.
+    /// Number of ranks; with several, chains contain collectives.
     pub ranks: u64,
 }
 
 /// A tensor that a chain can use.
 #[derive(Clone, Debug)]
 struct Tensor {
-    /// As the program names it.
+    /// The name or slice in source form.
     text: String,
     dtype: DType,
     dims: Vec<u64>,
-    /// A buffer as a whole, of which slices can be taken.
+    /// True for a whole buffer, which can be sliced.
     whole: bool,
-    /// It lies in the device's memory.
+    /// True if it is in device memory.
     near: bool,
 }
 
@@ -46,7 +46,7 @@ impl Tensor {
 /// Streams of a program.
 const STREAMS: usize = 8;
 
-/// Elements of a tensor at most.
+/// Maximum number of elements of a tensor.
 const ELEMENTS: u64 = 6000;
 
 const SIZES: [u64; 14] = [1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 33, 64, 65, 100];
@@ -69,7 +69,7 @@ pub fn text(seed: u64, shape: &Shape) -> String {
     format!("stream s[{STREAMS}]\n{buffers}step{options} {{\n{steps}}}\n")
 }
 
-/// The chain that a name belongs to, such as `c12_b3` or `output of c12_4`; `None` where it is no chain's.
+/// The chain that a name belongs to, such as `c12_b3` or `output of c12_4`; `None` for any other name.
 pub fn chain_of(name: &str) -> Option<usize> {
     let at = name.split(' ').find(|word| word.starts_with('c') && word.contains('_'))?;
     at[1..].split('_').next()?.parse().ok()
@@ -83,7 +83,7 @@ struct Chain {
     random: Random,
     buffers: String,
     steps: String,
-    /// Buffers, and operations.
+    /// Number of buffers, and of operations.
     declared: usize,
     written: usize,
     tensors: Vec<Tensor>,
@@ -147,7 +147,7 @@ impl Chain {
 
     fn dims(&mut self) -> Vec<u64> {
         let rank = self.random.of(&[1, 2, 2, 2, 3]);
-        // Long rows now and then.
+        // Occasionally long rows.
         if self.random.once_in(12) {
             let (rows, columns) = (self.random.between(1, 3), self.random.between(300, 2600));
             return vec![rows, columns];
@@ -187,13 +187,13 @@ impl Chain {
         Tensor { text: name, dtype, dims: dims.to_vec(), whole: true, near: space.is_empty() }
     }
 
-    /// A tensor that fits, or a slice of one.
+    /// A tensor that satisfies `fits`, or a slice of one.
     fn pick(&mut self, fits: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
         let found: Vec<Tensor> = self.tensors.iter().filter(|tensor| fits(tensor)).cloned().collect();
         if found.is_empty() {
             return None;
         }
-        // What was made last most of all, so that chains are deep.
+        // Prefers the latest tensor, so that chains are deep.
         let place = if self.random.once_in(2) { found.len() - 1 } else { self.random.below(found.len()) };
         let tensor = found[place].clone();
         match tensor.whole && self.random.once_in(3) {
@@ -202,7 +202,7 @@ impl Chain {
         }
     }
 
-    /// A part of a buffer: one index of a dimension, or a stretch of it.
+    /// A slice of a buffer: one index of a dimension, or a range of it.
     fn slice(&mut self, tensor: &Tensor) -> Tensor {
         let mut dims = tensor.dims.clone();
         let axis = self.random.below(dims.len());
@@ -224,7 +224,8 @@ impl Chain {
         Tensor { text, dims, whole: false, ..tensor.clone() }
     }
 
-    /// A place for a result: scratch, a buffer of its own, or a part of a larger one with what was there around it.
+    /// Memory for a result: scratch, a buffer of its own, or a part of a larger one whose other elements must stay
+    /// unchanged.
     fn place(&mut self, dtype: DType, dims: &[u64]) -> Option<Tensor> {
         match self.random.below(3) {
             0 => None,
@@ -243,7 +244,7 @@ impl Chain {
         }
     }
 
-    /// Writes an operation whose single result has that type and shape.
+    /// Writes an operation with a single result of that type and shape.
     fn emit(&mut self, call: &str, options: &str, dtype: DType, dims: &[u64], to: Option<Tensor>) {
         let label = self.label();
         let stream = self.random.below(STREAMS);
@@ -275,7 +276,7 @@ impl Chain {
                     self.tensors.push(tensor.clone());
                     tensor
                 }
-                // Some dimensions repeat, or the first ones are not there at all.
+                // Some dimensions are broadcast, or leading ones are missing.
                 _ => {
                     let skipped = self.random.below(x.rank());
                     let mut dims: Vec<u64> = x.dims[skipped..].to_vec();
@@ -287,7 +288,7 @@ impl Chain {
         }
         let texts: Vec<String> = inputs.iter().map(|input| input.text.clone()).collect();
         let depth = self.random.between(1, 3);
-        // The first decides the shape: it takes part in any case.
+        // The first tensor determines the shape, so it is always used.
         let rest = self.expression(&texts, depth);
         let operator = self.random.of(&["+", "-", "*"]);
         let expression = match self.random.once_in(4) {
@@ -296,7 +297,7 @@ impl Chain {
         };
         let used: Vec<&Tensor> = inputs.iter().filter(|input| expression.contains(&input.text)).collect();
         let dtype = used.iter().map(|input| input.dtype).reduce(DType::promote).unwrap_or(x.dtype);
-        // In place, where the buffer is read as it is written, and nowhere else.
+        // In place, if the only use of the buffer is the slice that is written.
         let whole = x.whole && used.iter().all(|input| input.text == x.text || base(input) != x.text);
         let to = match whole && self.random.once_in(4) {
             true => Some(x.clone()),
@@ -308,7 +309,7 @@ impl Chain {
         self.emit(&format!("map({expression}"), "", dtype, &x.dims, to);
     }
 
-    /// An expression in which what is left is small beside its terms, or in which a small step decides.
+    /// An expression whose result is small compared with its terms, or that depends on a small difference.
     fn cancelling(&mut self, texts: &[String]) -> String {
         let x = &texts[0];
         let y = texts.last().expect("there is an input");
@@ -412,7 +413,7 @@ impl Chain {
     }
 
     fn gemm(&mut self) {
-        // Rows lie side by side: whole tensors, and parts of dimensions.
+        // Rows must be contiguous: whole tensors, and slices of leading dimensions.
         let rows = |tensor: &Tensor| {
             tensor.dtype.is_float() && tensor.rank() >= 2 && !tensor.text.contains(']')
                 || (tensor.dtype.is_float()
@@ -464,7 +465,7 @@ impl Chain {
         let dtype = if wide { DType::F32 } else { a.dtype };
         let to = match self.place(dtype, &shape) {
             None if wide => Some(self.target(dtype, &shape)),
-            // Rows of a result lie side by side.
+            // The rows of a result must be contiguous.
             to => to,
         };
         self.emit(&format!("gemm({}, {}", a.text, b.text), &options, dtype, &shape, to);
@@ -489,7 +490,7 @@ impl Chain {
         self.emit(&format!("transpose({}", x.text), &options, x.dtype, &dims, to);
     }
 
-    /// Whole numbers from 0 to 99, or those that follow each other.
+    /// Whole numbers from 0 to 99, or consecutive ones.
     fn indices(&mut self, dims: &[u64]) -> Tensor {
         let init = if self.random.once_in(3) { " = iota" } else { "" };
         self.declare(DType::I32, dims, "", init)
@@ -513,7 +514,7 @@ impl Chain {
         let Some(x) = self.pick(|tensor| tensor.elements() <= ELEMENTS) else { return };
         let lead = vec![x.dims[0]];
         let i = self.indices(&lead);
-        // Few rows get many terms each.
+        // Few rows, so that each gets many terms.
         let rows = self.random.of(&[1, 3, 20, 99]).min((ELEMENTS * x.dims[0] / x.elements()).max(1));
         let weights = self.random.once_in(2).then(|| {
             let dtype = self.random.of(&FLOATS);
@@ -577,12 +578,12 @@ impl Chain {
     }
 }
 
-/// The buffer that a tensor is a part of.
+/// The buffer that contains a tensor.
 fn base(tensor: &Tensor) -> &str {
     tensor.text.split('[').next().unwrap_or_default()
 }
 
-/// Whether the elements of a row lie side by side: of a slice, nothing is cut from the last dimension but a stretch.
+/// True if the elements of each row are contiguous: the last dimension is sliced by a range at most.
 fn contiguous_rows(tensor: &Tensor) -> bool {
     match tensor.text.strip_suffix(']') {
         None => true,

@@ -1,17 +1,17 @@
-//! What verification is worth: how often it calls right results wrong, and how many planted mistakes it finds, over random
-//! chains of operations.
+//! The quality of verification over random chains of operations: how often it rejects correct results, and how many
+//! planted mistakes it finds.
 //!
-//! By itself it runs a few chains on the CPU, which then rounds as GPUs do. The tests are one program, which can be carried
-//! to a machine with a GPU: `cargo test --release --test chains --no-run` says where it is. Variables say more:
+//! By default it runs a few chains on the CPU, which then rounds as GPUs do. The tests are one program that can be
+//! copied to a machine with a GPU: `cargo test --release --test chains --no-run` prints its path. Variables:
 //!
 //! | variable | is |
 //! | --- | --- |
-//! | `AORTA_CHAINS` | how many chains each test goes through, at least |
-//! | `AORTA_CHAINS_SEED` | the seed of the first program; the others follow |
+//! | `AORTA_CHAINS` | minimum number of chains of each test |
+//! | `AORTA_CHAINS_SEED` | seed of the first program; the others follow |
 //! | `AORTA_CHAINS_BACKEND` | `rough` (the CPU), `cuda` or `hip` |
-//! | `AORTA_CHAINS_RANKS` | ranks: with several, chains have collectives, and each rank needs a GPU |
-//! | `AORTA_CHAINS_SECONDS` | no program is begun after that time |
-//! | `AORTA_CHAINS_PRESET` | the preset of shipped files: else `tiny` on the CPU, and the default size on a GPU |
+//! | `AORTA_CHAINS_RANKS` | number of ranks: with several, chains have collectives, and each rank needs a GPU |
+//! | `AORTA_CHAINS_SECONDS` | time after which no program is started |
+//! | `AORTA_CHAINS_PRESET` | preset of shipped files; by default `tiny` on the CPU, and the default size on a GPU |
 //!
 //! `chains --nocapture --test-threads 1` prints a table for each test.
 
@@ -45,7 +45,7 @@ use rough::{Rough, Style};
 /// Chains of a program.
 const CHAINS: usize = 200;
 
-/// Ways to round, one for each program in turn.
+/// Rounding styles, used by one program after the other.
 const STYLES: [Style; 4] = [
     Style { order: 0, fused: false, sloppy: 0, cut: false, bits: None },
     Style { order: 1, fused: true, sloppy: 2, cut: true, bits: None },
@@ -53,7 +53,7 @@ const STYLES: [Style; 4] = [
     Style { order: 3, fused: false, sloppy: 2, cut: true, bits: None },
 ];
 
-/// What the variables ask for.
+/// The values of the variables.
 struct Asked {
     chains: usize,
     seeds: Vec<u64>,
@@ -71,7 +71,7 @@ fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 impl Asked {
-    /// Without variables a few chains: the same ones each time, and as many that nobody has seen.
+    /// Without variables: a few fixed chains, and as many new ones.
     fn new() -> Asked {
         let fresh = RandomState::new().build_hasher().finish() >> 16;
         let seeds = match number("_SEED") {
@@ -87,7 +87,7 @@ impl Asked {
         }
     }
 
-    /// The programs' seeds and sizes, as long as there is time.
+    /// The programs' seeds and sizes, until the time is over.
     fn programs(&self) -> impl Iterator<Item = (u64, Shape)> + '_ {
         let each = self.chains.div_ceil(self.seeds.len());
         let of_seed = move |&seed: &u64| {
@@ -99,7 +99,7 @@ impl Asked {
         self.seeds.iter().flat_map(of_seed).take_while(|_| self.until.is_none_or(|until| Instant::now() < until))
     }
 
-    /// The device of a program; `None` where there is none, said on the way.
+    /// The device for a program; `None` with a message if there is none.
     fn device(&self, seed: u64, kernels: &tempfile::TempDir) -> Option<(Box<dyn Backend>, Device)> {
         let cache = Some(kernels.path().to_owned());
         let ranks = 0..self.ranks;
@@ -172,7 +172,7 @@ impl Case {
         common::placed(program, plan, backend, &schedule::Options { streams, share_scratch: false })
     }
 
-    /// What each chain leaves in memory after the first iteration and in the end: a number for all of it.
+    /// A hash of what each chain leaves in memory after the first and the last iteration.
     fn left(&self, backend: &dyn Backend, schedule: &Schedule, state: &RandomState) -> BTreeMap<usize, u64> {
         let program = &self.ranks[0].0;
         let mut session = common::session(program, schedule, backend);
@@ -190,7 +190,7 @@ impl Case {
         hashers.into_iter().map(|(chain, hasher)| (chain, hasher.finish())).collect()
     }
 
-    /// The line of an operation, and the lines that declare what it names.
+    /// The line of an operation, and the declarations of the names in it.
     fn lines(&self, label: &str) -> String {
         let line = self.text.lines().find(|line| line.contains(&format!("{label}:"))).unwrap_or_default();
         let words: BTreeSet<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
@@ -201,7 +201,7 @@ impl Case {
     }
 }
 
-/// The chains of which something does not hold, each with what that is.
+/// The chains that failed verification, each with the reason.
 fn wrong(record: &record::VerificationRecord) -> BTreeMap<usize, String> {
     let mut wrong = BTreeMap::new();
     for mistake in &record.mistakes {
@@ -215,7 +215,7 @@ fn wrong(record: &record::VerificationRecord) -> BTreeMap<usize, String> {
     wrong
 }
 
-/// No chain is called wrong, on a device that computes what it should.
+/// No chain is rejected on a device that computes correctly.
 #[test]
 fn right_results_are_not_called_wrong() {
     let asked = Asked::new();
@@ -262,8 +262,7 @@ fn right_results_are_not_called_wrong() {
     assert_eq!((alarms, failed), (0, 0), "right results were called wrong, or programs failed");
 }
 
-/// The shipped files are right, as streams and as a graph. On another machine it looks for them below the folder that it is
-/// started in.
+/// Shipped files verify, as streams and as a graph. On another machine they are searched in the current folder.
 #[test]
 fn shipped_files_are_right() {
     let asked = Asked::new();
@@ -304,10 +303,11 @@ fn shipped_files_are_right() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// How many mistakes have to be found, of those that change anything, by their kind: far fewer than are.
+/// Required fraction of planted mistakes that are found, among those that change a result; the actual fraction is
+/// higher.
 const LEAST: f64 = 0.9;
 
-/// Planted mistakes are found: those that change some bit of what a chain leaves.
+/// Planted mistakes that change any bit of a chain's results are found.
 #[test]
 fn planted_mistakes_are_found() {
     let asked = Asked::new();
@@ -318,7 +318,7 @@ fn planted_mistakes_are_found() {
         let Some((backend, device)) = asked.device(seed, &kernels) else { return };
         let case = Case::new(seed, &Shape { ranks: 1, ..shape });
         for kind in Kind::ALL {
-            // On one stream an operation that comes too late does so each time.
+            // On one stream, an operation that runs too late always does so.
             let streams = (kind == Kind::StaleRead).then_some(1);
             let schedule = case.schedule(&*backend, streams);
             let mut random = Random::new(seed ^ 0x5eed);

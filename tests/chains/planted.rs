@@ -1,4 +1,4 @@
-//! Mistakes of a device, planted on purpose: it runs something else than it was told, while the reference does not.
+//! Planted mistakes: the device executes something different from its instructions, while the reference does not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::generate::chain_of;
 use crate::random::Random;
 use crate::rough::{Style, roughened};
 
-/// What is wrong.
+/// Kinds of mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// An input is read from another place: one step along a dimension further, or that of another input.
+    /// An input is read from a wrong address: one step along a dimension further, or that of another input.
     WrongIndex,
     /// A term of a sum or a factor of a product is left out.
     MissingTerm,
-    /// An operation reads before the one that it waits for has written.
+    /// An operation reads before the operation that it waits for has written.
     StaleRead,
-    /// Arithmetic keeps 10 bits of the fraction, as `tf32` does.
+    /// Arithmetic keeps 10 bits of the fraction, like `tf32`.
     TenBits,
-    /// The same with 7 bits, as in `bf16`.
+    /// Arithmetic keeps 7 bits, like `bf16`.
     SevenBits,
 }
 
@@ -47,28 +47,28 @@ impl Kind {
     }
 }
 
-/// One mistake in each chain that has a place for it.
+/// One mistake in each chain that allows it.
 #[derive(Debug, Default)]
 pub struct Planted {
-    /// The label of the operation that is wrong, by chain.
+    /// The label of the wrong operation, by chain.
     pub chains: BTreeMap<usize, String>,
     changes: BTreeMap<u32, Change>,
-    /// Launches that come too late, each with the one that they come behind.
+    /// Delayed launches, each with the launch that it follows.
     pub late: BTreeMap<u32, u32>,
 }
 
-/// What is done to a launch.
+/// The change of a launch.
 #[derive(Clone, Debug)]
 enum Change {
-    /// An input moves by a number of bytes, forwards or backwards.
+    /// An input's address moves by a number of bytes, forwards or backwards.
     Shift(usize, u64, bool),
-    /// The operation is another one, with these of its operands.
+    /// The operation is replaced by another, with these of its operands.
     Other(Box<Spec>, Vec<usize>),
-    /// The kernel cuts off what it computes.
+    /// The kernel truncates its results.
     Cut(u32),
 }
 
-/// Whether the device runs kernels, or references.
+/// Whether the device runs kernels or references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     Kernels,
@@ -120,7 +120,7 @@ pub fn plant(kind: Kind, program: &Program, schedule: &Schedule, device: Device,
     planted
 }
 
-/// Lets the operation come behind the next that reads what it writes.
+/// Delays the operation until after the next one that reads its result.
 fn stale(program: &Program, places: &[Place], same: &[&Place], late: &mut BTreeMap<u32, u32>) -> bool {
     let mut pairs = Vec::new();
     for writer in same {
@@ -172,7 +172,7 @@ fn changed(
     true
 }
 
-/// The operands of an operation, in their order.
+/// The operands of an operation, in order.
 fn all(spec: &Spec) -> Vec<usize> {
     (0..spec.inputs.len() + spec.outputs.len()).collect()
 }
@@ -236,7 +236,7 @@ fn missing_term(spec: &Spec, random: &mut Random) -> Option<Change> {
     Some(Change::Other(Box::new(other), operands))
 }
 
-/// The expression with one operand in place of an operation on two.
+/// The expression with an operation on two operands replaced by one of them.
 fn without(expression: &Expression, place: usize, first: bool) -> Expression {
     let mut shorter = Expression::default();
     let mut known: Vec<u16> = Vec::new();
@@ -268,7 +268,7 @@ fn coarser(bits: u32, spec: &Spec, device: Device) -> Option<Change> {
     let wide = |tensor: &Tensor| tensor.dtype.compute() == DType::F64;
     let float = spec.outputs.first().is_some_and(|output| output.dtype.is_float());
     let tf32 = name == "gemm" && spec.attrs.word("compute") == "tf32";
-    // What is allowed to be as coarse is no mistake.
+    // Types that are as coarse themselves cannot show the mistake.
     if !float || spec.inputs.iter().chain(&spec.outputs).any(wide) || (tf32 && bits == 10) {
         return None;
     }
@@ -292,7 +292,7 @@ fn coarser(bits: u32, spec: &Spec, device: Device) -> Option<Change> {
 }
 
 impl Planted {
-    /// Makes the mistakes in an image.
+    /// Applies the mistakes to an image.
     pub fn apply(&self, image: &mut Image) {
         for (&number, change) in &self.changes {
             let op = image.ops[number as usize];
@@ -302,7 +302,7 @@ impl Planted {
                 Change::Shift(input, bytes, forwards) => {
                     let mut spec = (*work.spec).clone();
                     let tensor = &mut spec.inputs[*input];
-                    // Nothing is known any more of where it begins.
+                    // Its alignment is no longer known.
                     tensor.align = tensor.dtype.size() as u8;
                     let at = &mut operands[*input];
                     let room = image.bytes[[0, 1, 2][at.space as usize]] - at.offset - tensor.reach();
@@ -327,7 +327,7 @@ impl Planted {
     }
 }
 
-/// The kernel of an expression with each of its values cut to fewer bits.
+/// The kernel of an expression with each of its values truncated to fewer bits.
 fn cut(launch: &Launch, bits: u32) -> Launch {
     let Launch::Kernel(kernel) = launch else { return launch.clone() };
     let half = 1u32 << (22 - bits);

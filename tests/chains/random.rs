@@ -2,7 +2,7 @@
 
 use aorta::base::random::hash;
 
-/// A sequence of choices, given by its seed.
+/// A sequence of choices determined by its seed.
 #[derive(Clone, Debug)]
 pub struct Random {
     seed: u64,
@@ -29,7 +29,7 @@ impl Random {
         from + self.next() % (to - from + 1)
     }
 
-    /// True once in `count` times.
+    /// Returns true with probability 1 / `count`.
     pub fn once_in(&mut self, count: usize) -> bool {
         self.below(count) == 0
     }

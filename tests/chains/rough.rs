@@ -1,5 +1,5 @@
-//! A device that rounds as GPUs may: the CPU with other references, which compute in `f32`, add up in another order, fuse
-//! multiplications with additions and have library functions that are off by a few units in the last place.
+//! A device that rounds as GPUs may: the CPU with references that compute in `f32`, sum in another order, fuse
+//! multiplications with additions, and have library functions with errors of a few units in the last place.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,18 +11,18 @@ use aorta::ops::expression::{Binary, Expression, Node, Unary};
 use aorta::ops::{Call, Category, Cost, Launch, Member, OpError, Operation, Signature, Spec};
 use aorta::schedule::Topology;
 
-/// How a device rounds.
+/// Rounding style of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Style {
-    /// The order of sums: 0 from the first, 1 from the last, 2 in blocks, 3 in parts side by side.
+    /// Order of sums: 0 from the first, 1 from the last, 2 in blocks, 3 interleaved.
     pub order: u8,
-    /// Multiplications are fused with additions.
+    /// True if multiplications are fused with additions.
     pub fused: bool,
-    /// Units in the last place that functions are off by at most.
+    /// Maximum error of functions, in units in the last place.
     pub sloppy: u8,
-    /// Sums of 16-bit products are cut off, as matrix units do.
+    /// True if sums of 16-bit products are truncated, as matrix units do.
     pub cut: bool,
-    /// Bits of the fraction that arithmetic keeps, where it keeps fewer than its type has: a mistake.
+    /// Number of fraction bits that arithmetic keeps, if fewer than the type has: a mistake. `None` for the type's own.
     pub bits: Option<u32>,
 }
 
@@ -44,7 +44,7 @@ impl Backend for Rough {
 
     fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         for work in images.iter_mut().flat_map(|image| &mut image.works) {
-            // What was made rough before is a planted mistake, and stays.
+            // An operation already replaced is a planted mistake and is kept.
             if !work.spec.operation.summary().is_empty() {
                 work.spec = Arc::new(roughened(&work.spec, self.0));
             }
@@ -66,7 +66,7 @@ pub fn roughened(spec: &Spec, style: Style) -> Spec {
     Spec { operation, ..spec.clone() }
 }
 
-/// An operation with another reference. It has no summary, by which it is known.
+/// An operation with another reference. Its empty summary identifies it.
 #[derive(Debug)]
 struct RoughOperation {
     inner: &'static dyn Operation,
@@ -126,7 +126,7 @@ impl Operation for RoughOperation {
         if !dtype.is_float() || !["sum", "mean", "product"].contains(&op) {
             return;
         }
-        // Each partial result is rounded, in an order that begins with another rank.
+        // Each partial result is rounded, and the order begins with another rank.
         let begin = usize::from(self.style.order) % count;
         let all: Vec<f64> = (0..first.inputs[0].len())
             .map(|index| {
@@ -163,7 +163,7 @@ struct Arithmetic {
     double: bool,
 }
 
-/// A value, and the product that it was rounded from where that can be fused.
+/// A value, and the product that it was rounded from if that can be fused.
 #[derive(Clone, Copy)]
 struct Value {
     rounded: f64,
@@ -175,7 +175,7 @@ impl Arithmetic {
         let wide = |tensor: &aorta::ops::Tensor| tensor.dtype.compute() == DType::F64;
         let double = match spec.operation.name() {
             "map" => spec.inputs.iter().chain(&spec.outputs).any(wide),
-            // The second are indices.
+            // The second inputs are indices.
             "scatter" => spec.inputs.iter().step_by(2).any(wide),
             _ => spec.inputs.iter().any(wide),
         };
@@ -194,11 +194,11 @@ impl Arithmetic {
         }
     }
 
-    /// The result of a library's function: off by some units in the last place.
+    /// The result of a library function, with an error of some units in the last place.
     fn off(self, value: f64) -> f64 {
         let rounded = self.round(value);
         let ordinary = (1e-37..1e38).contains(&rounded.abs());
-        // What is a whole number is taken for exact: 1 as the exponential of 0, and the like.
+        // Whole numbers are exact: 1 as the exponential of 0, and the like.
         if self.style.sloppy == 0 || !ordinary || rounded == value && value.fract() == 0.0 {
             return rounded;
         }
@@ -339,7 +339,7 @@ impl Arithmetic {
         let n = if transpose_b { size(1, 2) } else { size(1, 1) };
         let tf32 = spec.attrs.word("compute") == "tf32";
         let narrow = tf32 || matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
-        // To nearest, ten bits.
+        // Rounds to nearest with ten bits.
         let factor = |x: f64| match tf32 && x.is_finite() {
             true => f64::from_bits((x.to_bits() + (1 << 41)) & !((1 << 42) - 1)),
             false => x,
@@ -405,12 +405,12 @@ impl Arithmetic {
     }
 }
 
-/// What a matrix unit leaves of a sum.
+/// Truncates a sum as a matrix unit does.
 fn cut_off(sum: f64) -> f64 {
     if sum.is_finite() { f64::from_bits(sum.to_bits() & !((1 << 29) - 1)) } else { sum }
 }
 
-/// Where the element of a walk over `dims` lies in a tensor that repeats along some of them.
+/// Offset of the element of a walk over `dims` in a tensor that is broadcast along some of them.
 fn repeated(mut index: usize, dims: &Dims, own: &Dims) -> usize {
     let (mut offset, mut stride) = (0, 1);
     for (axis, &size) in dims.iter().enumerate().rev() {

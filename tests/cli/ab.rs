@@ -1,4 +1,4 @@
-//! `aorta ab`: two variants of a run beside each other.
+//! `aorta ab`: comparisons of two variants of a run.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ step {
 }
 ";
 
-/// What a command printed, beside the other snapshots.
+/// Compares a command's output with a snapshot.
 #[track_caller]
 fn snapshot(name: &str, text: &str) {
     insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
@@ -57,7 +57,7 @@ fn sides_are_compared_in_turn_and_apart() {
     assert_eq!(record["result"]["verdict"], "better");
     assert_eq!(record["a"]["run"]["workload"]["params"]["streams"], "1");
     assert_eq!(record["b"]["run"]["workload"]["params"]["streams"], "2");
-    // The same again, and without quotes, is the same.
+    // A repeated comparison, and one without quotes, give the same result.
     let again = ab(&sandbox, &["--backend", "sim", "--a", "--streams", "1", "--b", "--streams", "2"]);
     assert_eq!(again.stdout, output.stdout);
 }
@@ -73,7 +73,7 @@ fn the_exit_code_says_what_was_asked() {
     assert_eq!(ab(&sandbox, &better).code, Some(0));
 }
 
-/// What a side says stands over what both have; it may bring a file of its own, and variables.
+/// A side's options override those of both sides; a side may have its own file and variables.
 #[test]
 fn a_side_has_the_last_word() {
     let sandbox = sandbox();
@@ -101,7 +101,7 @@ fn a_block_may_have_a_process_of_its_own() {
     snapshot("ab_fresh", &output.stdout);
 }
 
-/// Times of a CPU are what they are; the comparison is there.
+/// Times on the CPU are not checked, only that the comparison completes.
 #[test]
 fn processes_of_the_cpu_take_turns() {
     let sandbox = Sandbox::new();
@@ -134,7 +134,7 @@ fn mistakes_in_a_side_point_at_it() {
     snapshot("ab_mistakes", &told);
 }
 
-/// A run that `ab` has started sends its error as data, and prints it for people.
+/// A run that `ab` has started sends its error as data and prints it for people.
 #[test]
 fn a_side_sends_its_error() {
     let sandbox = sandbox();
@@ -148,16 +148,16 @@ fn a_side_sends_its_error() {
     }
 }
 
-/// A process's parent, and the ticks of processor time that it has taken.
+/// A process's parent, and its processor time in ticks.
 fn stat(process: u32) -> Option<(u32, u64)> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Behind the name, which may hold anything, come the state and the parent; eleven further on the times.
+    // The name may contain anything; after it follow the state and the parent, and eleven fields later the times.
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let time = |at: usize| words.get(at)?.parse::<u64>().ok();
     Some((words.get(1)?.parse().ok()?, time(11)? + time(12)?))
 }
 
-/// The processes that a process has started.
+/// The children of a process.
 fn children(of: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -169,14 +169,14 @@ fn signal(name: &str, process: u32) {
     assert!(sent.success());
 }
 
-/// Ticks that a side needs for nothing but to get ready, many times over.
+/// Ticks that are many times what a side needs to get ready.
 const TICKS: u64 = 40;
 
 /// A long comparison.
 const LONG: [&str; 9] =
     ["ab", "chains.aorta", "--backend", "host", "--set", "long=1000", "--rounds", "1000", "--no-apart"];
 
-/// Waits until both sides of a comparison take turns, and gives their processes.
+/// Waits until both sides of a comparison alternate, and returns their processes.
 fn under_way(comparison: u32) -> Vec<u32> {
     let begun = Instant::now();
     loop {
@@ -191,7 +191,7 @@ fn under_way(comparison: u32) -> Vec<u32> {
 }
 
 #[test]
-fn a_side_that_dies_is_told() {
+fn a_side_that_dies_is_reported() {
     if !super::exit_codes::times_are_told() {
         return;
     }
@@ -234,7 +234,7 @@ fn a_launcher_starts_no_comparison() {
     assert!(output.stderr.contains("start `aorta ab` by itself"), "{}", output.stderr);
 }
 
-/// Where one side cannot be held at the gate, the other is not held either.
+/// If one side cannot be gated, the other is not gated either.
 #[test]
 fn sides_are_measured_alike() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! What `check` says and in which formats, and the commands around it: `explain`, `new`, `completions`, `show`.
+//! Output and formats of `check`, and the commands around it: `explain`, `new`, `completions`, `show`.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
 }
 
-/// The codes of JSON lines, in their order.
+/// The codes in JSON lines, in order.
 fn codes(text: &str) -> Vec<String> {
     lines(text).iter().map(|line| line["code"].as_str().expect("each has a code").to_owned()).collect()
 }
@@ -51,7 +51,7 @@ fn programs_read_json() {
     let offset = WARNED.find("unused").expect("it is there") as u64;
     assert_eq!(place, [3, 11, 3, 17, offset, 6].map(Some));
     assert_eq!(label["file"], "w.aorta");
-    // Errors of every kind, of a file, of arguments and of settings.
+    // Errors of every kind: in a file, in arguments and in settings.
     sandbox.write("e.aorta", "step { nopp() }");
     for (arguments, code) in [
         (&["check", "e.aorta"][..], "model::unknown_operation"),
@@ -65,7 +65,7 @@ fn programs_read_json() {
         assert_eq!(codes(&output.stdout), [format!("aorta::{code}")], "{arguments:?}: {output:?}");
         assert_eq!(output.stderr, "");
     }
-    // What is good says nothing.
+    // A valid file has no output.
     assert_eq!(sandbox.good(&["check", "moe", "--diagnostics", "json"]), "");
 }
 
@@ -101,7 +101,7 @@ fn a_profile_says_what_a_device_makes_of_it() {
     assert_eq!(told(&["--profile", "mi300x"]), (Some(0), amd));
     assert_eq!(told(&["--profile", "h200", "--set", "n=8"]).1, device[1..]);
     assert_eq!(told(&["--profile", "h20"]), (Some(2), vec!["aorta::config::unknown_profile".to_owned()]));
-    // All 150 GB are alive at once: more than an H200 has, and less than a program may take.
+    // All 150 GB are in use at once: more than an H200 has, and less than the program's limit.
     sandbox.write("large.aorta", "buffer x: f32[25000000000] step { h: map(x + 1) map(h - 1 -> x) }");
     let output = sandbox.run(&["check", "large.aorta", "--profile", "h200"]);
     assert_eq!(output.code, Some(2));
@@ -160,7 +160,7 @@ fn new_files_are_good() {
     sandbox.good(&["new", "copy.aorta", "--from", "moe"]);
     let moe = std::fs::read_to_string(project().join("workloads/distributed/moe.aorta")).expect("it is shipped");
     assert_eq!(sandbox.read("copy.aorta"), moe);
-    // Nothing is overwritten, and nothing is made of what does not exist.
+    // Nothing is overwritten, and nothing is created from an unknown workload.
     let again = sandbox.run(&["new", "mine.aorta", "--from", "moe"]);
     assert!(again.code == Some(2) && again.stderr.contains("there is such a file already"), "{}", again.stderr);
     let unknown = sandbox.run(&["new", "other", "--from", "moo"]);
@@ -233,7 +233,7 @@ fn show_knows_every_name_of_every_file() {
             }
         }
     }
-    // Of a broken file, what can be understood.
+    // The valid part of a broken file.
     sandbox.write("broken.aorta", "//! About it.\nparam n = 4\nbuffer x: f32[n\nstep { nop() }\n");
     let output = sandbox.run(&["show", "broken.aorta"]);
     assert_eq!(output.code, Some(2));

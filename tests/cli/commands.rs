@@ -1,8 +1,8 @@
-//! What each command prints.
+//! The output of each command.
 
 use super::sandbox::{Sandbox, project, workloads};
 
-/// A snapshot among those of all tests.
+/// Compares with a snapshot.
 macro_rules! snapshot {
     ($name:literal, $text:expr) => {
         insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
@@ -22,7 +22,7 @@ fn list_names_every_shipped_file() {
 }
 
 #[test]
-fn show_tells_of_every_shipped_file() {
+fn show_describes_every_shipped_file() {
     let sandbox = Sandbox::new();
     for path in workloads("workloads") {
         let stem = path.file_stem().expect("a file has a name").to_string_lossy().into_owned();
@@ -82,7 +82,7 @@ fn plan_takes_parameters() {
     assert!(eight.as_ref().is_some_and(|line| line.starts_with("8 streams, ")), "{eight:?}");
 }
 
-/// Each form of a plan, and each stage, is printed; the forms themselves have tests of their own.
+/// Each form of a plan and each stage is printed; the forms have tests of their own.
 #[test]
 fn plans_and_stages_are_printed() {
     let sandbox = Sandbox::new();
@@ -98,7 +98,7 @@ fn plans_and_stages_are_printed() {
         assert!(printed.contains("scores") && printed.ends_with('\n'), "{printed}");
         assert_eq!(printed.contains("(simulated)"), stage == "trace", "{printed}");
     }
-    // Parameters have a say in every stage but the first.
+    // Parameters affect every stage except the first.
     let streams = |n: &str| sandbox.good(&["dump", "schedule", "moe", "--preset", "tiny", "--streams", n]);
     assert_eq!([streams("3"), streams("5")].map(|text| text.matches("\nlane ").count() + 1), [3, 5]);
     let mi300x = sandbox.good(&["dump", "trace", "moe", "--preset", "tiny", "--config", "profile=mi300x"]);
@@ -118,7 +118,7 @@ fn plans_are_compared() {
     assert!(other.stdout.contains("\n~ #8 up: gemm moved from expert[1] to expert[0]\n"), "{}", other.stdout);
 }
 
-/// What cannot be drawn is written all the same.
+/// A drawing that is too large is written with a warning.
 #[test]
 fn large_drawings_come_with_a_warning() {
     let sandbox = Sandbox::new();
@@ -158,9 +158,9 @@ fn exec_both_ways() {
     snapshot!("exec_both", printed);
 }
 
-/// One of a thing is no plural, and a file without a description has none.
+/// Singular forms, and a file without a description.
 #[test]
-fn a_small_file_is_told_of_well() {
+fn a_small_file_is_summarized_correctly() {
     let sandbox = Sandbox::new();
     sandbox.write("one.aorta", "step { spin(1us) }");
     assert_eq!(sandbox.good(&["check", "one.aorta"]), "one.aorta: good: 1 operation on 1 stream\n");
@@ -170,9 +170,9 @@ fn a_small_file_is_told_of_well() {
     assert!(printed.starts_with("one.aorta\n1 operation on 1 stream of "), "{printed}");
 }
 
-/// Iterations that differ are told of by their mean.
+/// Iterations that differ are summarized by their mean.
 #[test]
-fn a_cycle_is_told_of_by_its_mean() {
+fn a_cycle_is_summarized_by_its_mean() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", "buffer x: f32[1024]\nstep { if iteration % 4 == 1 { fill(1 -> x) fill(2 -> x) } nop() }");
     let checked = sandbox.good(&["check", "a.aorta"]);
@@ -191,7 +191,7 @@ fn unknown_name() {
     snapshot!("unknown_name", output.stderr);
 }
 
-/// Standard output is for results; all else goes to standard error.
+/// Results go to standard output, everything else to standard error.
 #[test]
 fn notes_stay_off_standard_output() {
     let sandbox = Sandbox::new();

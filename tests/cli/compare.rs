@@ -91,7 +91,7 @@ fn a_form_goes_to_a_file_and_the_table_to_the_terminal() {
 }
 
 #[test]
-fn what_is_no_run_is_told_with_what_is() {
+fn files_that_are_not_runs_are_reported() {
     let sandbox = runs();
     sandbox.write("torn.json", &sandbox.read("1.json")[..500]);
     sandbox.write("list.json", "[1, 2]");

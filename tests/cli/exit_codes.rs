@@ -8,7 +8,7 @@ use super::sandbox::{Output, Sandbox, finish, no_cuda};
 const UNDER_WAY: u64 = 60;
 
 #[test]
-fn a_run_is_done() {
+fn a_run_completes() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", "step { spin(2us) }\nexpect time < 1s\nexpect time > 1us");
     let printed = sandbox.good(&["exec", "a.aorta", "--backend", "sim"]);
@@ -30,7 +30,7 @@ fn an_expectation_does_not_hold() {
     let verdicts = record["variants"][0]["expectations"].as_array().expect("a list");
     let verdicts: Vec<_> = verdicts.iter().map(|expectation| expectation["verdict"].as_str()).collect();
     assert_eq!(verdicts, [Some("held"), Some("failed")]);
-    // One of two ways of launching is enough.
+    // It is sufficient that one of the two launch modes fails.
     let both = sandbox.run(&["exec", "a.aorta", "--backend", "sim", "--launch", "both"]);
     assert_eq!(both.code, Some(1));
 }
@@ -82,7 +82,7 @@ fn there_is_no_cuda() {
 }
 
 #[test]
-fn there_is_no_such_gpu() {
+fn an_unknown_gpu_is_an_error() {
     let sandbox = Sandbox::new();
     if no_cuda(&sandbox) {
         println!("skipped: this machine has no CUDA driver");
@@ -142,7 +142,7 @@ fn interrupted_after(sandbox: &Sandbox, arguments: &str, ticks: u64) -> Output {
     output
 }
 
-/// Whether the system tells how long a process has run.
+/// True if the system reports how long a process has run.
 pub fn times_are_told() -> bool {
     let told = std::path::Path::new("/proc/self/stat").exists();
     if !told {
@@ -187,7 +187,7 @@ const LATER: &str = "buffer a: f32[128, 128] = ones\nbuffer b: f32[128, 128]
     step { if iteration % 4000 == 0 { nop() } else { gemm(a, a -> b) } }";
 
 #[test]
-fn an_interrupted_verification_is_no_verdict() {
+fn an_interrupted_verification_gives_no_verdict() {
     if !times_are_told() {
         return;
     }
@@ -232,7 +232,7 @@ fn a_verification_that_fails_keeps_the_figures() {
 }
 
 #[test]
-fn nothing_to_compare_is_no_agreement() {
+fn comparing_nothing_is_not_agreement() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", "step { nop() }");
     let output = sandbox.run(&["exec", "a.aorta", "--backend", "host", "--effort", "sanity", "--verify"]);
@@ -353,7 +353,7 @@ fn a_time_without_a_unit_is_no_timeout() {
     assert!(output.stderr.contains("`timeout` cannot be 5: a time has its unit"), "{}", output.stderr);
 }
 
-/// What a run that has failed starts to find the operation.
+/// The second run of a failed command, which looks for the failing operation.
 #[test]
 fn a_run_that_looks_for_a_failure_says_what_it_finds() {
     let sandbox = Sandbox::new();

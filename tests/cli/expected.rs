@@ -50,7 +50,7 @@ fn a_normal_run_has_one_line() {
 }
 
 #[test]
-fn what_is_slower_is_told_with_what_to_check() {
+fn slow_figures_list_what_to_check() {
     let sandbox = Sandbox::new();
     let page = report(&sandbox, &slowed(measured(&sandbox)), &["--expected"]);
     let begin = page.find("Is it normal?").expect("a section");
@@ -60,7 +60,7 @@ fn what_is_slower_is_told_with_what_to_check() {
 
 /// A simulator says nothing of what is normal, and neither does a record of another device.
 #[test]
-fn nothing_is_said_of_what_is_not_known() {
+fn unknown_figures_get_no_verdict() {
     let sandbox = Sandbox::new();
     let why = |arguments: &[&str]| {
         let said = sandbox.good(arguments);
@@ -98,7 +98,7 @@ fn own_ranges_judge_in_place_of_the_shipped_ones() {
     let page = report(&sandbox, &measured(&sandbox), &["--expected=own.ron"]);
     let (_, list) = page.split_once("Figures beside").expect("a list");
     snapshot!("expected_own", format!("Figures beside{list}"));
-    // Of a file that is about another device nothing follows.
+    // Ranges for another device do not apply.
     sandbox.write("own.ron", own.replace("NVIDIA H200", "AMD Instinct MI300X"));
     let page = report(&sandbox, &measured(&sandbox), &["--expected=own.ron"]);
     assert!(page.ends_with("no verdict: own.ron is about AMD Instinct MI300X, and this was NVIDIA H200\n"), "{page}");
@@ -130,7 +130,7 @@ fn a_run_notes_its_verdicts() {
 }
 
 #[test]
-fn mistakes_in_ranges_are_told() {
+fn mistakes_in_ranges_are_reported() {
     let sandbox = Sandbox::new();
     let record = sandbox.record(&["moe", "--preset", "tiny", "--effort", "sanity"]);
     sandbox.write("a.json", record.to_string());

@@ -11,7 +11,7 @@ const NICE: &str = "param a = 3  // three\nstep { nop() }\n";
 /// Runs the binary on what it is given at standard input.
 fn piped(sandbox: &Sandbox, arguments: &[&str], input: &str) -> Output {
     let mut child = sandbox.command(arguments).stdin(Stdio::piped()).spawn().expect("the binary starts");
-    // Where its arguments are wrong, it ends without having read.
+    // With invalid arguments, the command ends without reading its input.
     match child.stdin.take().expect("piped").write_all(input.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         written => written.expect("the binary reads"),
@@ -89,7 +89,7 @@ fn whole_parts_of_a_broken_file_are_formatted() {
 }
 
 #[test]
-fn one_bad_file_keeps_no_other_back() {
+fn one_bad_file_does_not_stop_the_others() {
     let sandbox = Sandbox::new();
     sandbox.write("first.aorta", "step {");
     sandbox.write("good.aorta", UGLY);

@@ -6,7 +6,7 @@ use super::sandbox::{Output, Sandbox, finish, project};
 
 const SUM: &str = "buffer x: f32[64]\nstep { for i in 0..rank { map(x + 1 -> x) } all_reduce(x -> x) }\n";
 
-/// What every script begins with: a rank by hand, whose output and exit code end in files.
+/// The beginning of every script: starts a rank by hand, with its output and exit code in files.
 const HAND: &str = "
 export WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=gpu01 MASTER_PORT=29500
 rank() {
@@ -18,7 +18,7 @@ rank() {
 }
 ";
 
-/// Whether this system permits namespaces, with the flags that it takes; says why a test skips where it does not.
+/// The flags with which this system permits namespaces; `None` with a message if it does not.
 fn namespaces() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] =
         [&["--net", "--uts", "--mount"], &["--user", "--map-root-user", "--net", "--uts", "--mount"]];

@@ -24,7 +24,7 @@ fn port() -> u16 {
     first + NEXT.fetch_add(1, Ordering::Relaxed) * 20
 }
 
-/// What torchrun sets for a rank; its agent listens at the port before.
+/// The variables that torchrun sets for a rank; its agent listens on the previous port.
 fn torchrun(rank: usize, world: usize, port: u16) -> Vec<(String, String)> {
     let (rank, world) = (rank.to_string(), world.to_string());
     variables(&[
@@ -40,7 +40,7 @@ fn torchrun(rank: usize, world: usize, port: u16) -> Vec<(String, String)> {
     ])
 }
 
-/// What Open MPI sets.
+/// The variables that Open MPI sets.
 fn open_mpi(rank: usize, world: usize, port: u16) -> Vec<(String, String)> {
     let (rank, world) = (rank.to_string(), world.to_string());
     variables(&[
@@ -53,7 +53,7 @@ fn open_mpi(rank: usize, world: usize, port: u16) -> Vec<(String, String)> {
     ])
 }
 
-/// What Slurm sets, for a step in a batch job.
+/// The variables that Slurm sets for a step in a batch job.
 fn slurm(rank: usize, world: usize, port: u16) -> Vec<(String, String)> {
     let (rank, world) = (rank.to_string(), world.to_string());
     variables(&[
@@ -94,7 +94,7 @@ fn launch_same(sandbox: &Sandbox, launcher: Variables, world: usize, arguments: 
     launch(sandbox, launcher, &vec![arguments.to_vec(); world])
 }
 
-/// All end with that code, and only rank 0 has said anything.
+/// Checks that all exit with that code, and that only rank 0 has printed anything.
 #[track_caller]
 fn assert_first_tells(outputs: &[Output], code: i32) {
     for (rank, output) in outputs.iter().enumerate() {
@@ -182,7 +182,7 @@ fn exit_codes_agree() {
 }
 
 #[test]
-fn what_all_get_wrong_is_said_once() {
+fn a_mistake_of_all_ranks_is_reported_once() {
     let sandbox = Sandbox::new();
     sandbox.write("wrong.aorta", "step { map(y -> x) }");
     let outputs = launch_same(&sandbox, torchrun, 3, &["exec", "wrong.aorta"]);
@@ -194,7 +194,7 @@ fn what_all_get_wrong_is_said_once() {
 }
 
 #[test]
-fn what_one_gets_wrong_it_says_itself() {
+fn a_mistake_of_one_rank_is_reported_by_it() {
     let sandbox = Sandbox::new();
     sandbox.write("stairs.aorta", STAIRS);
     let good = vec!["exec", "stairs.aorta", "--backend", "sim"];
@@ -241,7 +241,7 @@ fn ranks_are_as_many_as_processes() {
 }
 
 #[test]
-fn ranks_that_do_not_come_are_told() {
+fn missing_ranks_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("stairs.aorta", STAIRS);
     let alone = |rank: usize| {
@@ -326,7 +326,7 @@ fn an_interrupt_ends_all() {
     }
 }
 
-/// What `nohup` has said of hang-ups stays; who says nothing is told of them as of Ctrl-C.
+/// Hang-ups ignored by `nohup` stay ignored; otherwise they act like Ctrl-C.
 #[test]
 fn hang_ups_are_as_they_were() {
     if !times_are_told() {
@@ -352,7 +352,7 @@ fn hang_ups_are_as_they_were() {
     assert_eq!(finish(child).code, Some(130));
 }
 
-/// How many GPUs there are; where there are fewer than `needed`, a test says that it skips.
+/// True if there are at least `needed` GPUs; otherwise prints that the test skips.
 fn gpus(needed: u32) -> bool {
     let count = match cuda::find(&aorta::cli::library_paths()) {
         cuda::Found::Devices(count) => count,
@@ -433,7 +433,7 @@ fn mpirun_starts_ranks() {
     let mut command = Command::new("mpirun");
     command.args(["--oversubscribe", "-n", "2", env!("CARGO_BIN_EXE_aorta")]).args(arguments);
     command.current_dir(sandbox.path("")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // It does not like to be started by root, which containers do.
+    // mpirun refuses to run as root by default, which is usual in containers.
     command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     match command.spawn() {
         Ok(child) => {

@@ -28,7 +28,7 @@ fn files_that_cannot_be_read() {
     sandbox.write("folder/inside", "");
     let large = std::fs::File::create(sandbox.path("large.aorta")).expect("a file can be made");
     large.set_len((4 << 20) + 1).expect("a file can be made longer");
-    // What is not there is read as zeros.
+    // The file is sparse and reads as zeros.
     let huge = std::fs::File::create(sandbox.path("huge.aorta")).expect("a file can be made");
     huge.set_len(100_000_000).expect("a file can be made longer");
     let cases: [(&str, &[&str]); 7] = [
@@ -52,10 +52,10 @@ fn files_that_cannot_be_read() {
     refused(&limited, &["larger than 13 bytes"]);
 }
 
-/// Nothing that may never end is opened: nobody writes to these.
+/// Files that may block forever are not opened: nobody writes to these.
 #[test]
 #[cfg(unix)]
-fn what_is_no_file() {
+fn paths_that_are_not_files() {
     let sandbox = Sandbox::new();
     let made = Command::new("mkfifo").arg(sandbox.path("pipe.aorta")).status();
     assert!(made.expect("`mkfifo` is there").success());
@@ -93,7 +93,7 @@ fn what_is_no_file() {
 fn run_with_input(sandbox: &Sandbox, arguments: &[&str], text: &[u8]) -> Output {
     let mut child = sandbox.command(arguments).stdin(Stdio::piped()).spawn().expect("the binary starts");
     let mut input = child.stdin.take().expect("piped");
-    // Who has read enough closes its end.
+    // The command may close its input early.
     let _ = std::io::Write::write_all(&mut input, text);
     drop(input);
     finish(child)

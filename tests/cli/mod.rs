@@ -1,4 +1,4 @@
-//! The binary as people meet it: what a command prints, what it writes, and which exit code it ends with.
+//! The command line as users see it: what a command prints, what it writes, and its exit code.
 
 mod ab;
 mod checking;

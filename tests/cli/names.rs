@@ -1,8 +1,8 @@
-//! How a workload is found: a path is that file, a bare name comes from the library.
+//! How a workload is found: a path is that file, a bare name is a shipped workload.
 
 use super::sandbox::Sandbox;
 
-/// What `check` says a name means.
+/// Which workload `check` finds for a name.
 #[track_caller]
 fn found(sandbox: &Sandbox, name: &str) -> String {
     sandbox.good(&["check", name])
@@ -49,7 +49,7 @@ fn a_file_of_that_name_comes_first() {
         let said = found(&sandbox, name);
         assert!(said.starts_with(&format!("{name}: good: {operations} operations")), "{said}");
     }
-    // No file is called so, and the library has it.
+    // No file has this name, but the library has it.
     assert!(found(&sandbox, "distributed/moe").starts_with("moe.aorta: good: 62 operations"));
     let record = sandbox.record(&["moe.aorta"]);
     assert_eq!(record["workload"]["origin"], "moe.aorta");

@@ -1,4 +1,4 @@
-//! What a run writes: the record as JSON and CSV, tensors, and nothing that was not asked for.
+//! Files that a run writes: the record as JSON and CSV, tensors, and nothing that was not requested.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,7 +15,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The rows of a CSV file by column. The reader refuses rows of unequal length.
+/// The columns and rows of a CSV file. The reader refuses rows of unequal length.
 fn rows(text: &str) -> (Vec<String>, Vec<Vec<String>>) {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().expect("a header").iter().map(str::to_owned).collect();
@@ -164,18 +164,18 @@ fn a_page_has_every_form() {
         ] {
             let text = sandbox.good(&["report", file, "--format", form]);
             assert!(text.starts_with(begins) && text.contains(holds), "{file}, {form}:\n{text}");
-            // The terminal has the table then.
+            // With a file for the page, the table goes to the terminal.
             assert_eq!(sandbox.good(&["report", file, "--format", form, "--output", "page"]), table);
             assert_eq!(sandbox.read("page"), text);
         }
     }
-    // What was read is what is written.
+    // A record is written as it was read.
     let record: Value = serde_json::from_str(&sandbox.good(&["report", "run.json", "--format", "json"])).expect("JSON");
     assert_eq!(record, sandbox.json("run.json"));
 }
 
 #[test]
-fn what_is_of_one_run_is_refused_of_several() {
+fn options_for_one_run_are_refused_for_several() {
     let sandbox = run_and_cases();
     for (option, value) in [("--trace", "t.json"), ("--json", "r.json"), ("--rank", "0"), ("--top", "3")] {
         let output = sandbox.run(&["report", "cases.jsonl", option, value]);
@@ -187,7 +187,7 @@ fn what_is_of_one_run_is_refused_of_several() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_nothing_behind() {
+fn failed_writes_leave_no_files() {
     let sandbox = Sandbox::new();
     sandbox.write("folder/inside", "kept");
     sandbox.write("file", "kept");
@@ -197,7 +197,7 @@ fn what_cannot_be_written_leaves_nothing_behind() {
             let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim", flag, path]);
             assert_eq!(output.code, Some(2), "{flag} {path}");
             assert!(output.stderr.contains("aorta::cli::unwritable"), "{}", output.stderr);
-            // A long name is broken into lines.
+            // Long names are broken into lines.
             let said = output.stderr.replace("\n  │ ", "");
             assert!(said.contains(path) && !said.contains(".aorta-"), "{said}");
             assert_eq!(output.stdout, "", "the run began");
@@ -215,9 +215,9 @@ fn what_cannot_be_written_leaves_nothing_behind() {
     );
 }
 
-/// One that fails in the end does not keep the others from being written.
+/// A failed output does not prevent the others.
 #[test]
-fn what_can_be_written_is_written() {
+fn the_other_outputs_are_still_written() {
     let sandbox = Sandbox::new();
     if !std::path::Path::new("/dev/full").exists() {
         println!("skipped: this system has no file that is always full");
@@ -237,7 +237,7 @@ fn pipes_are_written_as_they_are() {
     let made = std::process::Command::new("mkfifo").arg(sandbox.path("pipe")).status();
     assert!(made.expect("`mkfifo` is there").success());
     let path = sandbox.path("pipe");
-    // Opening waits for the writer.
+    // Opening the pipe waits for its writer.
     let reader = std::thread::spawn(move || std::fs::read_to_string(path));
     sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--json", "pipe"]);
     let text = reader.join().expect("no panic").expect("the pipe was written");
@@ -253,7 +253,7 @@ fn standard_output_takes_a_record_too() {
     let (table, record) = piped.split_at(piped.find("{\n").expect("the record follows"));
     assert!(table.starts_with("moe.aorta: "), "{table}");
     assert!(serde_json::from_str::<Value>(record).is_ok(), "{record}");
-    // Where it is a file, what was printed before stays.
+    // If standard output is a file, earlier output is kept.
     let file = std::fs::File::create(sandbox.path("out")).expect("a file can be made");
     let status = sandbox.command(&arguments).stdout(file).status().expect("the binary starts");
     assert!(status.success());
@@ -335,14 +335,14 @@ fn buffers_are_written_for_numpy() {
     assert_eq!(floats, [1.0, 3.0, 5.0, 7.0, 9.0, 11.0]);
     let integers: Vec<i32> = words(&array(&read("i.npy"), "<i4", "(5,)")).into_iter().map(i32::from_le_bytes).collect();
     assert_eq!(integers, [7; 5]);
-    // NumPy knows no bf16: the bits of 1.0 and of 2.0.
+    // NumPy has no bf16: the bits of 1.0 and of 2.0.
     let bits: Vec<u8> = [[0x80, 0x3f]; 4].concat().into_iter().chain([[0x00, 0x40]; 4].concat()).collect();
     assert_eq!(array(&read("z.bf16.npy"), "<u2", "(2,4,)"), bits);
     assert_eq!(array(&read("x.npy"), "<f4", "(2,3,)").len(), 24);
     assert_eq!(std::fs::read_dir(&folder).expect("the folder is there").count(), 4);
 }
 
-/// The data of a NumPy file, whose header has to say this.
+/// The data of a NumPy file with this header.
 #[track_caller]
 fn array(file: &[u8], descr: &str, shape: &str) -> Vec<u8> {
     let Some((magic, rest)) = file.split_at_checked(8) else { panic!("{} bytes are no file", file.len()) };
@@ -357,7 +357,7 @@ fn array(file: &[u8], descr: &str, shape: &str) -> Vec<u8> {
     data.to_vec()
 }
 
-/// The size is counted before anything is printed.
+/// The size is determined before anything is printed.
 #[test]
 fn a_plan_that_is_too_long_prints_nothing() {
     let sandbox = Sandbox::new();

@@ -1,8 +1,8 @@
-//! Commands on the programs of many ranks.
+//! Commands on programs of several ranks.
 
 use super::sandbox::{Sandbox, workloads};
 
-/// Each rank computes as often as its number says, and all meet in the end.
+/// Each rank computes as often as its number says, and all end with a collective.
 const STAIRS: &str = "\
 buffer x: f32[64]
 step {
@@ -33,7 +33,7 @@ fn any_rank_has_its_plan() {
     assert!(other.stderr.contains("ranks go from 0 to 3"), "{}", other.stderr);
 }
 
-/// What only another rank does wrong is told with its number.
+/// A mistake of another rank is reported with its number.
 #[test]
 fn mistakes_of_another_rank_say_whose_they_are() {
     let sandbox = Sandbox::new();
@@ -44,7 +44,7 @@ fn mistakes_of_another_rank_say_whose_they_are() {
     assert!(output.stderr.contains("which has 4 there, on rank 4 of 8"), "{}", output.stderr);
 }
 
-/// Rank 2 has more to do before all add up; nobody before the second collective.
+/// Rank 2 has more work before the first collective; no rank has more before the second.
 const LATE: &str = "\
 stream work
 stream comm
@@ -84,7 +84,7 @@ fn the_rank_that_others_wait_for_is_named() {
         assert!(parts["last"].is_null(), "{parts}");
     }
 
-    // A line for each span, on the clock of all.
+    // A line for each span, on the common clock.
     let trace = sandbox.json("a.trace");
     let events = trace["traceEvents"].as_array().expect("a list").iter();
     let mut lines: Vec<String> = Vec::new();
@@ -101,7 +101,7 @@ fn the_rank_that_others_wait_for_is_named() {
 }
 
 #[test]
-fn of_equal_ranks_none_is_named() {
+fn equal_ranks_have_no_straggler() {
     let sandbox = Sandbox::new();
     sandbox.write("equal.aorta", LATE.replace("rank == 2", "rank < 3"));
     let arguments = "exec equal.aorta --backend sim --ranks 3 --launch both --effort quick --json a.json";
@@ -114,7 +114,7 @@ fn of_equal_ranks_none_is_named() {
     }
 }
 
-/// With every preset, on one rank and on several, and with nothing to warn of.
+/// Every preset, on one rank and on several, has no warnings.
 #[test]
 fn every_shipped_workload_goes_together() {
     let sandbox = Sandbox::new();
@@ -177,7 +177,7 @@ fn a_device_stands_for_a_rank_of_many() {
     }
 }
 
-/// Only what a file does with the parameters that it gets takes more than one rank.
+/// A file needs several ranks only because of operations that it contains with the given parameters.
 #[test]
 fn copies_to_other_ranks_show_in_a_plan() {
     let sandbox = Sandbox::new();
@@ -196,9 +196,9 @@ fn copies_to_other_ranks_show_in_a_plan() {
     assert!(alone.contains("copy(x -> y)"), "{alone}");
 }
 
-/// Who does not say how many ranks there are, and has no GPUs, is told that there could be more.
+/// Without a number of ranks and without GPUs, a note says that there could be more.
 #[test]
-fn one_rank_that_nobody_asked_for_is_told() {
+fn a_default_of_one_rank_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("sum.aorta", "buffer x: f32[64]\nstep { all_reduce(x -> x) }");
     sandbox.write("alone.aorta", "buffer x: f32[64]\nstep { map(x + 1 -> x) }");
@@ -214,7 +214,7 @@ fn one_rank_that_nobody_asked_for_is_told() {
     }
 }
 
-/// A report is about the first rank, or the one that is asked for.
+/// A report shows the first rank, or the requested one.
 #[test]
 fn a_report_shows_the_rank_that_is_asked_for() {
     let sandbox = Sandbox::new();
@@ -233,9 +233,9 @@ fn a_report_shows_the_rank_that_is_asked_for() {
     assert!(none.stderr.contains("the ranks are 0 to 2"), "{}", none.stderr);
 }
 
-/// Operations are rows by label and place, and show their sizes.
+/// Operations are grouped by label and location, and show their sizes.
 #[test]
-fn operations_are_told_apart_by_size_and_place() {
+fn operations_are_distinguished_by_size_and_location() {
     let sandbox = Sandbox::new();
     let text = "\
 def product(n) { gemm(bf16[n, 4096], bf16[4096, 64]) }

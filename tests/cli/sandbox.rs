@@ -1,4 +1,4 @@
-//! A folder of its own for each test, in which the binary runs without anything of the machine's user.
+//! A folder for each test, in which the binary runs without any files of the user.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// A command that takes longer hangs: it is ended, and the test fails.
+/// Time after which a command counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a running command is looked at.
+/// Interval at which a running command is polled.
 const GLANCE: Duration = Duration::from_millis(2);
 
-/// A temporary folder that is the command's current one; its home lies in another.
+/// A temporary folder that is the command's current folder; its home is another one.
 pub struct Sandbox {
     folder: tempfile::TempDir,
     home: tempfile::TempDir,
 }
 
-/// What a command left.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Output {
-    /// Nothing where a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -39,7 +39,7 @@ impl Sandbox {
         self.folder.path().join(name)
     }
 
-    /// Writes a file, and the folders that it lies in.
+    /// Writes a file, and creates its folders.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().expect("inside the folder")).expect("a folder can be made");
@@ -54,19 +54,19 @@ impl Sandbox {
         serde_json::from_str(&self.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// The folder with what the user has set up.
+    /// The user's configuration folder.
     pub fn config_folder(&self) -> PathBuf {
         self.home.path().join("config/aorta")
     }
 
-    /// The user's own settings.
+    /// Writes the user's settings.
     pub fn write_config(&self, text: &str) {
         let folder = self.config_folder();
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         std::fs::write(folder.join("config.ron"), text).expect("a file can be written");
     }
 
-    /// The names of everything in the folder, hidden files too, in order.
+    /// The names of all files in the folder, including hidden ones, sorted.
     pub fn listing(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("the folder is there");
         let mut names: Vec<String> =
@@ -75,7 +75,7 @@ impl Sandbox {
         names
     }
 
-    /// The binary in this folder. Of the environment only the way to other programs and libraries is left.
+    /// The binary in this folder. Its environment contains only the paths to programs and libraries.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
         command.args(arguments).current_dir(self.folder.path()).env_clear();
@@ -91,12 +91,12 @@ impl Sandbox {
         command
     }
 
-    /// Runs the binary. It never panics, and never writes colours to what is no terminal.
+    /// Runs the binary. Checks that it does not panic, and writes no colours, since the output is not a terminal.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Output {
         finish(self.command(arguments).spawn().expect("the binary starts"))
     }
 
-    /// The same, where nothing may go wrong. Gives what was printed.
+    /// Runs the binary, which must succeed. Returns its output.
     #[track_caller]
     pub fn good<S: AsRef<OsStr>>(&self, arguments: &[S]) -> String {
         let output = self.run(arguments);
@@ -104,7 +104,7 @@ impl Sandbox {
         output.stdout
     }
 
-    /// Runs a workload on the simulator with further arguments, and gives the record.
+    /// Runs a workload on the simulator with further arguments, and returns the record.
     #[track_caller]
     pub fn record(&self, arguments: &[&str]) -> Value {
         self.good(&[&["exec"], arguments, &["--backend", "sim", "--json", "record.json"]].concat());
@@ -112,7 +112,7 @@ impl Sandbox {
     }
 }
 
-/// Waits for the end of a command and takes what it printed.
+/// Waits for the end of a command and returns its output.
 pub fn finish(mut child: Child) -> Output {
     let stdout = reader(child.stdout.take().expect("piped"));
     let stderr = reader(child.stderr.take().expect("piped"));
@@ -122,7 +122,7 @@ pub fn finish(mut child: Child) -> Output {
             break status;
         }
         if begun.elapsed() > PATIENCE {
-            // It may end by itself just now.
+            // It may have ended just now.
             let _ = child.kill();
             panic!("the command still runs after {PATIENCE:?}");
         }
@@ -146,12 +146,12 @@ fn reader(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Strin
     })
 }
 
-/// The project's own folder.
+/// The project's folder.
 pub fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every workload below one of the project's folders, in order.
+/// Every workload in one of the project's folders, sorted.
 pub fn workloads(folder: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![project().join(folder)];
@@ -170,7 +170,7 @@ pub fn workloads(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Whether this machine has no CUDA driver.
+/// True if this machine has no CUDA driver.
 pub fn no_cuda(sandbox: &Sandbox) -> bool {
     sandbox.good(&["devices"]).starts_with("CUDA devices (--backend cuda --device N)\n  none:")
 }

@@ -45,7 +45,7 @@ fn the_best_of_a_space_is_found() {
         sandbox.read(name).lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
     };
     assert!(lines("found.jsonl").len() <= 41);
-    // What trying each finds.
+    // The best case of a full sweep.
     sandbox.good(&[&["sweep", "parts.aorta"], axes, &["--json", "all.jsonl"]].concat());
     let time = |case: &Value| case["record"]["variants"][0]["time"]["p50_ns"].as_i64();
     let best = |name: &str| lines(name)[1..].iter().filter_map(time).min().expect("one was measured");
@@ -73,7 +73,7 @@ fn a_search_goes_on_where_it_was() {
 }
 
 #[test]
-fn mistakes_in_a_search_are_told() {
+fn mistakes_in_a_search_are_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("parts.aorta", PARTS);
     for (given, told) in [

@@ -69,7 +69,7 @@ fn hosts_need_a_secret() {
 }
 
 #[test]
-fn the_secret_of_the_file_is_used_and_not_told() {
+fn the_secret_of_the_file_is_used_and_not_printed() {
     let sandbox = sandbox();
     sandbox.write_secret(SECRET, 0o600);
     let outputs = launch(&sandbox, ("127.0.0.1", port()), "30s", [&[], &[("AORTA_SECRET", SECRET)]]);
@@ -112,9 +112,10 @@ fn ranks_with_different_secrets_end_alike() {
     assert!(second.stderr.contains("does not know the"), "{}", second.stderr);
 }
 
-/// What a squatter says reaches nobody, and every rank ends with the code of ranks that do not meet.
+/// Data from a process that occupies the port is not accepted, and every rank ends with the code of ranks that do not
+/// connect.
 #[test]
-fn a_squatter_decides_nothing() {
+fn a_process_that_occupies_a_port_decides_nothing() {
     let port = port();
     let squatter = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
     std::thread::spawn(move || {

@@ -49,7 +49,7 @@ fn flags_override_a_scenario() {
     let record = sandbox.json("a.json");
     let params = &record["workload"]["params"];
     assert_eq!(record["workload"]["preset"], "tiny");
-    // What the flags do not say still comes from the scenario.
+    // Options without a flag still come from the scenario.
     assert_eq!([&params["width"], &params["layers"], &params["rows"], &params["streams"]], ["16", "5", "64", "3"]);
     assert_eq!(record["settings"]["backend"], "host");
     assert_eq!(record["settings"]["launch"], "stream");
@@ -61,7 +61,7 @@ fn flags_override_a_scenario() {
 }
 
 #[test]
-fn a_device_is_for_the_scenarios_own_backend() {
+fn a_scenario_s_device_applies_only_to_its_backend() {
     let sandbox = Sandbox::new();
     sandbox.write("a.ron", "(workload: \"moe\", preset: \"tiny\", backend: \"cuda\", device: 7)");
     sandbox.good(&["exec", "a.ron", "--backend", "sim", "--effort", "sanity"]);
@@ -69,7 +69,7 @@ fn a_device_is_for_the_scenarios_own_backend() {
     let output = sandbox.run(&["exec", "b.ron"]);
     assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("aorta::cli::no_devices"), "{}", output.stderr);
-    // Nothing says which backend: the simulator is only taken where there is no GPU.
+    // No backend is given: the simulator is only used without a GPU.
     if super::sandbox::no_cuda(&sandbox) {
         sandbox.good(&["exec", "moe", "--preset", "tiny", "--effort", "sanity", "--device", "7"]);
     }
@@ -99,7 +99,7 @@ fn variables_reach_the_process() {
         sandbox.record(&["moe", "--preset", "tiny", "--env", "CUDA_LAUNCH_BLOCKING=1", "--env", "NCCL_NOTE=a=b"]);
     let expected = serde_json::json!({"CUDA_LAUNCH_BLOCKING": "1", "NCCL_NOTE": "a=b"});
     assert_eq!(record["environment"]["variables"], expected);
-    // What the run ends with, the command ends with.
+    // The command has the exit code of the run that it starts.
     sandbox.write("a.aorta", "step { nop() }\nexpect time > 1s");
     let arguments = ["--backend", "sim", "--env", "CUDA_A=1"];
     assert_eq!(sandbox.run(&[&["exec", "a.aorta"], &arguments[..]].concat()).code, Some(1));
@@ -154,7 +154,7 @@ fn efforts_differ() {
     assert!(printed.contains("1 iteration, no measurement") && printed.contains("it is no measurement"), "{printed}");
 }
 
-/// One iteration is observed where nothing is measured, and it is the first.
+/// Without measured iterations, one iteration is observed, and it is the first.
 #[test]
 fn a_look_is_short() {
     let sandbox = Sandbox::new();
@@ -178,7 +178,7 @@ fn streams_are_a_parameter_or_a_ceiling() {
     assert_eq!(lanes(&["moe", "--preset", "tiny", "--streams", "8"]), Some(8));
 }
 
-/// What a shared machine sets for its libraries is theirs to read.
+/// Variables that a shared machine sets for its libraries are passed on.
 #[test]
 fn variables_of_libraries_are_passed_on_as_found() {
     let sandbox = Sandbox::new();

@@ -1,4 +1,4 @@
-//! A system that refuses threads and memory: the run fails with its exit code and says what was short.
+//! A system that refuses threads and memory: the run fails with its exit code and says what was missing.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ fn limited(sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
     limited_by(Command::new("bash"), sandbox, limit, arguments)
 }
 
-/// The same by a command that starts a shell.
+/// Runs the binary under limits set by a command that starts a shell.
 fn limited_by(mut command: Command, sandbox: &Sandbox, limit: &str, arguments: &[&str]) -> Output {
     command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_aorta")]).args(arguments);
     let model = sandbox.command(arguments);
@@ -29,14 +29,14 @@ fn little_address_space_suffices_for_a_small_file() {
     }
 }
 
-/// From no room at all to enough: every run ends well, or with exit code 4 and what was short.
+/// From no memory at all to enough: every run succeeds, or fails with exit code 4 and says what was missing.
 #[test]
-fn each_limit_of_memory_is_told_or_suffices() {
+fn each_limit_of_memory_is_reported_or_sufficient() {
     let sandbox = Sandbox::new();
     let arguments = ["exec", "moe", "--preset", "tiny", "--backend", "host", "--effort", "sanity", "--ranks", "4"];
     let codes = (48..=128).step_by(8).map(|mebibytes| {
         let output = limited(&sandbox, &format!("ulimit -v {}", mebibytes * 1024), &arguments);
-        // The system's loader is not ours: it has a code of its own where there is no room for the program.
+        // Without room for the program, the system's loader has a code of its own.
         let loader = output.code == Some(127);
         let told = output.stderr.contains("aorta::exec::shortage") || output.stderr.contains("out_of_memory");
         let short = output.code == Some(4) && told;
@@ -48,7 +48,7 @@ fn each_limit_of_memory_is_told_or_suffices() {
 }
 
 #[test]
-fn a_vector_for_which_there_is_no_memory_is_told() {
+fn a_failed_allocation_of_a_vector_is_reported() {
     let sandbox = Sandbox::new();
     sandbox.write("many.aorta", "buffer x: f32[4]\nstep { for i in 0..1000000 { map(x + 1 -> x) } }");
     let output = limited(&sandbox, "ulimit -v 60000", &["check", "many.aorta"]);
@@ -56,8 +56,8 @@ fn a_vector_for_which_there_is_no_memory_is_told() {
     assert!(output.stderr.contains("the system gives no memory"), "{}", output.stderr);
 }
 
-/// A shell of a user who has no other processes; `None` where this user cannot start one. The limit counts all threads of
-/// a user, and does not hold for root.
+/// A shell of a user without other processes; `None` if this user cannot start one. The limit counts all threads of a
+/// user, and does not apply to root.
 fn shell_of_another_user() -> Option<Command> {
     let another = || {
         let mut command = Command::new("setpriv");
@@ -68,9 +68,9 @@ fn shell_of_another_user() -> Option<Command> {
     tried.is_ok_and(|status| status.success()).then(another)
 }
 
-/// From one thread up to enough: a rank that has its thread does not wait for one that has none.
+/// From one thread to enough: a rank that has its thread does not wait for one that has none.
 #[test]
-fn threads_that_the_system_refuses_are_told() {
+fn refused_threads_are_reported() {
     if shell_of_another_user().is_none() {
         println!("skipped: no other user can be taken here");
         return;

@@ -1,10 +1,10 @@
-//! A command that a message suggests, typed as it stands, does what the message says.
+//! Commands that a message suggests work as they are printed.
 
 use aorta::base::shell;
 
 use super::sandbox::Sandbox;
 
-/// Right as it is, and wrong with some values of its parameters, numbers of streams and ranks.
+/// Valid with its defaults, and invalid for some parameters and numbers of streams and ranks.
 const FILE: &str = "\
 param n = 64
 param streams = 2 in 1..=4
@@ -26,7 +26,7 @@ step(sync: end, depth: 2) {
 }
 ";
 
-/// The command between backquotes that begins so.
+/// The command in backquotes that begins in this way.
 fn suggested(text: &str, begins: &str) -> Option<Vec<String>> {
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let command = joined.split('`').find(|part| part.starts_with(begins))?.to_owned();
@@ -35,7 +35,7 @@ fn suggested(text: &str, begins: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn what_fails_a_run_fails_the_check_that_it_suggests() {
+fn errors_of_a_run_are_those_of_the_suggested_check() {
     let sandbox = Sandbox::new();
     sandbox.write("w.aorta", FILE);
     sandbox
@@ -73,7 +73,7 @@ fn what_fails_a_run_fails_the_check_that_it_suggests() {
 #[test]
 fn warnings_of_a_run_are_those_of_the_check_that_it_suggests() {
     let sandbox = Sandbox::new();
-    // With four streams, half of them have nothing to do.
+    // With four streams, half of them are idle.
     sandbox.write(
         "w.aorta",
         FILE.replace("on s[1]", "on s[0] { map(x[0..4] + 2) }\non s[1]").replace("streams = 2", "streams = 4"),

@@ -42,7 +42,7 @@ fn smoke_passes_wholly() {
     assert!(lines[1..].iter().all(|line| line["status"] == "done" && line["record"]["complete"] == true));
 }
 
-/// What does not exist is told by its name, and everything else is a valid run.
+/// Missing workloads are reported by name, and every other case is a valid run.
 #[test]
 fn every_shipped_suite_names_what_there_is() {
     let sandbox = Sandbox::new();
@@ -104,7 +104,7 @@ fn own() -> Sandbox {
 }
 
 #[test]
-fn each_way_to_end_is_told() {
+fn each_exit_status_is_described() {
     let sandbox = own();
     let run = |more: &[&str]| sandbox.run(&[&["suite", "suites/own.ron", "--backend", "sim"], more].concat());
     let output = run(&[]);
@@ -116,10 +116,11 @@ fn each_way_to_end_is_told() {
     let output = run(&["--format", "junit"]);
     let seconds = without_times(&output.stdout);
     snapshot!("suite_own_junit", seconds);
-    // Without a failure, what does not hold decides; without that, all is well.
+    // Without failed cases, a failed expectation determines the exit code; without those, it is 0.
     assert_eq!(run(&["--only", "broken"]).code, Some(1));
     assert_eq!(run(&["--only", "good"]).code, Some(0));
-    // What is skipped does not fail beside a case that ran, unless the suite is strict; alone, nothing was shown.
+    // Skipped cases do not fail a suite in which a case ran, unless it is strict; a suite with only skipped cases
+    // fails.
     assert_eq!(run(&["--only", "oo"]).code, Some(0));
     assert_eq!(run(&["--only", "oo", "--strict"]).code, Some(1));
     assert_eq!(run(&["--only", "too large"]).code, Some(4));
@@ -148,7 +149,7 @@ fn a_suite_goes_on_where_it_ended() {
     let again = sandbox.run(&suite);
     assert_eq!(again.code, Some(2));
     assert!(again.stderr.contains("aorta::cli::cases_there"), "{}", again.stderr);
-    // What was measured is not run again, and the page is the same.
+    // Measured cases do not run again, and the page is the same.
     let resumed = sandbox.run(&[&suite[..], &["--resume"]].concat());
     assert_eq!((resumed.code, &resumed.stdout), (first.code, &first.stdout));
     assert!(!resumed.stderr.contains("good"), "{}", resumed.stderr);
@@ -164,7 +165,7 @@ fn a_suite_goes_on_where_it_ended() {
 }
 
 #[test]
-fn mistakes_in_suites_are_told() {
+fn mistakes_in_suites_are_reported() {
     let sandbox = Sandbox::new();
     let cases = [
         "(description: \"d\", cases: [(worklod: \"moe\")])",
@@ -197,9 +198,9 @@ fn mistakes_in_suites_are_told() {
     snapshot!("suite_mistakes", told);
 }
 
-/// What is normal is counted for each case that is no simulation.
+/// Normal figures are counted for each measured case.
 #[test]
-fn what_is_normal_is_counted() {
+fn normal_figures_are_counted() {
     let sandbox = own();
     let ranges = r#"(devices: ["this CPU"], sources: {"us": measured("here")}, ranges: [
         (name: "any", figure: metric, workload: "own", metric: "rate", normal: (from: "1B/s"), seen: "a", source: "us"),

@@ -120,7 +120,7 @@ fn arrows_come_in_pairs() {
     }
 }
 
-/// What waits for an operation of another lane, over all variants.
+/// Number of dependencies between lanes, over all variants.
 fn dependencies(record: &Value) -> usize {
     let variants = record["variants"].as_array().expect("a list").iter();
     let of_variant = |variant: &Value| {

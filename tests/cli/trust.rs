@@ -1,4 +1,4 @@
-//! Files from somebody else: what they cannot do. Each test enforces a sentence of docs/security.md.
+//! Limits of untrusted files. Each test enforces a sentence of docs/security.md.
 
 use std::process::{Command, Stdio};
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::sandbox::{Output, Sandbox, finish, project};
 
-/// A title of the terminal, a colour, a mark that reverses text, and a command of GitHub's workflows.
+/// A terminal's title sequence, a colour, a bidirectional mark, and a command of GitHub's workflows.
 const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2J\u{202e}\u{2066}\u{200b}\u{0}\r::error::y ##[error]z";
 
-/// Whether a text has nothing that a terminal, an editor or a log would obey.
+/// Checks that a text contains nothing that a terminal, an editor or a log would execute.
 #[track_caller]
 fn harmless(what: &str, text: &str) {
     let hidden = |c: char| {
@@ -28,7 +28,7 @@ fn no_command(what: &str, text: &str) {
     assert!(!text.lines().any(is_command), "{what}: a workflow's command in {text}");
 }
 
-/// No line begins with a text that stands behind a line feed in a file: it would pass for a line of the program's own.
+/// Checks that no line begins with text after a line feed in a file, which would look like a line of the program's own.
 #[track_caller]
 fn no_planted_line(what: &str, text: &str) {
     let is_planted =
@@ -51,7 +51,7 @@ fn hostile_workload() -> String {
 }
 
 #[test]
-fn no_command_passes_on_what_a_terminal_obeys() {
+fn no_command_prints_escape_sequences_of_its_input() {
     let sandbox = Sandbox::new();
     sandbox.write("a.aorta", hostile_workload());
     sandbox.write("bad.aorta", hostile_workload() + &format!("step {{ nothing(\"{HOSTILE}\") \u{1b}[2J }}\n"));
@@ -183,7 +183,7 @@ fn arguments_are_written_out_too() {
     }
 }
 
-/// Every text of a JSON value replaced by a hostile one, but those that say what it is.
+/// Replaces every text of a JSON value by a hostile one, except those that identify its type.
 fn poisoned(value: &mut Value, key: &str) {
     const MEANT: [&str; 5] = ["schema", "verdict", "launch", "status", "kind"];
     match value {
@@ -195,7 +195,7 @@ fn poisoned(value: &mut Value, key: &str) {
 }
 
 #[test]
-fn no_report_passes_on_what_a_record_hides() {
+fn no_report_prints_hidden_characters_of_a_record() {
     let sandbox = Sandbox::new();
     sandbox.record(&["moe", "--preset", "tiny", "--launch", "both", "--ranks", "2", "--effort", "quick"]);
     let mut record = sandbox.json("record.json");
@@ -238,7 +238,7 @@ fn no_report_passes_on_what_a_record_hides() {
     assert!(commands.lines().all(|line| levels.iter().any(|level| line.starts_with(level))), "{commands}");
 }
 
-/// A shared library that says so when somebody loads it; `None` where there is no C compiler.
+/// Builds a shared library that reports when it is loaded; `None` without a C compiler.
 fn telltale(sandbox: &Sandbox) -> Option<()> {
     sandbox.write(
         "x.c",
@@ -289,7 +289,7 @@ fn no_scenario_loads_code() {
         println!("without a C compiler, no library was there to be loaded");
         return;
     }
-    // By hand it is loaded, which shows that the library tells.
+    // Loaded by hand, which shows that the library reports.
     run(&sandbox, &format!("exec moe --preset tiny --backend sim --effort sanity --env LD_PRELOAD={library}"));
     assert!(sandbox.listing().contains(&"LOADED".to_owned()));
 }
@@ -308,7 +308,7 @@ fn what_a_scenario_sets_is_shown_and_recorded() {
     let shown = sandbox.good(&["check", "a.ron"]);
     assert!(shown.replace('\'', "").contains(&format!("sets      {sets}")), "{shown}");
     assert!(shown.contains("--preset tiny --backend sim --launch graph --effort quick"), "{shown}");
-    // What is given by hand has no list, and is recorded whatever its name.
+    // Variables given by hand have no allowlist and are always recorded.
     sandbox.good(&["exec", "a.ron", "--env", "MY_OWN=1", "--json", "a.json"]);
     assert_eq!(sandbox.json("a.json")["environment"]["variables"]["MY_OWN"], "1");
 }
@@ -381,7 +381,7 @@ const PRINTING: [&str; 25] = [
 ];
 
 #[test]
-fn what_cannot_be_printed_is_no_success() {
+fn lost_output_is_a_failure() {
     let sandbox = Sandbox::new();
     sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "quick", "--json", "r.json"]);
     sandbox.write("in.aorta", "step {\n  spin(1us)\n}\n");
@@ -394,7 +394,7 @@ fn what_cannot_be_printed_is_no_success() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{command}: {said}");
         assert!(said.contains("standard output cannot be written: No space left"), "{command}: {said}");
-        // A reader that has gone away has seen enough.
+        // A closed pipe is no error.
         let (reader, writer) = std::io::pipe().expect("a pipe can be made");
         drop(reader);
         let input = std::fs::File::open(sandbox.path("in.aorta")).expect("the file is there");
@@ -422,7 +422,7 @@ mod modes {
         std::fs::metadata(sandbox.path(name)).expect("the file is there").permissions().mode() & 0o7777
     }
 
-    /// Runs a command line of a shell, in which `$AORTA` is the binary.
+    /// Runs a shell script, in which `$AORTA` is the binary.
     fn shell(sandbox: &Sandbox, script: &str) -> Output {
         let mut command = Command::new("sh");
         let prepared = sandbox.command(&[""; 0]);
@@ -524,7 +524,7 @@ mod modes {
     }
 
     #[test]
-    fn a_full_folder_of_temporary_files_is_told() {
+    fn a_full_temporary_folder_is_reported() {
         let sandbox = Sandbox::new();
         std::fs::create_dir(sandbox.path("small")).expect("a folder can be made");
         let script = "mount -t tmpfs -o size=4k tmpfs small && head -c 4096 /dev/zero > small/x; export TMPDIR=$PWD/small; \
@@ -542,7 +542,7 @@ mod modes {
 }
 
 #[test]
-fn a_case_that_stands_twice_is_refused() {
+fn a_duplicate_case_is_refused() {
     let sandbox = Sandbox::new();
     run(&sandbox, "sweep moe --preset tiny --backend sim --effort quick --set tokens=16,32 --json s.jsonl");
     let text = sandbox.read("s.jsonl");

@@ -1,4 +1,4 @@
-//! A backend that is another one but for one thing.
+//! A backend that wraps another one and changes one behaviour.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,25 +11,25 @@ use aorta::exec::{
 };
 use aorta::schedule::Topology;
 
-/// Does something to the image of a rank.
+/// Changes the image of a rank.
 type Change<'a> = Box<dyn Fn(&mut Image) + 'a>;
 
-/// Changes what a clock says.
+/// Changes the times of a clock.
 type Clock = Arc<dyn Fn(Nanos) -> Nanos + Send + Sync>;
 
-/// What the driver says of a call that was made to fail.
+/// The driver's message for a call that was made to fail.
 pub const TOLD: &str = "told to fail";
 
-/// The calls of all drivers of a backend, of which one may fail.
+/// Counts the calls of all drivers of a backend; one call may fail.
 #[derive(Debug, Default)]
 pub struct Calls {
-    /// The name of the call that fails, and how many of that name are made up to it, itself included.
+    /// The name of the call that fails, and which of these calls, counted from 1.
     fails: Option<(&'static str, u64)>,
     made: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Calls {
-    /// None fails.
+    /// Counts calls; none fails.
     pub fn counted() -> Arc<Calls> {
         Arc::default()
     }
@@ -43,7 +43,7 @@ impl Calls {
         self.made.lock().expect("no test panics with it").clone()
     }
 
-    /// Whether the call that is to fail was made.
+    /// True if the call that was to fail has been made.
     pub fn has_failed(&self) -> bool {
         self.fails.is_some_and(|(call, turn)| self.made().get(call).is_some_and(|&made| made >= turn))
     }
@@ -58,21 +58,21 @@ impl Calls {
 
 pub struct Altered<'a> {
     backend: &'a dyn Backend,
-    /// What is done to images before they are opened.
+    /// Changes images before they are opened.
     change: Option<Change<'a>>,
-    /// Launches that are late, by their numbers: each comes right behind another one.
+    /// Delayed launches by number, each with the launch that it follows.
     late: BTreeMap<u32, u32>,
-    /// The rank, by its place in this process, that fails at its second launch.
+    /// Index of the rank in this process that fails at its second launch.
     fails: Option<usize>,
-    /// What becomes of the times of the host's clock; `None` if nothing is changed.
+    /// Changes the host clock's times; `None` keeps them.
     host_clock: Option<Clock>,
-    /// What becomes of a time between two stamps; `None` if nothing is changed.
+    /// Changes times between two stamps; `None` keeps them.
     stamps: Option<Clock>,
-    /// Counts calls; `None` if nobody wants to know.
+    /// Counts calls; `None` does not.
     calls: Option<Arc<Calls>>,
-    /// Lanes do not wait for stamps.
+    /// True if lanes do not wait for stamps.
     unordered: bool,
-    /// Operations that were launched.
+    /// Number of launched operations.
     launches: Arc<AtomicU64>,
 }
 
@@ -91,33 +91,33 @@ impl<'a> Altered<'a> {
         }
     }
 
-    /// Nothing is altered; launches are counted.
+    /// Only counts launches.
     pub fn counting(backend: &'a dyn Backend, launches: Arc<AtomicU64>) -> Altered<'a> {
         Altered { launches, ..Altered::not(backend) }
     }
 
-    /// The second rank fails at its second launch.
+    /// Makes the second rank fail at its second launch.
     pub fn failing(backend: &'a dyn Backend) -> Altered<'a> {
         Altered { fails: Some(1), ..Altered::not(backend) }
     }
 
-    /// Every image is changed before it is opened.
+    /// Changes every image before it is opened.
     pub fn changing(backend: &'a dyn Backend, change: impl Fn(&mut Image) + 'a) -> Altered<'a> {
         Altered { change: Some(Box::new(change)), ..Altered::not(backend) }
     }
 
-    /// Launches come too late, each right behind another one, as if that did not wait for it.
+    /// Delays launches until after another one, as if they were not waited for.
     pub fn late(backend: &'a dyn Backend, late: BTreeMap<u32, u32>) -> Altered<'a> {
         Altered { late, ..Altered::not(backend) }
     }
 
-    /// Lanes do not wait for stamps, so that iterations are not in order.
+    /// Removes waits for stamps, so that iterations are not ordered.
     pub fn unordered(backend: &'a dyn Backend) -> Altered<'a> {
         Altered { unordered: true, ..Altered::not(backend) }
     }
 
-    /// The host's clock goes ten times slower, and whoever asks it leaves the processor to others: what takes a moment has
-    /// happened before a limit has passed, also on a machine that is busy with other things.
+    /// Slows the host's clock down to a tenth, and yields the processor at each query. Short actions then complete
+    /// within a time limit even on a busy machine.
     pub fn patient(backend: &'a dyn Backend) -> Altered<'a> {
         let slow = |now: Nanos| {
             std::thread::sleep(Duration::from_millis(1));
@@ -126,12 +126,12 @@ impl<'a> Altered<'a> {
         Altered { host_clock: Some(Arc::new(slow)), ..Altered::not(backend) }
     }
 
-    /// The drivers' calls are counted, and one may fail.
+    /// Counts the drivers' calls, one of which may fail.
     pub fn with_calls(backend: &'a dyn Backend, calls: Arc<Calls>) -> Altered<'a> {
         Altered { calls: Some(calls), ..Altered::not(backend) }
     }
 
-    /// Another clock in place of the host's, which is made of its times.
+    /// Replaces the host's clock by a function of it.
     pub fn with_host_clock(
         backend: &'a dyn Backend,
         clock: impl Fn(Nanos) -> Nanos + Send + Sync + 'static,
@@ -139,7 +139,7 @@ impl<'a> Altered<'a> {
         Altered { host_clock: Some(Arc::new(clock)), ..Altered::not(backend) }
     }
 
-    /// Other times between stamps, made of those that the device says.
+    /// Replaces times between stamps by a function of the device's times.
     pub fn with_stamps(
         backend: &'a dyn Backend,
         clock: impl Fn(Nanos) -> Nanos + Send + Sync + 'static,

@@ -1,7 +1,7 @@
-//! What a device does with the calls that a mock has noted, and whether that keeps what a plan asks for.
+//! Checks that a device that executes a mock's calls keeps the order of a plan.
 //!
-//! It knows what streams, events, graphs and waits of the host mean; of sessions it knows nothing but the numbers of the
-//! stamps that begin and end iterations.
+//! It models streams, events, graphs and host waits. Of sessions it only knows the numbers of the stamps that begin and
+//! end iterations.
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,29 @@ use aorta::schedule::{Command, Schedule};
 
 use super::oracle::{Before, Set, Unrolled};
 
-/// The stamps of iterations; those around operations have higher numbers.
+/// Stamps of iterations; those around operations have higher numbers.
 const STAMPS: usize = 512;
 
-/// A device that is given the calls of one rank.
+/// A device that executes the calls of one rank.
 struct Device<'a> {
     unrolled: &'a Unrolled<'a>,
-    /// For each operation of the image its iteration of the period and its number there, and how often it was launched.
+    /// For each operation of the image, its iteration of the period and its number there, and how often it was
+    /// launched.
     launches: Vec<((usize, OpId), usize)>,
     period: usize,
-    /// What is complete when a lane comes to its next command.
+    /// What is complete when a lane executes its next command.
     lanes: BTreeMap<String, Set>,
-    /// The same where an event or a stamp was recorded last.
+    /// What is complete where an event or a stamp was last recorded.
     events: BTreeMap<String, Set>,
-    /// What the host knows to be complete: nothing that it issues later can begin before.
+    /// What the host knows to be complete: later launches cannot begin before it.
     known: Set,
-    /// The graphs, and the one that is being captured.
+    /// Captured graphs, and the capture under way.
     graphs: Vec<Captured>,
     capture: Option<Captured>,
     found: Found,
 }
 
-/// Operations of a graph, with what the graph orders before each, by their places in it.
+/// Operations of a graph, each with its predecessors in the graph, as indices.
 #[derive(Default)]
 struct Captured {
     origin: String,
@@ -42,14 +43,14 @@ struct Captured {
     events: BTreeMap<String, Set>,
 }
 
-/// What the calls have in order.
+/// The order that the calls guarantee.
 #[derive(Default)]
 struct Found {
-    /// For each node what is complete when it starts.
+    /// For each node, what is complete when it starts.
     before: Before,
-    /// What is complete at each stamp of an iteration, in their order, with the stamp's number.
+    /// For each stamp of an iteration, its number and what is complete there.
     stamps: Vec<(usize, Set)>,
-    /// What is complete where caches are emptied or a gate is shut, with how many stamps there were before.
+    /// What is complete where caches are flushed or a gate is shut, with the number of stamps before.
     leads: Vec<(usize, Set)>,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Device<'a> {
         }
     }
 
-    /// What is complete when a lane comes to a command that is issued now.
+    /// What is complete when a lane executes a command issued now.
     fn lane(&mut self, lane: &str) -> &mut Set {
         let set = self.lanes.entry(lane.to_owned()).or_default();
         set.extend(&self.known);
@@ -173,7 +174,7 @@ impl<'a> Device<'a> {
         self.events.insert(event.to_owned(), passed);
     }
 
-    /// Waits for an event that was never recorded, or not in this capture, are for nothing.
+    /// A wait for an event that was never recorded, or not in this capture, has no effect.
     fn wait(&mut self, lane: &str, event: &str) {
         if let Some(capture) = &mut self.capture {
             let passed = capture.events.get(event).cloned().unwrap_or_default();
@@ -189,9 +190,9 @@ fn number(text: &str) -> usize {
     text.parse().expect("the mock writes numbers")
 }
 
-/// Whether the calls of a run keep every order of the plan, within iterations and across them, and set stamps, empty caches
-/// and shut gates where nothing of another iteration is under way. With `exact` they add no order but those of lanes and of
-/// graphs, which are in order as a whole. Returns how many iterations there were.
+/// Checks that the calls of a run keep every dependency of the plan, within iterations and across them, and that
+/// stamps, cache flushes and gates occur while nothing of another iteration is under way. With `exact`, the calls must
+/// add no order except that of lanes and graphs. Returns the number of iterations.
 pub fn judge(
     (program, plan): (&Program, &Plan),
     schedule: &Schedule,
@@ -244,7 +245,7 @@ pub fn judge(
     Ok(iterations)
 }
 
-/// The most commands that one hardware queue gets of one iteration.
+/// Largest number of commands of one iteration on one hardware queue.
 pub fn most_of_a_queue(schedule: &Schedule, calls: &[String]) -> usize {
     let mut queues: BTreeMap<u32, usize> = BTreeMap::new();
     let mut most = 0;

@@ -1,4 +1,4 @@
-//! The doubles of AMD's libraries: built where a test wants one, under the names of the libraries.
+//! Builds the doubles of AMD's libraries on demand, under the libraries' names.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The names that one file serves under.
+/// The names of the libraries that one file implements.
 const NAMES: [&str; 6] =
     ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "libhipblaslt.so", "librccl.so", "librocm_smi64.so"];
 
-/// The folder of the double that runs on the CPU; nothing where it cannot be had, said on the way.
+/// The folder of the double that runs on the CPU; `None` with a message if it cannot be built.
 pub fn cpu() -> Option<&'static Path> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     had(FOLDER.get_or_init(|| {
@@ -22,13 +22,14 @@ pub fn cpu() -> Option<&'static Path> {
     }))
 }
 
-/// The folder of the double that forwards to NVIDIA's libraries, none of which it needs to be built.
+/// The folder of the double that forwards to NVIDIA's libraries, which are not needed to build it; `None` with a
+/// message if it cannot be built.
 pub fn forward() -> Option<&'static Path> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     had(FOLDER.get_or_init(|| build("forward")))
 }
 
-/// CI has to have them.
+/// CI must be able to build them.
 fn had(folder: &'static Result<PathBuf, String>) -> Option<&'static Path> {
     match folder {
         Ok(folder) => Some(folder),
@@ -67,7 +68,7 @@ fn build(double: &str) -> Result<PathBuf, String> {
     Ok(links)
 }
 
-/// Another test may have made the link meanwhile. One that leads elsewhere is from a checkout that has moved.
+/// Another test may have made the link in the meantime. A link with another target is from a checkout that has moved.
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::os::unix::fs::symlink(from, to) {

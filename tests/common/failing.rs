@@ -1,4 +1,4 @@
-//! Runs in which one call of a driver fails, and what is wrong with how they end.
+//! Runs in which one call of a driver fails, and checks of how they end.
 
 use aorta::base::{Nanos, SourceMap};
 use aorta::config::EffortPlan;
@@ -10,7 +10,7 @@ use aorta::schedule;
 use super::altered::{Altered, Calls, TOLD};
 use super::world::World;
 
-/// An operation of each kind of driver call, and two streams that wait for each other.
+/// An operation for each kind of driver call, and two streams that wait for each other.
 const FILE: &str = "\
 stream s
 stream t
@@ -53,7 +53,7 @@ pub fn measured(text: &str, ranks: u32, backend: &dyn Backend) -> Result<Measure
     })
 }
 
-/// Measures, and computes what is in the buffers. Returns all that is said of the run, and the error if it fails.
+/// Measures, and verifies the buffers. Returns all messages of the run, and the error if it fails.
 pub fn run(ranks: u32, backend: &dyn Backend) -> (String, Option<ExecError>) {
     let measured = match measured(FILE, ranks, backend) {
         Ok(measured) => measured,
@@ -70,7 +70,7 @@ pub fn run(ranks: u32, backend: &dyn Backend) -> (String, Option<ExecError>) {
     (said, measure::buffers(&ranks, backend, &options(), &Control::default()).err())
 }
 
-/// What a person sees of an error.
+/// An error as a user sees it.
 fn shown(error: &ExecError) -> String {
     let mut sources = SourceMap::new();
     sources.add("test.aorta", FILE).expect("a test is small");
@@ -87,10 +87,10 @@ pub fn turns(count: u64) -> Vec<u64> {
     turns
 }
 
-/// Calls whose failure says nothing of the run: they are made of one that is given up anyway.
+/// Calls whose failure is not visible, because it occurs on a thread that is being abandoned.
 const ASIDE: [&str; 1] = ["idle"];
 
-/// Says what is wrong with how a run ends in which a call fails; `Ok` with whether it went on.
+/// Checks how a run ends in which a call fails. `Ok` describes whether it continued.
 pub fn judge(ranks: u32, backend: &dyn Backend, call: &'static str, turn: u64) -> Result<&'static str, String> {
     let calls = Calls::failing(call, turn);
     let (said, error) = run(ranks, &Altered::with_calls(backend, calls.clone()));

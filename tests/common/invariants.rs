@@ -1,4 +1,4 @@
-//! Invariants of what a run has measured: shares, sums and rates that hold whatever ran, on whatever device.
+//! Invariants of measurements: shares, sums and rates that hold for every program and device.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use aorta::measure::record::{OperationRecord, RankRecord, Variant};
 use aorta::model::{OpKind, Program};
 use aorta::ops::{self, Category, Direction, Spec};
 
-/// What an operation asks of each part of a device, in ns at that part's peak.
+/// Time that an operation needs on each resource of a device at its peak, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Needs {
     arithmetic: f64,
-    /// Of whatever serves the device's memory fastest.
+    /// Memory traffic, served by the fastest of cache and memory.
     memory: f64,
     to_device: f64,
     to_host: f64,
@@ -29,7 +29,7 @@ impl Needs {
             *link = ns(bytes, engines(direction));
             return needs;
         }
-        // Between ranks, other tests know what the links carry.
+        // Other tests check links between ranks.
         if spec.operation.category() == Category::Collective || ops::crossing(spec).is_some() {
             return needs;
         }
@@ -53,7 +53,7 @@ impl Needs {
     }
 }
 
-/// Collects what does not hold.
+/// Collects violated invariants.
 #[derive(Default)]
 pub struct Broken(pub String);
 
@@ -69,7 +69,7 @@ impl Broken {
     }
 }
 
-/// Everything that does not hold of a variant, a line each: `programs` are those of its ranks.
+/// All violated invariants of a variant, one per line. `programs` are those of its ranks.
 pub fn check<'a>(programs: impl Iterator<Item = &'a Program>, profile: &Profile, variant: &Variant) -> String {
     let mut broken = Broken::default();
     for (rank, program) in variant.ranks.iter().zip(programs) {
@@ -86,7 +86,7 @@ pub fn check<'a>(programs: impl Iterator<Item = &'a Program>, profile: &Profile,
     broken.0
 }
 
-/// Parts add up to their whole, and none is larger.
+/// Checks that parts add up to their whole, and that none is larger.
 fn parts(rank: &RankRecord, broken: &mut Broken) {
     let Some(analysis) = &rank.analysis else { return };
     let split = &analysis.split;
@@ -125,18 +125,18 @@ fn parts(rank: &RankRecord, broken: &mut Broken) {
     }
 }
 
-/// The highest bus bandwidth of an operation between ranks, in bytes per second.
+/// Highest possible bus bandwidth of an operation between ranks, in bytes per second.
 fn bus_peak(operation: &OperationRecord, profile: &Profile) -> f64 {
     let links = &profile.topology;
     let ranks = f64::from(operation.ranks.unwrap_or(2));
-    // In a mesh a rank has a link to each other.
+    // In a mesh, a rank has a link to each of the others.
     let paths = if links.wiring == Wiring::Mesh { ranks - 1.0 } else { 1.0 };
-    // A switch that adds up takes in half of what nccl-tests count.
+    // A switch that adds up data in transit receives half of the bytes that nccl-tests count.
     let adds_up = operation.operation == "all_reduce" && links.wiring == Wiring::Switch;
     links.peak_within().max(links.peak_across()) * paths * if adds_up { 2.0 } else { 1.0 }
 }
 
-/// No operation is faster than its device, and what is observed together is not either.
+/// Checks that no operation, and no set of operations, is faster than its device.
 fn operations(rank: &RankRecord, program: &Program, profile: &Profile, broken: &mut Broken) {
     let step = &program.cycle[rank.slot % program.cycle.len()];
     let mut together = [0.0; 4];

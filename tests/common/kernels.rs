@@ -1,4 +1,4 @@
-//! Every kernel that there is: those of all operations for each element type, of buffers, and the executor's own.
+//! Every generated kernel: those of all operations for each element type, of buffers, and of the executor.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use aorta::backend::gpu;
 use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::{Launch, Source, witness};
 
-/// By their names and texts.
+/// All kernels by name and source.
 pub fn all() -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
     for dtype in ["f64", "f32", "f16", "bf16"] {
@@ -24,7 +24,7 @@ pub fn all() -> BTreeMap<String, Source> {
     sources
 }
 
-/// Every kernel of the file with all operations, for one element type.
+/// Adds every kernel of the file with all operations, for one element type.
 fn of_operations(dtype: &str, sources: &mut BTreeMap<String, Source>) {
     let text =
         include_str!("../workloads/operations.aorta").replace("param dtype = f32", &format!("param dtype = {dtype}"));

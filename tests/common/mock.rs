@@ -1,4 +1,4 @@
-//! A backend that does nothing but note what it is asked for, and that fails where it is told to.
+//! A mock backend that records its calls, and fails where its script says so.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -7,16 +7,16 @@ use aorta::base::{Nanos, Space};
 use aorta::exec::{Backend, CommMonitor, Control, DeviceInfo, Driver, ExecError, Fault, Health, Image};
 use aorta::schedule::Topology;
 
-/// What each look at the host's clock adds to it.
+/// Time that each query adds to the host's clock, in ns.
 const TICK: i64 = 1_000;
 
-/// From a look at the host's clock to a stamp that is set next.
+/// Time from a query of the host's clock to the next stamp, in ns.
 const SET: i64 = 400;
 
-/// What the device's own clock tells apart.
+/// Resolution of the device's own clock, in ns.
 pub const STEP: i64 = 32;
 
-/// What the device says that an iteration, or an operation, took.
+/// Time that the device reports for every iteration and operation.
 pub const ELAPSED: Nanos = Nanos(20_000);
 
 /// What goes wrong.
@@ -24,59 +24,60 @@ pub const ELAPSED: Nanos = Nanos(20_000);
 pub struct Script {
     /// A capture cannot be ended.
     pub refuses_capture: bool,
-    /// A capture cannot even be begun.
+    /// A capture cannot be begun.
     pub knows_no_capture: bool,
-    /// The number of the operation, in the image, whose launch fails.
+    /// Number of the operation in the image whose launch fails.
     pub faulty: Option<u32>,
-    /// The launch, or the end of a capture, that fails: by its text as the log has it, counted from 0.
+    /// The launch or the end of a capture that fails: its text in the log, and which occurrence, counted from 0.
     pub fails: Option<(&'static str, u32)>,
-    /// What fails may be of something before.
+    /// The failure is asynchronous: an earlier operation may have caused it.
     pub late: bool,
-    /// No stamp is ever reached.
+    /// No stamp ever completes.
     pub hangs: bool,
-    /// Stamps that are never reached.
+    /// Stamps that never complete.
     pub never: Vec<u32>,
-    /// The call from which that rank does not come back before it is told to: by its text as the log has it.
+    /// The rank and the call, by its text in the log, that does not return before the rank is stopped.
     pub stays: Option<(u32, &'static str)>,
-    /// Being told to is not enough: only [`Mock::let_go`] is.
+    /// Stopping is not enough; the call only returns after [`Mock::let_go`].
     pub stays_for_good: bool,
-    /// The rank whose thread begins late: when another has looked at the clock 200 times since the last phase, or is through.
+    /// The rank whose thread starts late: after another has queried the clock 200 times since the last phase, or has
+    /// finished.
     pub enters_late: Option<u32>,
-    /// The call in which that rank panics.
+    /// The rank and the call in which it panics.
     pub panics: Option<(u32, &'static str)>,
     /// Its first communicator fails.
     pub comm_fails: bool,
-    /// The run is interrupted at this call, counted from 0 by its text as the log has it.
+    /// The run is interrupted at this call: its text in the log, and which occurrence, counted from 0.
     pub interrupt: Option<(Arc<Control>, &'static str, u32)>,
     pub memory_bytes: Option<u64>,
-    /// Lanes can be held at a gate.
+    /// Lanes can be gated.
     pub has_gates: bool,
-    /// Caches can be emptied.
+    /// Caches can be flushed.
     pub has_caches: bool,
-    /// Gates open by themselves.
+    /// Gates open by timeout.
     pub forces_gates: bool,
-    /// What the device says of itself, question by question; the last from then on.
+    /// Device states returned by consecutive queries; the last is repeated.
     pub health: Vec<Health>,
-    /// The device has a clock that runs, in place of one that always says the same: when it began, in ns of the host,
-    /// and how much faster it is than the host's, in ppm. Those of other ranks are the other way round.
+    /// The device has a running clock: its start in ns of the host, and its rate error in ppm. Other ranks have the
+    /// opposite values. `None` for a clock that stands still.
     pub clock: Option<(i64, i64)>,
 }
 
-/// The backend. All that its drivers are asked for stands in the log, in the order of the calls.
+/// The backend. The log has the calls of all drivers in order.
 #[derive(Debug, Default)]
 pub struct Mock {
     pub script: Script,
     log: Option<Arc<Mutex<Vec<String>>>>,
-    /// For each stamp that was set, its rank, its number, and when that was on the host.
+    /// For each stamp that was set: rank, number, and host time.
     pub set: Arc<Mutex<Vec<(u32, u32, i64)>>>,
-    /// How often the call at which the run is interrupted has been made.
+    /// How often the call at which the run is interrupted was made.
     seen: Arc<AtomicU32>,
-    /// How often the call that fails has been made.
+    /// How often the failing call was made.
     tried: Arc<AtomicU32>,
     hold: Arc<Hold>,
 }
 
-/// Where a call stays that does not come back.
+/// Blocks a call that does not return.
 #[derive(Debug, Default)]
 struct Hold {
     gone: Mutex<bool>,
@@ -95,7 +96,7 @@ impl Hold {
     }
 }
 
-/// What the watchdog has of a mock.
+/// The watchdog's handle on a mock.
 struct MockCommMonitor {
     script: Script,
     hold: Arc<Hold>,
@@ -117,23 +118,23 @@ impl CommMonitor for MockCommMonitor {
 }
 
 impl Mock {
-    /// Lets a call come back that stays for good.
+    /// Returns a function that releases a blocked call.
     pub fn let_go(&self) -> impl Fn() + Send + Sync + 'static {
         let hold = self.hold.clone();
         move || hold.let_go()
     }
 
-    /// One that notes every call.
+    /// A mock that records every call.
     pub fn new(script: Script) -> Mock {
         Mock { script, log: Some(Arc::default()), ..Mock::default() }
     }
 
-    /// One that notes nothing, and so allocates nothing.
+    /// A mock that records nothing and so does not allocate.
     pub fn silent() -> Mock {
         Mock::default()
     }
 
-    /// What has been noted, which is then forgotten.
+    /// Returns the recorded calls and clears the log.
     pub fn take(&self) -> Vec<String> {
         self.log
             .as_ref()
@@ -184,23 +185,23 @@ struct MockDriver {
     log: Option<Arc<Mutex<Vec<String>>>>,
     clock: AtomicI64,
     set: Arc<Mutex<Vec<(u32, u32, i64)>>>,
-    /// By the device's clock.
+    /// Times of stamps on the device's clock.
     stamps: Vec<i64>,
-    /// Stamps that are set when the gate is opened, while it is shut.
+    /// Stamps that are set when the gate opens; `None` while it is open.
     held: Option<Vec<u32>>,
     seen: Arc<AtomicU32>,
     tried: Arc<AtomicU32>,
     hold: Arc<Hold>,
-    /// Questions about its health so far.
+    /// Number of queries of its health.
     asked: usize,
-    /// Lanes that have been given work.
+    /// Lanes with pending work.
     busy: Vec<bool>,
     capturing: bool,
     graphs: u32,
 }
 
 impl MockDriver {
-    /// Notes a call, and says whether it is the one that fails.
+    /// Records a call. Returns true if it is the one that fails.
     fn fails(&self, text: impl FnOnce(&Image) -> String) -> bool {
         let Some(log) = &self.log else { return false };
         let text = text(&self.image);
@@ -234,7 +235,7 @@ impl MockDriver {
         self.fails(text);
     }
 
-    /// A lane comes to a stamp.
+    /// Executes a stamp on a lane.
     fn set(&mut self, stamp: u32) {
         let Some((offset, ppm)) = self.script.clock else { return };
         let host = self.clock.load(Ordering::Relaxed) + SET;
@@ -264,7 +265,7 @@ impl Driver for MockDriver {
                 late: self.script.late,
             }));
         }
-        // What is captured is not run.
+        // Captured commands are not executed.
         if !self.capturing {
             self.busy[self.image.ops[op as usize].lane as usize] = true;
         }

@@ -1,4 +1,4 @@
-//! What several test files need.
+//! Helpers that several test files share.
 
 #![allow(dead_code, reason = "the tests that are programs of their own use a part")]
 
@@ -26,7 +26,7 @@ use aorta::plan::{self, Plan, Rank};
 use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
-/// Works a text out, or gives all its diagnostics as people see them.
+/// Analyzes a text, or returns its diagnostics as text.
 pub fn analyze_with(text: &str, options: &Options) -> Result<Program, String> {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
@@ -42,7 +42,7 @@ pub fn analyze(text: &str) -> Result<Program, String> {
     analyze_with(text, &Options::default())
 }
 
-/// Compiles a text, or returns all its diagnostics as people see them.
+/// Compiles a text, or returns its diagnostics as text.
 pub fn compile(name: &str, text: &str, options: &compile::Options) -> Result<Compiled, String> {
     aorta::compile(name, text, options).map_err(|error| match error {
         CompileError::Mistakes(mistakes) => {
@@ -60,13 +60,13 @@ pub fn take_rank(mut compiled: Compiled) -> (Program, Plan) {
     Arc::into_inner(program).zip(Arc::into_inner(plan)).expect("no other rank shares them")
 }
 
-/// The program and plan of a text that has no mistakes.
+/// The program and plan of a valid text.
 pub fn planned(text: &str) -> (Program, Plan) {
     let compiled = compile("test.aorta", text, &compile::Options::default());
     take_rank(compiled.unwrap_or_else(|errors| panic!("{errors}")))
 }
 
-/// The programs and plans of all ranks of a world. Whether the ranks go together is not checked.
+/// The programs and plans of all ranks of a world. Does not check that ranks match.
 pub fn planned_ranks(text: &str, world: u32) -> Vec<(Program, Plan)> {
     let program = |rank| {
         let options = Options { rank, world, ..Options::default() };
@@ -97,17 +97,17 @@ pub fn exec_options() -> exec::Options {
     }
 }
 
-/// A schedule for a backend.
+/// Schedules a program for a backend.
 pub fn placed(program: &Program, plan: &Plan, backend: &dyn Backend, options: &schedule::Options) -> Schedule {
     schedule::place(program, plan, backend.topology(), options)
 }
 
-/// A session on a backend.
+/// Opens a session on a backend.
 pub fn session(program: &Program, schedule: &Schedule, backend: &dyn Backend) -> Session {
     exec::prepare(program, schedule, backend, &exec_options()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What every memory that is written holds after some iterations.
+/// The contents of every written memory after some iterations.
 pub fn results(
     program: &Program,
     plan: &Plan,
@@ -128,7 +128,7 @@ pub fn results(
     buffers.filter_map(|memory| session.read(memory).unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
-/// A memory that the program writes, as it is after some iterations.
+/// A memory that the program writes, after some iterations.
 #[derive(Debug, PartialEq)]
 pub struct Contents {
     pub name: String,
@@ -136,8 +136,7 @@ pub struct Contents {
     pub bytes: Vec<u8>,
 }
 
-/// What every memory that is written holds after some iterations, scratch included: that of each operation is kept
-/// apart.
+/// The contents of every written memory after some iterations, including scratch, which does not share addresses here.
 pub fn written(
     program: &Program,
     plan: &Plan,

@@ -1,8 +1,8 @@
-//! What surely comes before what, by definition: every pair of operations of a few iterations is looked at.
+//! Definitions of order, evaluated for every pair of operations of a few iterations.
 //!
-//! It knows a program's text order, streams, declared waits and the elements of its slices; and, apart from that, what
-//! a device does with the commands of a schedule. It shares nothing with the passes that it judges: no plan, no clocks,
-//! no regions.
+//! The oracle uses a program's text order, streams, declared waits and the elements of its slices, and a model of how a
+//! device executes a schedule's commands. It shares no code with the passes that it checks: no plan, no clocks, no
+//! regions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use miette::SourceSpan;
 /// An operation of an iteration.
 pub type Node = (usize, OpId);
 
-/// Numbers of nodes.
+/// A set of nodes by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set(Vec<u64>);
 
@@ -44,7 +44,7 @@ impl Set {
         self.0.iter().zip(&other.0).any(|(own, other)| own & other != 0)
     }
 
-    /// The members of both, in a form in which equal sets are equal.
+    /// The intersection of two sets, in canonical form.
     pub fn only(&self, other: &Set) -> Set {
         let mut both: Vec<u64> = self.0.iter().zip(&other.0).map(|(own, other)| own & other).collect();
         both.truncate(both.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
@@ -52,15 +52,15 @@ impl Set {
     }
 }
 
-/// For each node, by its number, other nodes: those before it.
+/// For each node, the nodes before it.
 pub type Before = Vec<Set>;
 
-/// The operations of some iterations in the order of issue: a node's number is its place in it.
+/// The operations of some iterations in launch order, in which nodes are numbered.
 pub struct Unrolled<'a> {
     pub program: &'a Program,
     pub nodes: Vec<Node>,
     starts: Vec<usize>,
-    /// Iterations that may be under way at once.
+    /// Number of iterations that can be under way at once.
     depth: usize,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Unrolled<'a> {
         unrolled
     }
 
-    /// As many iterations as it takes until everything that can happen between some has happened.
+    /// Enough iterations for everything that can happen between iterations.
     pub fn enough(program: &'a Program) -> Self {
         let iterations = match program.step.sync {
             Sync::Iteration => program.cycle.len(),
@@ -87,7 +87,7 @@ impl<'a> Unrolled<'a> {
         Unrolled::new(program, iterations)
     }
 
-    /// As many as it takes until each of a schedule's commands has been issued after all that it can follow.
+    /// Enough iterations for each of a schedule's commands to follow everything that it can follow.
     pub fn twice(program: &'a Program, schedule: &Schedule) -> Self {
         match program.step.sync {
             Sync::Iteration => Unrolled::enough(program),
@@ -122,7 +122,7 @@ impl<'a> Unrolled<'a> {
         all
     }
 
-    /// Everything before each node, where `direct` holds some of it: no more than what follows from that.
+    /// The transitive closure of `direct`.
     pub fn closed(&self, direct: &Before) -> Before {
         let mut before: Before = Vec::with_capacity(direct.len());
         for (number, direct) in direct.iter().enumerate() {
@@ -135,8 +135,9 @@ impl<'a> Unrolled<'a> {
         before
     }
 
-    /// What the text says by itself: streams, or the lanes that they share, run in order; `after` and `wait`; a `sync`
-    /// comes after all before it and before all after it; too many iterations are never under way.
+    /// The order declared by the text: streams, or the lanes that they share, run in order; `after` and `wait`; a
+    /// `sync` follows everything before it and precedes everything after it; the number of iterations under way is
+    /// limited.
     pub fn declared(&self, lane_of: Option<&[LaneId]>) -> Before {
         let lane = |node: Node| match lane_of {
             Some(lanes) => lanes[self.stream(node).index()].0,
@@ -163,7 +164,7 @@ impl<'a> Unrolled<'a> {
         direct
     }
 
-    /// The pairs that touch an element in common which one of them writes: for each node the earlier ones.
+    /// Conflicts: for each node, the earlier nodes that access a common element, if one of the two writes it.
     pub fn conflicts(&self) -> Before {
         let touched: Vec<Vec<Touched>> = self.program.cycle.iter().map(|step| self.touched(step)).collect();
         let mut found = vec![Set::default(); self.nodes.len()];
@@ -178,7 +179,7 @@ impl<'a> Unrolled<'a> {
         found
     }
 
-    /// Whether anything has to be in order that the streams do not order by themselves.
+    /// True if operations of different streams conflict.
     pub fn has_conflict_between_streams(&self) -> bool {
         let conflicts = self.conflicts();
         let of = |number: usize| self.stream(self.nodes[number]);
@@ -186,7 +187,7 @@ impl<'a> Unrolled<'a> {
         pairs.any(|(earlier, later)| of(earlier) != of(later) && conflicts[later].contains(earlier))
     }
 
-    /// Whether two operations have to be in order. Each iteration has scratch memory of its own.
+    /// True if two operations conflict. Each iteration has its own scratch memory.
     fn conflict(&self, a: &Touched, b: &Touched, same_iteration: bool) -> bool {
         let meet = |a: &BTreeMap<MemoryId, Set>, b: &BTreeMap<MemoryId, Set>| {
             a.iter().any(|(memory, elements)| {
@@ -209,7 +210,7 @@ impl<'a> Unrolled<'a> {
         step.ids().map(|op| Touched { read: elements(step.inputs(op)), written: elements(step.outputs(op)) }).collect()
     }
 
-    /// What a plan says, and the lanes' own order.
+    /// The order of a plan and of lanes.
     pub fn planned(&self, plan: &Plan, lane_of: Option<&[LaneId]>) -> Before {
         let mut direct = vec![Set::default(); self.nodes.len()];
         let mut last: BTreeMap<u32, usize> = BTreeMap::new();
@@ -236,7 +237,7 @@ impl<'a> Unrolled<'a> {
     }
 }
 
-/// The elements that an operation reads and writes, by their place in each memory.
+/// The elements that an operation reads and writes, by memory.
 struct Touched {
     read: BTreeMap<MemoryId, Set>,
     written: BTreeMap<MemoryId, Set>,
@@ -255,17 +256,17 @@ fn elements(program: &Program, view: ViewId) -> Set {
     all
 }
 
-/// What a device does with the commands of a schedule.
+/// The order in which a device executes a schedule's commands.
 #[derive(Debug, PartialEq)]
 pub struct Executed {
-    /// For each launched node everything that is complete when it starts.
+    /// For each launched node, everything that is complete when it starts.
     pub before: Before,
-    /// For each iteration, what is complete when its leaves are.
+    /// For each iteration, what is complete at its end.
     pub ends: Vec<Set>,
 }
 
 impl Executed {
-    /// Only some nodes, and what is before them.
+    /// Reduces to some nodes and what is before them.
     pub fn only(&self, nodes: &Set, from: usize) -> Executed {
         let kept = |(number, before): (usize, &Set)| match nodes.contains(number) {
             true => before.only(nodes),
@@ -278,9 +279,9 @@ impl Executed {
     }
 }
 
-/// Runs the commands: a lane does one after the other, an event is what its lane had done when it was recorded last, a
-/// wait is for that, and an iteration begins when the one that is `depth` before it has ended. `without` leaves a
-/// command of an iteration of the period away.
+/// Executes the commands. A lane executes in order, an event stands for what its lane had done when it was last
+/// recorded, and an iteration begins when the one `depth` before it has ended. `without` skips a command of an
+/// iteration of the period.
 pub fn executed(unrolled: &Unrolled, schedule: &Schedule, without: Option<(usize, usize)>) -> Executed {
     let period = schedule.period.len();
     let mut lanes = vec![Set::default(); schedule.lanes.len()];
@@ -317,7 +318,7 @@ pub fn executed(unrolled: &Unrolled, schedule: &Schedule, without: Option<(usize
     Executed { before, ends }
 }
 
-/// Whether a plan orders just what the definitions order.
+/// Checks that a plan orders exactly what the definitions order.
 pub fn judge_plan(program: &Program, plan: &Plan) -> Result<(), String> {
     let unrolled = Unrolled::enough(program);
     let mut direct = unrolled.declared(None);
@@ -336,8 +337,8 @@ pub fn judge_plan(program: &Program, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the lanes and events of a schedule order just what its plan and its lanes order, and whether an iteration
-/// ends with everything in it.
+/// Checks that the lanes and events of a schedule order exactly what its plan and lanes order, and that an iteration
+/// ends with all of its operations.
 pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Result<(), String> {
     let unrolled = Unrolled::twice(program, schedule);
     let launched = unrolled.launched(0);
@@ -360,8 +361,8 @@ pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Resu
     Ok(())
 }
 
-/// Whether taking any wait away loses something: all but those that markers spell out. A `wait` is issued anyway, so is
-/// what a `signal` waits for, and nothing may come behind a `sync` that needs it.
+/// Checks that every wait is necessary, except those of markers: a `wait` is always issued, and so are the waits of a
+/// `signal` and of a `sync`.
 pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String> {
     let unrolled = Unrolled::twice(program, schedule);
     let launched = unrolled.launched(0);
@@ -416,7 +417,8 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
     Ok(())
 }
 
-/// Whether scratch memories that share a place are never alive together: all uses of one come before all of the other.
+/// Checks that scratch memories that share addresses are never in use together: all uses of one precede all uses of the
+/// other.
 pub fn judge_memory(program: &Program, schedule: &Schedule) -> Result<(), String> {
     let unrolled = Unrolled::twice(program, schedule);
     let before = executed(&unrolled, schedule, None).before;
@@ -426,7 +428,7 @@ pub fn judge_memory(program: &Program, schedule: &Schedule) -> Result<(), String
         let step = unrolled.step(iteration);
         let views = step.inputs(op).iter().chain(step.outputs(op));
         for memory in views.map(|&view| program.views.memory(view)) {
-            // Iterations that share a copy are in order; within one, each memory has its own life.
+            // Iterations that share a copy are ordered; within one, each memory has its own lifetime.
             if program.memory(memory).kind == MemoryKind::Scratch && iteration < schedule.depth as usize {
                 users.entry((copy, memory)).or_default().push(number);
             }
@@ -447,13 +449,13 @@ pub fn judge_memory(program: &Program, schedule: &Schedule) -> Result<(), String
     Ok(())
 }
 
-/// Whether the races found of a program are true ones, and whether they are all that is to be mended:
+/// Checks reported races:
 ///
-/// - each report is of two operations that touch a common element, one writing, with no order between them, and shows
-///   the slices by which they do;
+/// - each report names two operations that access a common element, one of them writing, without an order, and shows
+///   the slices;
 /// - nothing is reported twice;
-/// - where there is a race one is reported, and with an order between the two operations of each report no race is
-///   left. (Not every racing pair is reported: not one that the order which another needs would put in order too.)
+/// - if there is a race, one is reported, and ordering the two operations of each report removes all races. (Racing
+///   pairs that another report's order would fix need no report.)
 pub fn judge_races(program: &Program, reported: &[PlanError]) -> Result<(), String> {
     let unrolled = Unrolled::enough(program);
     let mut direct = unrolled.declared(None);
@@ -493,7 +495,7 @@ pub fn judge_races(program: &Program, reported: &[PlanError]) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether what a report says of its two operations fits these.
+/// True if a report's text matches its two operations.
 fn shows(unrolled: &Unrolled, error: &PlanError, earlier: usize, later: usize) -> bool {
     let PlanError::Race { memory, first_does, first_slice, second_does, second_slice, .. } = error else {
         return false;

@@ -1,10 +1,10 @@
-//! Work on as many threads as the machine has processors.
+//! Parallel work on all processors.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// What the work makes of each item, in the order of the items. A panic in it is the caller's.
+/// Maps items in parallel and keeps their order. A panic propagates to the caller.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-/// Copies to other ranks of every kind: in rows, one way only, by a kernel, to oneself, beside computation, both ways at
-/// once on two streams. `VIA` is how one of them goes.
+/// Copies to other ranks of every kind: strided, one way only, by a kernel, to the same rank, beside computation, both
+/// ways at once on two streams. `VIA` is the option of one of them.
 pub const PEERS: &str = "\
 stream s
 stream t
@@ -23,8 +23,8 @@ step {
 }
 ";
 
-/// Copies to other ranks in a row, of which some can share a meeting: on rank 1 the second, the third and the fifth of
-/// what arrives, on rank 0 the second and the fifth. The fourth sends what the third has brought.
+/// Consecutive copies to other ranks, some of which can share a synchronization: on rank 1 the second, third and fifth
+/// of the received ones, on rank 0 the second and fifth. The fourth sends what the third has received.
 pub const ROWS: &str = "\
 stream s
 stream t
@@ -51,16 +51,16 @@ step {
 /// One statement of a random step.
 #[derive(Clone, Debug)]
 pub enum Statement {
-    /// An operation on a stream: its shape, the inputs' buffers and places, the output's (a buffer, or scratch).
+    /// An operation on a stream: its shape, the inputs' buffers and indices, the output's (a buffer, or scratch).
     Op {
         stream: usize,
         shape: Shape,
         inputs: Vec<(usize, usize)>,
         output: Option<(usize, usize)>,
-        /// What its block waits for, and one inside that, each a place among the labels above.
+        /// Dependencies of its block, and of a nested block, as indices of earlier labels.
         after: [Vec<usize>; 2],
     },
-    /// An operation on the scratch output of an earlier one, both of one row.
+    /// An operation on the scratch output of an earlier one, both with one row.
     Use {
         stream: usize,
         source: usize,
@@ -116,7 +116,7 @@ fn statement(streams: usize, markers: bool) -> impl Strategy<Value = Statement> 
         prop_oneof![
             8 => Just([vec![], vec![]]),
             2 => (0..64usize).prop_map(|label| [vec![label], vec![]]),
-            // Some say the same twice.
+            // Some repeat a dependency.
             1 => (prop::collection::vec(0..4usize, 1..3), prop::collection::vec(0..4usize, 0..2)).prop_map(<[_; 2]>::from)
         ],
     )
@@ -131,29 +131,29 @@ fn statement(streams: usize, markers: bool) -> impl Strategy<Value = Statement> 
     prop_oneof![8 => op, 3 => user, u32::from(markers) => marker]
 }
 
-/// Steps of up to `most` statements on up to `streams` streams, with `signal`, `wait` and `sync` among them.
+/// Steps of up to `most` statements on up to `streams` streams, including `signal`, `wait` and `sync`.
 pub fn statements(streams: usize, most: usize) -> impl Strategy<Value = Vec<Statement>> {
     prop::collection::vec(statement(streams, true), 1..most)
 }
 
-/// The same with operations alone.
+/// Steps with operations only.
 pub fn operations(streams: usize, most: usize) -> impl Strategy<Value = Vec<Statement>> {
     prop::collection::vec(statement(streams, false), 1..most)
 }
 
-/// Iterations of up to `most` statements each that take turns: they use different streams, and some are empty.
+/// Cycles of iterations with up to `most` statements each, which use different streams; some are empty.
 pub fn turns(streams: usize, most: usize) -> impl Strategy<Value = Vec<Vec<Statement>>> {
     prop::collection::vec(prop::collection::vec(statement(streams, true), 0..most), 1..5)
 }
 
-/// The text of a program. `options` stand behind `step`. Operations that could not be are left away.
+/// The text of a program. `options` follow `step`. Invalid operations are left out.
 pub fn text(statements: &[Statement], streams: usize, options: &str) -> String {
-    // A step has to do something, even where nothing else is left.
+    // The step must contain something.
     format!("{}step{options} {{\n  on s[0] {{ nop() }}\n{}}}\n", declarations(streams), body(statements))
 }
 
-/// The text of a program whose iterations take turns: each of `turns` is an iteration of its cycle. Only the first is
-/// never empty, so that the program does something.
+/// The text of a program with a cycle: each of `turns` is one iteration. The first is never empty, so that the program
+/// does something.
 pub fn turns_text(turns: &[Vec<Statement>], streams: usize, options: &str) -> String {
     let mut text = format!("{}step{options} {{\n", declarations(streams));
     for (turn, statements) in turns.iter().enumerate() {
@@ -167,10 +167,10 @@ fn declarations(streams: usize) -> String {
     format!("stream s[{streams}]\nbuffer a, b, c, d: f32[8, 16]\n")
 }
 
-/// The statements of a step. Operations that could not be are left away.
+/// The statements of a step. Invalid operations are left out.
 fn body(statements: &[Statement]) -> String {
     let mut text = String::new();
-    // The labels that later statements may name: all of them, and those whose output is one row of scratch.
+    // Earlier labels: all of them, and those with one row of scratch.
     let mut labels: Vec<usize> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();
     for (number, statement) in statements.iter().enumerate() {
@@ -226,7 +226,7 @@ fn body(statements: &[Statement]) -> String {
     text
 }
 
-/// The same text with another row of the buffers `a` and `b` in each iteration of a cycle of `cycle`.
+/// The same text with a different row of the buffers `a` and `b` in each iteration of the cycle.
 pub fn turning(text: String, cycle: usize) -> String {
     if cycle == 1 {
         return text;
@@ -237,7 +237,7 @@ pub fn turning(text: String, cycle: usize) -> String {
     })
 }
 
-/// An operation of a step that declares its order, which waits for most others that it has to be in order with.
+/// An operation of a step with declared order, which waits for most operations that it conflicts with.
 #[derive(Clone, Debug)]
 struct Waiting {
     stream: usize,
@@ -245,7 +245,7 @@ struct Waiting {
     /// It reads from one buffer and writes to the next.
     reads: usize,
     place: usize,
-    /// Bit `k` is set where it waits for the operation `k`.
+    /// Bit `k` is set if it waits for the operation `k`.
     waits: u64,
 }
 
@@ -258,14 +258,14 @@ impl Waiting {
         (self.reads + 1) % 3
     }
 
-    /// Whether they may have something to be in order about: some buffer that one writes.
+    /// True if they may conflict: one of them writes a buffer that both access.
     fn meets(&self, other: &Waiting) -> bool {
         self.stream != other.stream && (other.touches(self.writes()) || self.touches(other.writes()))
     }
 }
 
-/// Texts of steps whose order is declared: random markers and waits, or most of the waits that are needed, of this
-/// iteration's operations above and the previous one's below.
+/// Texts of steps with declared order: random markers and waits, or most of the necessary waits, for operations of this
+/// iteration and of the previous one.
 pub fn declared(streams: usize, most: usize, options: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let shape = prop_oneof![3 => Just(Shape::Row), 1 => Just(Shape::TwoRows), 1 => Just(Shape::Columns)];
     let waits = prop_oneof![8 => Just(u64::MAX), 1 => any::<u64>()];

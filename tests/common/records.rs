@@ -1,4 +1,4 @@
-//! Records and files of cases that were edited or made up: properties of their reports, and how choices become an edit.
+//! Properties of the reports of edited or invented records and files of cases, and how choices become an edit.
 
 use aorta::base::visible;
 use aorta::measure::RunRecord;
@@ -8,10 +8,10 @@ use aorta::report;
 use aorta::report::page::{self, Page};
 use serde_json::Value;
 
-/// A text that would begin a line of a report, if a report printed its line feed.
+/// A text that would begin a line of a report if its line feed were printed.
 pub const PLANTED: &str = "x\n  PLANTED\u{1b}[2J";
 
-/// Panics if a line of a report begins with the planted text, or with what a terminal would obey.
+/// Panics if a line of a report begins with the planted text, or with an escape sequence.
 fn inspect(shown: &str) {
     for line in visible::inert(shown).lines() {
         assert!(!line.trim_start_matches(|letter: char| !letter.is_alphanumeric()).starts_with("PLANTED"), "{line}");
@@ -19,8 +19,8 @@ fn inspect(shown: &str) {
     }
 }
 
-/// Reads a record and shows it in every form: without a panic, however it was edited, and with no line that the record
-/// itself has made up. Returns whether it was read.
+/// Reads a record and formats it in every form. Checks that this does not panic, however the record was edited, and
+/// that no text of the record begins a line. Returns whether it was read.
 pub fn show(text: &str) -> bool {
     let read = match RunRecord::from_json(text) {
         Ok(record) => {
@@ -41,7 +41,7 @@ pub fn show(text: &str) -> bool {
     read
 }
 
-/// The same of a file of cases.
+/// Like [`show`], for a file of cases.
 pub fn show_cases(text: &str) -> bool {
     let Ok(Some(read)) = Cases::parse(text.as_bytes()) else { return false };
     let latest = read.latest();
@@ -78,12 +78,12 @@ fn every_form(pages: &[Page]) {
     for form in [page::text, page::markdown, page::latex, page::junit] {
         inspect(&form(pages));
     }
-    // Lines of it are commands of GitHub's workflows, on purpose.
+    // Its lines are intended commands of GitHub's workflows.
     let shown = page::github(pages);
     assert!(shown.lines().all(|line| line.starts_with("::")), "{shown}");
 }
 
-/// The value with one change for every four bytes: two choose the place, one the kind of change, one its size.
+/// The value with one change for every four bytes: two choose the location, one the kind of change, one its size.
 pub fn edited(mut value: Value, choices: &[u8]) -> Value {
     for choice in choices.chunks_exact(4) {
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! The files that are shipped: workloads and examples, with their presets.
+//! Shipped files: workloads and examples, with their presets.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -11,7 +11,7 @@ use aorta::syntax::{self, Ast, Limits};
 
 use super::take_rank;
 
-/// One file.
+/// A shipped file.
 #[derive(Debug)]
 pub struct Shipped {
     /// `workloads/distributed/moe.aorta`.
@@ -19,9 +19,9 @@ pub struct Shipped {
     pub text: String,
 }
 
-/// Every shipped file, by path.
+/// Every shipped file, sorted by path.
 pub fn all() -> Vec<Shipped> {
-    // A test that was carried to another machine looks where it was started.
+    // A test copied to another machine looks in the current folder.
     let built = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = if built.join("workloads").is_dir() { built } else { Path::new(".") };
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ pub fn named(stem: &str) -> Shipped {
 }
 
 impl Shipped {
-    /// `moe`.
+    /// The name without extension, such as `moe`.
     pub fn stem(&self) -> &str {
         Path::new(&self.path).file_stem().and_then(|stem| stem.to_str()).expect("files have plain names")
     }
@@ -69,7 +69,7 @@ impl Shipped {
         presets.collect()
     }
 
-    /// What `param streams` may be, where the file has one.
+    /// The allowed range of `param streams`; `None` if the file has no such parameter.
     pub fn streams(&self) -> Option<RangeInclusive<i64>> {
         let ast = self.ast();
         ast.decls.iter().find_map(|decl| match &decl.kind {
@@ -80,7 +80,7 @@ impl Shipped {
         })
     }
 
-    /// The program with a preset and values for parameters, or what is wrong.
+    /// The program with a preset and parameter values, or its diagnostics.
     pub fn analyze(&self, preset: Option<&str>, set: &[(&str, &str)]) -> Result<(Program, Plan), String> {
         analyze(&self.path, &self.text, preset, set)
     }
@@ -89,7 +89,7 @@ impl Shipped {
         self.analyze(preset, set).unwrap_or_else(|errors| panic!("{}, {preset:?}, {set:?}:\n{errors}", self.path))
     }
 
-    /// The program at the size that the CPU runs at once.
+    /// The program at a size that the CPU computes quickly.
     pub fn small(&self, set: &[(&str, &str)]) -> (Program, Plan) {
         self.program(Some("tiny"), set)
     }
@@ -103,12 +103,12 @@ fn range(expr: &Expr) -> RangeInclusive<i64> {
     }
 }
 
-/// The program of a text with a preset and values for parameters, or all that is said of it.
+/// The program of a text with a preset and parameter values, or its diagnostics.
 pub fn analyze(name: &str, text: &str, preset: Option<&str>, set: &[(&str, &str)]) -> Result<(Program, Plan), String> {
     Ok(take_rank(compile(name, text, preset, set, 1)?))
 }
 
-/// The programs of all ranks of a text with a preset and values for parameters, or all that is said of it.
+/// The programs of all ranks of a text with a preset and parameter values, or their diagnostics.
 pub fn compile(
     name: &str,
     text: &str,

@@ -1,11 +1,11 @@
-//! Ranks beside each other, as they are before a backend opens them.
+//! Programs of all ranks of a world, before a backend opens them.
 
 use aorta::base::Nanos;
 use aorta::exec::{self, Backend, ExecError, Rank, Ranks};
 use aorta::model::Program;
 use aorta::schedule::{self, Schedule};
 
-/// The programs of all ranks of a world, with their schedules. Whether they go together is not checked.
+/// The programs of all ranks, with their schedules. Does not check that ranks match.
 pub struct World {
     pub programs: Vec<Program>,
     pub schedules: Vec<Schedule>,
@@ -21,12 +21,12 @@ impl World {
         World { programs, schedules }
     }
 
-    /// The ranks, prepared in this process. An iteration that takes longer than `timeout` hangs.
+    /// Prepares the ranks in this process. An iteration that takes longer than `timeout` counts as hung.
     pub fn open(&self, backend: &dyn Backend, timeout: Nanos) -> Result<Ranks, ExecError> {
         self.open_with(backend, |options| exec::Options { timeout, ..options })
     }
 
-    /// The same with other options.
+    /// Prepares the ranks with other options.
     pub fn open_with(
         &self,
         backend: &dyn Backend,

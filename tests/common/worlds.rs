@@ -1,9 +1,9 @@
-//! Random programs of one or several ranks, as text: kernels of all sizes, copies over every link, collectives, transfers,
-//! and iterations that differ. They are simulated, and hold nothing that the CPU would have to compute.
+//! Random programs of one or several ranks, as text: kernels of all sizes, copies over every link, collectives,
+//! transfers, and iterations that differ. They are only simulated, so the CPU need not compute them.
 
 use proptest::prelude::*;
 
-/// A random program and the ranks that it runs on.
+/// A random program and its number of ranks.
 #[derive(Clone, Debug)]
 pub struct World {
     pub ranks: u32,
@@ -13,7 +13,7 @@ pub struct World {
     shapes: [(u64, u64); 3],
     half: bool,
     statements: Vec<Statement>,
-    /// What stands behind `step`.
+    /// Options of `step`.
     options: &'static str,
 }
 
@@ -22,7 +22,7 @@ pub struct World {
 struct Statement {
     stream: usize,
     family: usize,
-    /// Places in the family's buffers.
+    /// Indices in the family's buffers.
     from: usize,
     to: usize,
     condition: Condition,
@@ -37,7 +37,7 @@ enum Condition {
         of: u64,
         is: u64,
     },
-    /// On every other rank; only for what ranks do by themselves.
+    /// On every other rank; only for operations of a single rank.
     EvenRank,
 }
 
@@ -76,7 +76,7 @@ enum Work {
     AllToAll,
     Broadcast,
     Barrier,
-    /// All send to the next rank and receive from the last.
+    /// All send to the next rank and receive from the previous one.
     Exchange,
     /// Rank 0 sends to the last rank.
     SendOne,
@@ -86,7 +86,7 @@ enum Work {
 }
 
 impl Work {
-    /// Whether every rank has to take part.
+    /// True if every rank has to take part.
     fn together(self) -> bool {
         use Work::*;
         matches!(
@@ -105,9 +105,9 @@ impl Work {
 }
 
 impl Statement {
-    /// Whether every rank has it.
+    /// True if every rank executes it.
     fn everywhere(&self) -> bool {
-        // Of one send, only two ranks have a part.
+        // Only two ranks take part in a single send.
         match self.work {
             Work::SendOne => false,
             work => work.together() || !matches!(self.condition, Condition::EvenRank),
@@ -163,7 +163,7 @@ fn statement(streams: usize, ranks: u32, cycles: bool) -> impl Strategy<Value = 
     )
 }
 
-/// Programs on at most so many ranks.
+/// Programs on at most `most_ranks` ranks.
 pub fn world(most_ranks: u32) -> impl Strategy<Value = World> {
     let ranks = prop_oneof![2 => Just(1), 3 => 1..=most_ranks];
     let options = prop_oneof![5 => Just(""), 1 => Just("(sync: end)"), 1 => Just("(sync: end, depth: 2)")];
@@ -185,12 +185,12 @@ pub fn world(most_ranks: u32) -> impl Strategy<Value = World> {
 }
 
 impl World {
-    /// The file.
+    /// The text of the file.
     pub fn text(&self) -> String {
         self.text_at("iteration")
     }
 
-    /// Iterations after which the program repeats, by the conditions that it has.
+    /// Number of iterations after which the program repeats, from its conditions.
     pub fn cycle(&self) -> u64 {
         let lcm = |cycle: u64, of: u64| (cycle..).step_by(cycle as usize).find(|sum| sum % of == 0).unwrap_or(cycle);
         let turns = self.statements.iter().filter_map(|statement| match statement.condition {
@@ -200,7 +200,7 @@ impl World {
         turns.fold(1, lcm)
     }
 
-    /// The file, with another expression in place of the iteration's number.
+    /// The text with another expression in place of the iteration's number.
     pub fn text_at(&self, iteration: &str) -> String {
         let dtype = if self.half { "bf16" } else { "f32" };
         let mut text = String::from("//! A random program.\n\n");
@@ -221,7 +221,7 @@ impl World {
             text += &format!("buffer all{family}[2]: {dtype}[world, {rows}, {columns}]\n");
         }
         text += &format!("\nstep{} {{\n", self.options);
-        // A rank has to have something to run.
+        // A rank must have something to run.
         if !self.statements.iter().any(Statement::everywhere) {
             text += "  on s0 { nop() }\n";
         }

@@ -1,4 +1,4 @@
-//! Small records, as runs write them, whose figures a test chooses.
+//! Small records as runs write them, with figures that a test chooses.
 
 use aorta::base::random::bell;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Every form of one comparison, held as text.
+//! Every form of one comparison, as snapshots.
 
 use aorta::measure::compare::{Comparison, FailOn, compare};
 use aorta::report::{compare as report, page};

@@ -1,4 +1,4 @@
-//! Cases are matched by what they are cases of, never by where they stand.
+//! Cases are matched by their contents, never by their position.
 
 use aorta::measure::compare::{Comparison, FailOn, UnmatchedCase, compare};
 use aorta::measure::effect::Verdict;
@@ -33,7 +33,7 @@ fn a_sweep_in_another_order_is_the_same_sweep() {
 }
 
 #[test]
-fn cases_are_told_by_their_values() {
+fn cases_are_identified_by_their_values() {
     let sweep = cases(&[("16", at(1e5)), ("2", at(2e5)), ("1", at(4e5))]);
     let comparison = compared(std::slice::from_ref(&sweep), std::slice::from_ref(&sweep));
     let streams: Vec<&str> = comparison.others[0].pairs.iter().map(|pair| pair.key["streams"].as_str()).collect();
@@ -41,7 +41,7 @@ fn cases_are_told_by_their_values() {
 }
 
 #[test]
-fn what_is_on_one_side_only_is_listed() {
+fn unmatched_cases_are_listed() {
     let base = cases(&[("1", at(4e5)), ("2", at(2e5)), ("4", at(1e5))]);
     let other = cases(&[("1", at(4e5)), ("2", Err("it needs 200 GiB")), ("8", at(1e5))]);
     let comparison = compared(std::slice::from_ref(&base), std::slice::from_ref(&other));
@@ -57,7 +57,7 @@ fn what_is_on_one_side_only_is_listed() {
     assert_eq!(against.only_other, [lone("moe streams=8, as streams", None)]);
     let back = compared(std::slice::from_ref(&other), std::slice::from_ref(&base));
     assert_eq!((&back.others[0].only_base, &back.others[0].only_other), (&against.only_other, &against.only_base));
-    // What failed on both sides is no loss; what only one has tried is told.
+    // A case that failed on both sides is no loss; a case that only one side has tried is listed.
     assert_eq!(compared(std::slice::from_ref(&other), std::slice::from_ref(&other)).others[0].only_base, []);
     let tried = compared(&[other], &[cases(&[("1", at(4e5)), ("8", at(1e5))])]);
     assert_eq!(tried.others[0].only_base, [lone("moe streams=2", Some("out of memory: it needs 200 GiB"))]);
@@ -75,7 +75,7 @@ fn equal_cases_of_one_side_are_its_runs() {
 }
 
 #[test]
-fn backends_tell_cases_apart_where_one_side_has_both() {
+fn backends_distinguish_cases_if_one_side_has_both() {
     let on = |backend: &'static str, median: f64| {
         Fixture { backend, device: backend, ..Fixture::with_time(1, median) }.text()
     };
@@ -95,7 +95,7 @@ fn the_one_case_of_a_workload_is_compared_whatever_differs() {
     let comparison = compared(&base, &[of("fsdp.aorta", "1"), of("moe.aorta", "4")]);
     assert_eq!(labels(&comparison), ["moe chunks=2, as streams", "fsdp chunks=1, as streams"]);
     assert_eq!(comparison.others[0].pairs[0].doubts, ["not the same case: chunks 2 and 4"]);
-    // Of several there would be a choice.
+    // With several cases on a side, the match would be ambiguous.
     let comparison =
         compared(&[of("moe.aorta", "1"), of("moe.aorta", "2")], &[of("moe.aorta", "1"), of("moe.aorta", "4")]);
     assert_eq!(labels(&comparison), ["moe chunks=1, as streams"]);
@@ -131,7 +131,7 @@ fn results_of_the_python_harness_are_read_as_they_are() {
             streams.iter().map(|(count, median)| harness(*count, &ms(u64::from(*count), *median))).collect();
         json!({"timestamp": "t", "workload": "moe", "results": results, "analysis": {}}).to_string()
     };
-    // By the number of streams, where the harness itself goes by position.
+    // Cases match by the number of streams, where the harness itself uses positions.
     let comparison = compared(&[sweep(&[(1, 4.0), (2, 2.0), (8, 1.0)])], &[sweep(&[(2, 2.5), (8, 1.0)])]);
     assert_eq!(labels(&comparison), ["moe streams=2", "moe streams=8"]);
     assert_eq!(comparison.others[0].only_base, [lone("moe streams=1", None)]);
@@ -140,7 +140,7 @@ fn results_of_the_python_harness_are_read_as_they_are() {
     assert_eq!((rate.verdict, rate.unit.as_str()), (Verdict::Worse, "tokens/s"));
     assert!((rate.base - 2048.0 / 2e-3).abs() < 0.01 * rate.base, "{}", rate.base);
     assert_eq!(row(&comparison, "memory.device").base.round(), 1.5 * f64::from(1 << 30));
-    // One run, and a single one beside a sweep.
+    // A single run, and a single run compared with a sweep.
     let comparison = compared(&[harness(2, &ms(1, 2.0)).to_string()], &[sweep(&[(2, 2.0), (8, 1.0)])]);
     assert_eq!((labels(&comparison), row(&comparison, "time.p50").verdict), (vec!["moe streams=2"], Verdict::Same));
 }
@@ -155,11 +155,11 @@ fn a_record_beside_the_harness_s_result_is_matched_and_doubted() {
 }
 
 #[test]
-fn what_differs_of_the_machine_is_told() {
+fn differences_between_machines_are_reported() {
     let other =
         Fixture { driver: "560.10", variables: vec![("CUDA_DEVICE_MAX_CONNECTIONS", "32")], ..Fixture::default() };
     let mut other = other.value();
-    // What is never the same twice is not told.
+    // Facts that always differ are not reported.
     other["device"]["facts"]["celsius"] = "71".into();
     other["device"]["facts"]["timer_empty_ns"] = "2016".into();
     let comparison = compared(&[Fixture::default().text()], &[other.to_string()]);

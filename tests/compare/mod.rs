@@ -1,4 +1,4 @@
-//! Two sets of runs beside each other: what is matched, what is said of it, and every form of that.
+//! Comparisons of two sets of runs: matching, verdicts, and every output form.
 
 mod fixtures;
 mod forms;

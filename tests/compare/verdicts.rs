@@ -1,4 +1,4 @@
-//! What is said of figures whose answer is known.
+//! Verdicts on figures whose answer is known.
 
 use aorta::measure::compare::{Comparison, FailOn, compare};
 use aorta::measure::effect::{Basis, Direction, Verdict};
@@ -26,7 +26,7 @@ fn a_slower_run_is_worse_and_a_faster_one_better() {
 }
 
 #[test]
-fn one_run_a_side_is_taken_to_differ_as_such_runs_do() {
+fn one_run_per_side_assumes_a_typical_variance() {
     let files = [Fixture::with_time(1, 1e5).text(), Fixture::with_time(2, 1.037e5).text()];
     let verdicts = |launch: &str, between_runs: Option<f64>| {
         let [base, other] = files.each_ref().map(|text| text.replace("\"stream\"", &format!("\"{launch}\"")));
@@ -48,7 +48,7 @@ fn percentiles_that_one_side_does_not_carry_are_not_compared() {
     let comparison = compared(&[Fixture::default().text()], &[short.text()]);
     let metrics: Vec<&str> = comparison.others[0].pairs[0].rows.iter().map(|row| row.metric.as_str()).collect();
     assert!(metrics.contains(&"time.p95") && !metrics.contains(&"time.p99"), "{metrics:?}");
-    // It is there, and too short for an interval.
+    // The value exists, but there are too few samples for an interval.
     let why = row(&comparison, "time.p95").why.as_deref();
     assert!(why.is_some_and(|why| why.starts_with("too few independent samples")), "{why:?}");
 }
@@ -60,7 +60,7 @@ fn a_metric_that_follows_the_time_is_as_certain_as_the_time() {
         (row(&comparison, "time.p50").effect.unwrap(), row(&comparison, "tokens_per_second").effect.unwrap());
     assert_eq!(own.basis, Basis::Iterations);
     assert!((own.ratio * time.ratio - 1.0).abs() < 1e-3);
-    // One that does not, since the work differs, has nothing that tells how it varies.
+    // A value that does not follow the time, since the work differs, has no estimate of its variance.
     let other = Fixture { tokens: 4096.0, ..Fixture::with_time(2, 1.1e5) };
     let comparison = compared(&[Fixture::with_time(1, 1e5).text()], &[other.text()]);
     let own = row(&comparison, "tokens_per_second");
@@ -69,7 +69,7 @@ fn a_metric_that_follows_the_time_is_as_certain_as_the_time() {
 }
 
 #[test]
-fn one_value_a_side_is_no_verdict_and_several_runs_are() {
+fn one_value_per_side_gives_no_verdict_and_several_runs_do() {
     let hidden = |share: f64| Fixture { hidden: share, ..Fixture::default() }.text();
     let single = compared(&[hidden(0.75)], &[hidden(0.5)]);
     assert_eq!(verdict(&single, "overlap.collective"), Verdict::CannotTell);
@@ -127,7 +127,7 @@ fn thresholds_are_of_all_of_a_family_or_of_one() {
 }
 
 #[test]
-fn what_should_not_be_compared_has_no_verdict() {
+fn incomparable_runs_have_no_verdict() {
     let slow = |fixture: Fixture| Fixture { samples: samples(2, 100, 5e5, 0.01), ..fixture }.text();
     let cases: [(Fixture, &str); 3] = [
         (Fixture { simulated: true, ..Fixture::default() }, "measured against simulated"),
@@ -145,7 +145,7 @@ fn what_should_not_be_compared_has_no_verdict() {
 }
 
 #[test]
-fn what_is_doubtful_is_told() {
+fn doubtful_results_have_warnings() {
     let other = Fixture {
         sha256: "ffff",
         throttled: Some("power cap for 40 % of the time"),
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn exchanging_the_sides_turns_each_verdict_over(a in runs(), b in runs()) {
+    fn swapping_the_sides_inverts_each_verdict(a in runs(), b in runs()) {
         let (there, back) = (compared(&texts(&a), &texts(&b)), compared(&texts(&b), &texts(&a)));
         for one in &there.others[0].pairs[0].rows {
             let other = row(&back, &one.metric);

@@ -1,6 +1,6 @@
-//! Whether a command prints what a page says, and what the page has to say where it does not.
+//! Compares a command's output with a page, and computes the corrected page.
 
-/// Lines without the blanks at their ends, and without the empty ones at the end of all.
+/// Lines without trailing blanks, and without empty lines at the end.
 pub fn tidy<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
     while lines.last().is_some_and(String::is_empty) {
@@ -9,7 +9,7 @@ pub fn tidy<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
     lines
 }
 
-/// Whether a line is what the page says; `[..]` stands for any text.
+/// True if a line matches the page; `[..]` stands for any text.
 fn fits(pattern: &str, line: &str) -> bool {
     match pattern.split_once("[..]") {
         None => pattern == line,
@@ -19,7 +19,7 @@ fn fits(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// Whether output is what the page says; a line `...` stands for any number of lines.
+/// True if output matches the page; a line `...` stands for any number of lines.
 pub fn agrees(expected: &[String], actual: &[String]) -> bool {
     match expected.split_first() {
         None => actual.is_empty(),
@@ -28,9 +28,8 @@ pub fn agrees(expected: &[String], actual: &[String]) -> bool {
     }
 }
 
-/// What a page should say: the output itself, but lines with `[..]` that still fit stay, and so does one `...`, between
-/// the lines that it stood between. Nothing where it has several, or where fewer lines are printed than would stand
-/// around it.
+/// The corrected text of a page: the output itself, but lines with `[..]` that still match are kept, and so is one
+/// `...` between the same lines. `None` if there are several `...`, or if fewer lines are printed than surround it.
 pub fn mended(expected: &[String], actual: &[String]) -> Option<Vec<String>> {
     let gaps: Vec<usize> = (0..expected.len()).filter(|&at| expected[at] == "...").collect();
     match gaps[..] {
@@ -48,12 +47,12 @@ pub fn mended(expected: &[String], actual: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// How many printed lines belong on one side of a `...`, both counted from that side's end of the output. The line of
-/// the page that is nearest to the `...` and still printed tells: a line that has come or gone moves it, and must not
-/// push it into the `...`. Of several that are printed alike, it is the one that has moved least. What stood between
-/// it and the `...` has changed, line by line as far as one can know.
+/// Number of printed lines on one side of a `...`, counted from that side's end of the output. It is determined by the
+/// page's line nearest to the `...` that is still printed, so that added or removed lines move it and are not swallowed
+/// by the `...`. Of several equal printed lines, the one that has moved least counts. Lines between it and the `...`
+/// have changed one by one as far as known.
 fn up_to_gap(page: &[String], printed: &[String]) -> usize {
-    // Empty lines are too alike to tell anything.
+    // Empty lines are too similar to match.
     let mut nearest_first = page.iter().enumerate().rev().filter(|(_, line)| !line.is_empty());
     let moved = nearest_first.find_map(|(at, line)| {
         let places = (0..printed.len()).filter(|&place| fits(line, &printed[place]));
@@ -62,14 +61,14 @@ fn up_to_gap(page: &[String], printed: &[String]) -> usize {
     moved.unwrap_or(page.len())
 }
 
-/// Printed lines as a page has them: where one of its lines with `[..]` fits, that one.
+/// Printed lines in the form of the page: a matching line with `[..]` is kept.
 fn written<'a>(page: &'a [String], printed: &'a [String]) -> impl Iterator<Item = String> + 'a {
     let fitting = |line: &String| page.iter().find(|page| page.contains("[..]") && fits(page, line)).cloned();
     printed.iter().map(move |line| fitting(line).unwrap_or_else(|| line.clone()))
 }
 
 #[test]
-fn comparisons_tell_differences() {
+fn comparisons_find_differences() {
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let output = lines("one\ntwo 2\nthree");
     for page in ["one\ntwo 2\nthree", "one\n...", "...\nthree", "one\n...\ntwo [..]\n...", "[..]e\ntwo [..]2\nt[..]e"] {

@@ -1,17 +1,16 @@
-//! The documentation is true: its commands print what it says, its files check, its links lead somewhere, and its
-//! reference names everything that there is.
+//! Tests the documentation: its commands print what it says, its files check, its links lead somewhere, and its
+//! reference is complete.
 //!
-//! The words behind a fence in README.md and docs/ say what a block is:
-//! - `console`: lines `$ command`, each with what it prints below. A line `...` stands for any number of lines, `[..]`
-//!   for any text within one. The commands of a page run one after the other in a folder of their own. Words
-//!   `NAME=value` before a command are its variables. A launcher before it is played by the harness, which sets what
-//!   that launcher would.
-//! - `aorta`: a file that has to pass `aorta check`; with `wrong`, one that must not; with `fragment`, a piece of one;
+//! The words after a fence in README.md and docs/ say what a block is:
+//! - `console`: lines `$ command`, each with its output below. A line `...` stands for any number of lines, `[..]` for
+//!   any text within one. The commands of a page run in order in a folder of their own. Words `NAME=value` before a
+//!   command are its variables. A launcher before it is simulated by the harness, which sets the launcher's variables.
+//! - `aorta`: a file that must pass `aorta check`; with `wrong`, one that must not; with `fragment`, a piece of one;
 //!   with `ranks=N`, on that many ranks.
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
 //!
-//! `AORTA_DOCS=write cargo test --test suite docs::` puts what the commands print now into the pages. Read the
-//! difference before keeping it.
+//! `AORTA_DOCS=write cargo test --test suite docs::` writes the current output into the pages. Read the difference
+//! before keeping it.
 
 mod comparison;
 mod shell;
@@ -34,7 +33,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every page that is executed. `docs/measurements` tells of runs on devices that this machine lacks.
+/// Every page that is executed. `docs/measurements` describes runs on devices that this machine lacks.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
     let mut folders = vec![root().join("docs")];
@@ -60,14 +59,14 @@ fn page(name: &str) -> String {
     read(&root().join(name))
 }
 
-/// A page's path as people know it.
+/// A page's path relative to the project.
 fn name(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 // --- Blocks -----------------------------------------------------------------------------------------------------
 
-/// A stretch of a page: a fenced block, or what lies between two.
+/// A part of a page: a fenced block, or the text between two.
 enum Part {
     Prose(Vec<String>),
     Block { info: String, lines: Vec<String> },
@@ -108,14 +107,15 @@ fn text_of(parts: &[Part]) -> String {
 
 // --- Execution ------------------------------------------------------------------------------------------------------
 
-/// Runs a command. Where it does not print what the page says: the difference, and what the page could say instead.
+/// Runs a command and compares its output with the page. The error has the difference, and the page's corrected text if
+/// there is one.
 fn compare(command: &str, expected: &[String], shell: &mut Shell) -> Result<(), (String, Option<Vec<String>>)> {
     let mut expected = expected.to_vec();
     if has_driver() {
         expected.retain(|line| !line.starts_with("No GPU found"));
     }
     let output = shell.run(command);
-    // A page that shows nothing of an output still says that the command succeeds.
+    // A page that shows no output still requires that the command succeeds.
     let hidden_failure = expected == ["..."] && shell.code != 0;
     let actual = tidy(output.unwrap_or_default().lines());
     if agrees(&expected, &actual) && !hidden_failure {
@@ -126,7 +126,8 @@ fn compare(command: &str, expected: &[String], shell: &mut Shell) -> Result<(), 
     Err((difference, mended(&expected, &actual).filter(|_| !hidden_failure)))
 }
 
-/// Runs the commands of a `console` block. With `write`, what can be mended is, in `lines`; the rest is returned.
+/// Runs the commands of a `console` block. With `write`, corrects `lines` as far as possible; returns the remaining
+/// differences.
 fn console(lines: &mut Vec<String>, shell: &mut Shell, write: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut at = 0;
@@ -150,7 +151,7 @@ fn console(lines: &mut Vec<String>, shell: &mut Shell, write: bool) -> Vec<Strin
     wrong
 }
 
-/// Whether an `aorta` block is what its fence says it is.
+/// Checks an `aorta` block as its fence says.
 fn checks(info: &[&str], path: &str, shell: &mut Shell) -> Result<(), String> {
     let ranks = info.iter().find_map(|word| word.strip_prefix("ranks=")).unwrap_or("1");
     let output = shell.aorta(&["check", path, "--ranks", ranks].map(str::to_owned));
@@ -169,7 +170,7 @@ fn pages_are_true() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Runs what stands on a page; says what of it is not true, or writes it there.
+/// Runs a page's blocks. Returns its errors, or corrects the page.
 fn check_page(path: &Path, write: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     let text = read(path);
@@ -202,12 +203,12 @@ fn check_page(path: &Path, write: bool) -> Vec<String> {
     wrong
 }
 
-/// A page in miniature: lines that come, go and change beside a `...` cost none of the others.
+/// A miniature page: lines that are added, removed or changed beside a `...` do not affect the others.
 #[test]
-fn a_gap_eats_no_line() {
+fn a_gap_removes_no_line() {
     let page = |shown: &str| format!("```console\n$ cat list\n{shown}\n```\n");
     let printed = "head\nfirst\n1\n2\n3\nlast\nfoot";
-    // What the page says before and after.
+    // The page before and after.
     let cases = [
         ("head\nfirst\n...\nfoot", "head\nfirst\n...\nfoot"),
         ("first\n...\nlast", "head\nfirst\n...\nlast\nfoot"),
@@ -245,7 +246,7 @@ fn links(parts: &[Part]) -> Vec<String> {
     links
 }
 
-/// The names under which a page's headings are reached.
+/// The anchors of a page's headings.
 fn anchors(parts: &[Part]) -> BTreeSet<String> {
     let prose = parts.iter().filter_map(|part| match part {
         Part::Prose(lines) => Some(lines),
@@ -285,13 +286,13 @@ fn links_lead_somewhere() {
 
 // --- Completeness -----------------------------------------------------------------------------------------------
 
-/// Fails when a page does not name everything in `code` style.
+/// Fails if a page does not name everything in `code` style.
 fn names_all<'a>(page_name: &str, text: &str, what: &str, wanted: impl IntoIterator<Item = &'a str>) {
     let lacks: Vec<&str> = wanted.into_iter().filter(|wanted| !text.contains(&format!("`{wanted}`"))).collect();
     assert!(lacks.is_empty(), "{page_name} does not name these {what}: {}", lacks.join(", "));
 }
 
-/// The keys of a RON text, those of inner structures too.
+/// The keys of a RON text, including nested structures.
 fn keys(ron: &str) -> BTreeSet<&str> {
     let lines = ron.lines().map(str::trim).filter(|line| !line.starts_with("//"));
     let keys = lines.filter_map(|line| line.split_once(':')).map(|(key, _)| key);
@@ -346,7 +347,7 @@ fn profiles_are_documented() {
 
 #[test]
 fn scenarios_are_documented() {
-    // The message about a field that does not exist lists those that do.
+    // The message about an unknown field lists all fields.
     let error = aorta::config::Scenario::parse("a.ron", "(colour: 3)").expect_err("there is no such field").to_string();
     let (_, list) = error.split_once("expected one of").expect("the message lists the fields");
     let fields: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
@@ -370,14 +371,14 @@ fn commands_are_documented() {
         let help = shell.aorta(&[command.clone(), "--help".to_owned()]);
         let flags = help.lines().filter_map(|line| line.trim_start().strip_prefix("--")?.split_whitespace().next());
         for flag in flags {
-            // A value that may be left away stands in brackets: `--expected[=<PATH>]`.
+            // An optional value is in brackets: `--expected[=<PATH>]`.
             let flag = flag.split(['[', '=']).next().unwrap_or(flag);
             assert!(book.contains(&format!("--{flag}")), "no page tells of `aorta {command} --{flag}`");
         }
     }
 }
 
-/// Every name of a field in a JSON value; the names in maps that a run fills are not the schema's.
+/// Adds every field name of a JSON value, except keys of maps that a run fills.
 fn fields(value: &serde_json::Value, found: &mut BTreeSet<String>) {
     match value {
         serde_json::Value::Object(object) => {
@@ -396,7 +397,7 @@ fn fields(value: &serde_json::Value, found: &mut BTreeSet<String>) {
 #[test]
 fn plans_are_documented() {
     let mut shell = Shell::new();
-    // Every kind of edge, so that every field is there.
+    // Every kind of edge, so that every field occurs.
     let text = "stream a stream b buffer x: f32[8]\nstep { on a { l: map(x + 1 -> x) e: signal() }
         on b after l { nop() wait(e) map(x + 1 -> x) } on a { sync() } }";
     fs::write(shell.folder.path().join("all.aorta"), text).expect("the folder is new");
@@ -404,7 +405,7 @@ fn plans_are_documented() {
     let plan = serde_json::from_str(&read(&shell.folder.path().join("plan.json"))).expect("a plan is JSON");
     let mut names = BTreeSet::new();
     fields(&plan, &mut names);
-    // What was planned is told as in a record.
+    // Planned operations are documented with the record's.
     let text = page("docs/plan.md") + &page("docs/record.md");
     names_all("docs/plan.md", &text, "fields", names.iter().map(String::as_str));
 }
@@ -412,7 +413,7 @@ fn plans_are_documented() {
 #[test]
 fn record_is_documented() {
     let mut shell = Shell::new();
-    // Serial times, expectations and a verification, so that every part of a record is there.
+    // Serial times, expectations and a verification, so that every part of a record occurs.
     let text = "buffer x: f32[8]\nstep { map(x + 1 -> x) }\nmetric gain = speedup\nexpect time > 0s\n";
     fs::write(shell.folder.path().join("all.aorta"), text).expect("the folder is new");
     let command = "aorta exec all.aorta --backend host --verify --effort quick --json run.json --csv run.csv";
@@ -426,7 +427,7 @@ fn record_is_documented() {
     let csv = read(&shell.folder.path().join("run.csv"));
     let header = csv.lines().next().expect("a table has a header");
     let columns = header.split(',').filter(|column| !column.starts_with("metric.") && !column.starts_with("param."));
-    // The columns of the three times are documented as `time.*` and the statistics.
+    // The columns of the three times are documented as `time.*` with the statistics.
     let columns: BTreeSet<&str> = columns.map(|column| column.split('.').next_back().unwrap_or(column)).collect();
     names_all("docs/record.md", &text, "columns", columns);
 }

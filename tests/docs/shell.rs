@@ -1,4 +1,4 @@
-//! The commands of a page, run in a folder of the page's own: the few that pages use are played here.
+//! A small shell for the commands of a page, run in a folder of the page's own.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,10 +6,10 @@ use std::sync::OnceLock;
 
 use super::{read, root};
 
-/// Commands that are shown and not run: they change the machine, or take the whole test with them.
+/// Commands that are shown and not run, because they change the machine or take the whole test with them.
 const SHOWN: [&str; 6] = ["cargo build", "cargo clippy", "cargo fmt", "cargo install", "cargo test", "git clone"];
 
-/// What every page's folder has of the repository.
+/// Folders of the repository that every page's folder links to.
 const LENT: [&str; 3] = ["config", "examples", "workloads"];
 
 /// A page's folder, and the state that a shell would keep.
@@ -30,12 +30,13 @@ impl Shell {
         Shell { folder, home, code: 0 }
     }
 
-    /// What the program prints, on either stream in the order in which it does.
+    /// The program's output on both streams, in order.
     pub fn aorta(&mut self, args: &[String]) -> String {
         self.processes(args, vec![Vec::new()])
     }
 
-    /// What the program prints in several processes, each with variables of its own. The exit code is the first's.
+    /// The output of the program in several processes, each with its own variables. The exit code is the first
+    /// process's.
     fn processes(&mut self, args: &[String], variables: Vec<Vec<(String, String)>>) -> String {
         let output = tempfile::NamedTempFile::new().expect("the system has room for temporary files");
         let writer = || Stdio::from(output.reopen_for_append());
@@ -58,7 +59,7 @@ impl Shell {
         read(output.path())
     }
 
-    /// Puts what a command prints into a file, as a shell does.
+    /// Redirects a command's output to a file.
     fn redirect(&mut self, args: &[String], file: &str) -> String {
         let printed = self.aorta(args);
         assert_eq!(self.code, 0, "{printed}");
@@ -66,7 +67,7 @@ impl Shell {
         String::new()
     }
 
-    /// What a command prints; nothing for one that is only shown.
+    /// A command's output; `None` for one that is only shown.
     pub fn run(&mut self, command: &str) -> Option<String> {
         if SHOWN.iter().any(|shown| command.starts_with(shown)) {
             return None;
@@ -100,14 +101,14 @@ impl Shell {
         }
     }
 
-    /// What a launcher's processes print; `names` are those of the variables for the rank, how many there are, and the
-    /// same on this host.
+    /// The output of a launcher's processes. `names` are the variables for the rank, the number of ranks, and the same
+    /// on this host.
     fn launched(&mut self, count: &str, names: &str, args: &[String]) -> String {
         let world: usize = count.parse().expect("a page starts a number of processes");
         let variables = |rank: usize| {
             let values = [rank, world, rank, world].map(|value| value.to_string());
             let own = names.split(' ').map(str::to_owned).zip(values);
-            // Pages run beside each other: the port is this page's.
+            // Pages run concurrently, so each needs its own port.
             let job = self.folder.path().display().to_string();
             let port = 4_000 + job.bytes().fold(0u32, |sum, byte| (sum * 31 + u32::from(byte)) % 900);
             let common = [
@@ -122,7 +123,7 @@ impl Shell {
         self.processes(&self.simulated(args), (0..world).map(variables).collect())
     }
 
-    /// On a machine with a GPU, what the pages show of one without is run on the simulator by name.
+    /// On a machine with a GPU, adds `--backend sim` where the pages show a machine without one.
     fn simulated(&self, args: &[String]) -> Vec<String> {
         let mut args = args.to_vec();
         let chosen = args.iter().any(|arg| arg.starts_with("--backend"));
@@ -133,7 +134,7 @@ impl Shell {
     }
 }
 
-/// Opens a file a second time such that both writers add to its end.
+/// Opens a file a second time so that both writers append.
 trait ReopenForAppend {
     fn reopen_for_append(&self) -> fs::File;
 }
@@ -144,7 +145,7 @@ impl ReopenForAppend for tempfile::NamedTempFile {
     }
 }
 
-/// Whether `--backend auto` would take a GPU here.
+/// True if `--backend auto` would use a GPU here.
 pub fn has_driver() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -160,7 +161,7 @@ pub fn has_driver() -> bool {
     })
 }
 
-/// A command's words; those between quotes are one.
+/// Splits a command into words; quoted text is one word.
 fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = None;

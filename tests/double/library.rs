@@ -32,7 +32,7 @@ macro_rules! functions {
     };
 }
 
-/// It stays open: its threads run on.
+/// The library stays open, since its threads keep running.
 pub struct Hip(&'static Library);
 
 functions! {
@@ -94,14 +94,14 @@ functions! {
     ncclGroupEnd();
 }
 
-/// What a call that has to go well returned.
+/// Checks that a call has succeeded.
 #[track_caller]
 pub fn good(code: c_int) {
     assert_eq!(code, 0);
 }
 
 impl Hip {
-    /// Nothing where the double cannot be built, said on the way.
+    /// Opens the double; `None` with a message if it cannot be built.
     pub fn open() -> Option<Hip> {
         let hip = Hip::load_from(doubles::cpu()?);
         good(hip.hipInit(0));

@@ -1,5 +1,5 @@
-//! The formatter: nothing is lost, whatever the text; what has a meaning keeps it; what has been formatted stays as it
-//! is; and everything shipped is formatted.
+//! The formatter: it loses nothing of any text, keeps the meaning of a valid one, and is idempotent; and everything
+//! shipped is formatted.
 
 mod shipped;
 pub mod soup;
@@ -13,13 +13,13 @@ fn format(text: &str) -> Formatted {
     syntax::format(text, &Limits::default())
 }
 
-/// What no formatter may touch: everything but white space, commas, and the mark of a byte order.
+/// What a formatter must not change: everything except white space, commas, and the byte order mark.
 fn essence(text: &str) -> String {
     let text = text.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']);
     text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\r' | '\n' | ',')).collect()
 }
 
-/// Formats a text, whatever it is, and checks what holds of every one.
+/// Formats a text and checks the properties of every result.
 #[track_caller]
 fn formatted(text: &str) -> String {
     let once = format(text).text;
@@ -29,7 +29,7 @@ fn formatted(text: &str) -> String {
     once
 }
 
-/// Each case is a text that nobody would write; its snapshot shows it beside its form.
+/// Each case is a badly written text; its snapshot shows it beside its formatted form.
 #[test]
 fn cases() {
     insta::with_settings!({ snapshot_path => "../snapshots", omit_expression => true }, {
@@ -52,7 +52,7 @@ fn tree(text: &str) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A tree that is written down and formatted is the same tree, with every comment.
+    /// A tree that is written in a random style and formatted is the same tree, with every comment.
     #[test]
     fn trees_stay(ast in trees::files(), seed in any::<u64>()) {
         let text = written::written(&ast, seed);
@@ -79,7 +79,7 @@ fn lines_end_in_one_way() {
     assert_eq!(formatted("\u{feff}let  a=1"), "let a = 1\n");
 }
 
-/// What random text has found.
+/// Texts found by random tests.
 #[test]
 fn texts_without_an_end() {
     assert_eq!(formatted("def t( ) {if\"\n{a( )}}"), "def t() {\n  if\"\n  {\n    a()\n  }\n}\n");
@@ -89,7 +89,7 @@ fn texts_without_an_end() {
 }
 
 #[test]
-fn what_ends_at_a_later_version_s_word_is_told() {
+fn a_piece_cut_off_by_an_unsupported_word_is_reported() {
     let (_, errors) = syntax::parse("param a draw = fer x\n", 0, &Limits::default());
     assert_eq!(errors.len(), 1, "{errors:?}");
 }
@@ -109,7 +109,7 @@ fn the_indentation_of_a_lost_brace_moves_nothing() {
 }
 
 #[test]
-fn what_nests_too_deep_says_what_parsing_says() {
+fn too_deep_nesting_has_the_parser_s_error() {
     let deep = format!("a{}'%{}\n}}\nstep {{ nop()", "[".repeat(70), "[".repeat(4));
     // This one nests too deep only once the brackets that do not fit have been left out.
     let left_out = format!("[\nstep{{]}}{{\nbuffer{}}}stream{}\n", "(".repeat(35), "(".repeat(30));
@@ -122,7 +122,7 @@ fn what_nests_too_deep_says_what_parsing_says() {
 }
 
 #[test]
-fn what_passes_the_limits_is_left_alone() {
+fn texts_over_the_limits_are_not_formatted() {
     let text = "let  a=((1))\n\n\n";
     let limits = |file_bytes, nesting| syntax::format(text, &Limits { file_bytes, nesting });
     for refused in [limits(4, 64), limits(100, 1)] {

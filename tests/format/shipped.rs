@@ -60,7 +60,7 @@ fn pages_are_formatted() {
     for (path, page) in pages {
         for (line, text) in blocks(&page) {
             let form = super::format(&text);
-            // What is shown as broken stays as it is.
+            // Blocks that show invalid code are not formatted.
             if form.errors.is_empty() {
                 assert_eq!(text, form.text, "{path}:{line} is not in the form of `aorta fmt`");
                 formatted += 1;

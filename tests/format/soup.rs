@@ -1,4 +1,4 @@
-//! Any text at all: words and signs in any order, shipped files with changes, random characters.
+//! Arbitrary texts: words and signs in any order, shipped files with changes, random characters.
 
 use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
 use proptest::prelude::*;
@@ -103,7 +103,7 @@ const STRETCHES: [&str; 26] = [
     "buffer z { a: f32, b: f32[4] }",
 ];
 
-/// What stands between two of them.
+/// Separators between two pieces.
 const GAPS: [&str; 14] = ["", "", " ", " ", " ", "  ", "\n", "\n", "\n  ", "\n\n", " \r\n", "\r", "\t", "\n\n\n\t"];
 
 pub fn fragment() -> impl Strategy<Value = String> {

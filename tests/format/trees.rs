@@ -1,4 +1,4 @@
-//! Trees of every construct of the language, at random. They mean nothing: a name stands for anything.
+//! Random trees of every construct of the language, without regard to meaning.
 
 use aorta::base::units::UNITS;
 use aorta::base::{Interner, SrcSpan, Symbol};
@@ -110,7 +110,7 @@ fn range(end: BoxedStrategy<Expr>) -> impl Strategy<Value = ExprKind> {
     })
 }
 
-/// What may stand between brackets: all of a dimension too.
+/// An index in brackets, including `..`.
 fn index(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Vec<Expr>> {
     let item = prop_oneof![4 => inner, 1 => Just(()).prop_map(|()| node(ExprKind::Whole))];
     vec(item, 1..3)

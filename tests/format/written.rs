@@ -1,10 +1,10 @@
-//! A tree as the worst of authors would write it: white space, comments, parentheses and last commas anywhere.
+//! Writes a tree in a random style: white space, comments, parentheses and trailing commas anywhere.
 
 use aorta::base::Symbol;
 use aorta::syntax::Ast;
 use aorta::syntax::ast::*;
 
-/// The text of a tree. The same seed gives the same text.
+/// The text of a tree, determined by the seed.
 pub fn written(ast: &Ast, seed: u64) -> String {
     let mut author = Author { ast, chance: Chance(seed), tokens: Vec::new() };
     author.docs("//!", &ast.about);
@@ -14,7 +14,7 @@ pub fn written(ast: &Ast, seed: u64) -> String {
     author.text()
 }
 
-/// Comments that [`written`] has put into a text, in order.
+/// The comments that [`written`] has put into a text, in order.
 pub fn comments(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.find("// remark ").map(|at| line[at..].trim_end())).collect()
 }
@@ -33,7 +33,7 @@ impl Chance {
     }
 }
 
-/// How tightly an operator holds its operands together.
+/// Precedence of an operator.
 fn tightness(kind: &ExprKind) -> u8 {
     match kind {
         ExprKind::Range { .. } | ExprKind::Whole => 0,
@@ -75,7 +75,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// Items with commas between, and perhaps one behind the last.
+    /// Items separated by commas, perhaps with a trailing one.
     fn list<T>(&mut self, items: &'a [T], last_comma: bool, mut item: impl FnMut(&mut Self, &'a T)) {
         for (number, each) in items.iter().enumerate() {
             if number > 0 {
@@ -471,7 +471,7 @@ impl<'a> Author<'a> {
         self.put(")");
     }
 
-    /// In parentheses where it would fall apart without them.
+    /// Adds parentheses where precedence requires them.
     fn operand(&mut self, expr: &'a Expr, at_least: u8) {
         if tightness(&expr.kind) < at_least { self.enclosed(expr) } else { self.expr(expr) }
     }
@@ -545,7 +545,7 @@ impl<'a> Author<'a> {
         }
     }
 
-    /// What an index or a field follows. Paths have no parentheses.
+    /// The base of an index or a field. Paths have no parentheses.
     fn base(&mut self, expr: &'a Expr) {
         if tightness(&expr.kind) < 8 { self.enclosed(expr) } else { self.plain(expr) }
     }

@@ -1,4 +1,5 @@
-//! The rules of the architecture, held by reading the sources: who may use whom, and who may touch the outside world.
+//! Checks the rules of the architecture in the source code: which module may use which, and which may access the
+//! outside world.
 
 mod rules;
 mod source;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rules::violations;
 
-/// Every Rust file below a folder, in order.
+/// Every Rust file in a folder and its subfolders, sorted.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -39,7 +40,8 @@ fn sources_keep_the_rules() {
     assert!(found.is_empty(), "{} breaches of the architecture:\n{}", found.len(), found.join("\n"));
 }
 
-/// The rules see the imports as this project writes them: in the lowest layer, every file that uses another is wrong.
+/// The rules recognize the imports of this project: if every file were in the lowest layer, all that use others would
+/// be violations.
 #[test]
 fn sources_are_understood() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -53,7 +55,7 @@ fn sources_are_understood() {
     }
 }
 
-/// What is said of a file with this code behind its first line.
+/// The violations of a file with this code.
 fn said(file: &str, code: &str) -> Vec<String> {
     violations(file, &format!("//! About.\n{code}\n"))
 }
@@ -107,7 +109,7 @@ fn groups_are_read() {
     let code = "use crate::{\n    base::{Bytes, Nanos as Time},\n    measure::{self, record::{RunRecord, Times}},\n    plan,\n};";
     let said = said("src/model/mod.rs", code);
     let lines: Vec<&str> = said.iter().filter_map(|line| line.split(": ").next()).collect();
-    // `measure` three times: itself, and two of its names.
+    // `measure` occurs three times: the module itself, and two of its names.
     let file = "src/model/mod.rs";
     assert_eq!(lines, [4, 4, 4, 5].map(|line| format!("{file}:{line}")), "{said:#?}");
     breaks("src/plan/mod.rs", "use crate::base::Bytes; pub(crate) use crate::{exec as run};", "may not use `exec`");
@@ -140,7 +142,7 @@ fn words_are_kept_in_their_modules() {
         "const A: &str = \"unsafe \\\" pest\"; const B: &str = r#\"a \" unsafe\"#; const C: char = '\"';",
     );
     keeps("src/base/mod.rs", "/* unsafe /* cudarc */ pest */ fn f<'a>(x: &'a str) -> char { '\\'' }");
-    // A literal that ends early would hide what stands behind it.
+    // Ending a literal too early would hide the code after it.
     breaks(
         "src/base/mod.rs",
         "const Q: char = '\\'';\nfn f<'a>() { '\"'; unsafe {} }",

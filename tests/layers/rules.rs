@@ -1,8 +1,8 @@
-//! The architecture's rules, each read off the code's tokens and paths.
+//! The architecture's rules, checked on a file's tokens and paths.
 
 use super::source::{self, Path, Token};
 
-/// The layers, the lowest first. A module uses only lower ones, and its neighbours in a row know nothing of each other.
+/// The layers, the lowest first. A module uses only lower layers, and not its neighbours.
 const LAYERS: [&[&str]; 11] = [
     &["base"],
     &["ops", "syntax", "config"],
@@ -33,7 +33,7 @@ const BACKENDS: [(&str, &[&str]); 12] = [
     ("sim", &[]),
 ];
 
-/// Crates and words that only some modules may know.
+/// Crates and words that only some modules may use.
 const WORDS: [(&str, &[&str]); 10] = [
     ("petgraph", &["plan"]),
     ("cudarc", &["backend"]),
@@ -47,15 +47,15 @@ const WORDS: [(&str, &[&str]); 10] = [
     ("Rule", &["syntax"]),
 ];
 
-/// Parts of the standard library by which the outside world comes in.
+/// Parts of the standard library that access the outside world.
 const OUTSIDE: [(&str, &[&str]); 4] =
     [("fs", &["cli", "backend"]), ("env", &["cli"]), ("process", &["cli", "main"]), ("net", &["backend::rendezvous"])];
 
-/// Calls that start a program, write or open a file, each with the files that may make them. docs/security.md promises
-/// that nobody else does: a new place has to say what it does with a name that an untrusted file brings.
+/// Calls that start a program, or write or open a file, each with the files that may make them. docs/security.md
+/// promises that there are no others: a new one must document how it handles a name from an untrusted file.
 const GUARDED: [(&str, &str, &[&str]); 10] = [
     ("Command", "new", &["src/cli/child.rs", "src/cli/profile.rs", "src/cli/exec/restart.rs"]),
-    // What was found on the command line or beside the program, and what the system says of itself.
+    // Files named on the command line or shipped beside the program, and the system's own.
     ("fs", "read", &["src/cli/sweep.rs", "src/cli/suite.rs"]),
     (
         "fs",
@@ -81,7 +81,7 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
             "src/backend/gpu/kernels.rs",
             "src/backend/rendezvous/secret.rs",
             "src/cli/load.rs",
-            "src/cli/own.rs",
+            "src/cli/ownership.rs",
             "src/cli/cases/journal.rs",
         ],
     ),
@@ -95,10 +95,10 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
 /// Macros and functions that print.
 const PRINTING: [&str; 8] = ["print", "println", "eprint", "eprintln", "dbg", "stdout", "stderr", "stdin"];
 
-/// Lines between an `unsafe` block and the comment that justifies it: the rest of its statement.
+/// Maximum number of lines between an `unsafe` block and its comment.
 const SAFETY_REACH: usize = 4;
 
-/// Every breach of a rule in one file of `src`, as `file:line: what`.
+/// Every violation in one file of `src`, as `file:line: what`.
 pub fn violations(file: &str, text: &str) -> Vec<String> {
     let tokens = source::tokens(text);
     let module = module_of(file);
@@ -108,7 +108,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//!") {
         found.push((1, "a file begins with `//!` and says what it is for".to_owned()));
     }
-    // The library's own name is a path in the binary alone; elsewhere it stands in the codes of diagnostics.
+    // The library's own name is a path only in the binary; elsewhere it occurs in the codes of diagnostics.
     let others: &[&str] = if top == "main" { &["std", "aorta"] } else { &["std"] };
     for path in source::paths(&tokens, &module, others) {
         let breach = match path.segments.first().map(String::as_str) {
@@ -130,7 +130,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
     found.into_iter().map(|(line, what)| format!("{file}:{line}: {what}")).collect()
 }
 
-/// `src/cli/exec.rs` is `cli::exec`; the library's root has no name.
+/// The module of a file: `src/cli/exec.rs` is `cli::exec`; the library's root is empty.
 fn module_of(file: &str) -> Vec<String> {
     let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
     let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
@@ -157,7 +157,7 @@ fn layer(module: &[String], path: &[String]) -> Option<String> {
     (!may).then(|| format!("`{from}` (layer {own}) may not use `{to}` (layer {other})"))
 }
 
-/// Backends know nothing of each other but what they share.
+/// A violation if a backend uses another one.
 fn sibling(module: &[String], path: &[String]) -> Option<String> {
     // The folder's own file declares all of them.
     let from = module.get(1)?;
@@ -165,7 +165,7 @@ fn sibling(module: &[String], path: &[String]) -> Option<String> {
     let Some((_, may)) = BACKENDS.iter().find(|(name, _)| name == from) else {
         return Some(format!("`backend::{from}` is no known backend"));
     };
-    // What is no file of the folder is a name that the folder's own file hands on.
+    // A name that is not a file of the folder is re-exported by the folder's own file.
     let known = BACKENDS.iter().any(|(name, _)| name == to);
     (from != to && known && !may.contains(&to.as_str()))
         .then(|| format!("`backend::{from}` may not use `backend::{to}`"))
@@ -196,7 +196,7 @@ fn printing(top: &str, tokens: &[Token], index: usize) -> Option<String> {
         .then(|| format!("`{name}`: only cli reads from and writes to a terminal"))
 }
 
-/// A call of [`GUARDED`] in a file that may not make it. Tests may.
+/// A call of [`GUARDED`] in a file that must not make it. Tests may.
 fn guarded(file: &str, tokens: &[Token], index: usize) -> Option<String> {
     let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
     let (of, call) = (text(index), text(index + 2));
@@ -208,12 +208,12 @@ fn guarded(file: &str, tokens: &[Token], index: usize) -> Option<String> {
     Some(format!("`{of}::{call}` belongs to {}", if may.is_empty() { "nobody".to_owned() } else { listed(may) }))
 }
 
-/// Whether the module of a file's own tests has begun.
+/// True once the module of a file's own tests has begun.
 fn in_tests(before: &[Token]) -> bool {
     before.windows(3).any(|three| three[0].text == "mod" && three[1].text == "tests" && three[2].text == "{")
 }
 
-/// `#[allow(…)]` and `#[expect(…)]` say why.
+/// `#[allow(…)]` and `#[expect(…)]` must have a reason.
 fn no_reason(tokens: &[Token], index: usize) -> Option<String> {
     let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
     let name = text(index);
@@ -249,7 +249,7 @@ fn in_attribute(tokens: &[Token], index: usize) -> bool {
     false
 }
 
-/// What an `unsafe` block or implementation relies on stands right above it.
+/// An `unsafe` block or implementation must have a SAFETY comment directly above.
 fn no_safety(text: &str, tokens: &[Token], index: usize) -> Option<String> {
     let next = tokens.get(index + 1).map_or("", |token| token.text.as_str());
     if tokens[index].text != "unsafe" || !matches!(next, "{" | "impl") {

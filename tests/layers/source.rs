@@ -1,23 +1,23 @@
-//! Rust text as tokens and as the paths that it names. Enough to read imports and calls; no parser.
+//! Splits Rust source into tokens and paths. Enough to read imports and calls; not a parser.
 
-/// A piece of code: a word, `::`, one other character, or `"` for a literal text. Comments are left out.
+/// A token: a word, `::`, one other character, or `"` for a literal. Comments are left out.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub text: String,
-    /// The line that it begins on, from 1.
+    /// Line of its first character, from 1.
     pub line: usize,
 }
 
-/// A path that the code names, from the crate's root or from an external crate's name.
+/// A path in the code, from the crate's root or from an external crate's name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// `false` where it begins with another crate's name.
+    /// False if it begins with another crate's name.
     pub own: bool,
     pub segments: Vec<String>,
     pub line: usize,
 }
 
-/// Words that `::std` may stand behind, where it begins a path.
+/// Words after which `::std` begins a path.
 const KEYWORDS: [&str; 7] = ["as", "dyn", "impl", "in", "mut", "return", "use"];
 
 fn in_word(c: char) -> bool {
@@ -49,7 +49,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
         } else if at(i) == '\'' {
             i = quote_end(&chars, i);
         } else if at(i) == 'r' && at(i + 1) == '#' && in_word(at(i + 2)) {
-            // A raw word: `r#type`.
+            // A raw identifier: `r#type`.
             i += 2;
         } else if in_word(at(i)) {
             while in_word(at(i)) {
@@ -69,7 +69,7 @@ pub fn tokens(text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Behind a block comment, which may hold others.
+/// The index after a block comment, which may be nested.
 fn comment_end(chars: &[char], start: usize) -> usize {
     let (mut i, mut depth) = (start, 0);
     while i < chars.len() {
@@ -85,7 +85,7 @@ fn comment_end(chars: &[char], start: usize) -> usize {
     i
 }
 
-/// Behind a literal text of any kind, `"…"`, `b"…"`, `r#"…"#`; nothing where none begins.
+/// The index after a string literal of any kind, `"…"`, `b"…"`, `r#"…"#`; `None` if none begins here.
 fn text_end(chars: &[char], start: usize) -> Option<usize> {
     let at = |index: usize| chars.get(index).copied().unwrap_or('\0');
     let mut i = start;
@@ -116,7 +116,7 @@ fn text_end(chars: &[char], start: usize) -> Option<usize> {
     Some(chars.len())
 }
 
-/// Behind a character, or behind the quote of a lifetime.
+/// The index after a character literal, or after the quote of a lifetime.
 fn quote_end(chars: &[char], start: usize) -> usize {
     match chars[start + 1..] {
         ['\\', _, ..] => {
@@ -132,7 +132,7 @@ fn quote_end(chars: &[char], start: usize) -> usize {
 /// of the `others`. Groups (`use a::{b, c::d}`) give a path for each member.
 pub fn paths(tokens: &[Token], module: &[String], others: &[&str]) -> Vec<Path> {
     let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
-    // Modules written in the file itself, each with the depth of braces that it ends at.
+    // Inline modules, each with the depth of braces at which it ends.
     let mut inner: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut found = Vec::new();
@@ -162,7 +162,7 @@ pub fn paths(tokens: &[Token], module: &[String], others: &[&str]) -> Vec<Path> 
     found
 }
 
-/// Reads a path, or a tree of paths, and gives the index behind it.
+/// Reads a path or a tree of paths, and returns the index after it.
 fn tree(tokens: &[Token], start: usize, before: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, usize)>) -> usize {
     let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
     let is_segment = |text: &str| is_word(text) || text == "*";
@@ -181,7 +181,7 @@ fn tree(tokens: &[Token], start: usize, before: &mut Vec<String>, leaves: &mut V
             i += 1;
             while i < tokens.len() && text(i) != "}" {
                 let end = tree(tokens, i, before, leaves);
-                // `as name` and commas lie between the members; what is no member is passed over.
+                // Skips `as name` and commas between the members.
                 i = end.max(i + 1);
                 if text(i) == "as" {
                     i += 2;
@@ -205,7 +205,7 @@ fn tree(tokens: &[Token], start: usize, before: &mut Vec<String>, leaves: &mut V
     i
 }
 
-/// A path from the crate's root.
+/// Resolves a path from the crate's root.
 fn resolve(segments: &[String], module: &[String]) -> Vec<String> {
     let mut absolute = if segments[0] == "crate" { Vec::new() } else { module.to_vec() };
     for segment in segments {

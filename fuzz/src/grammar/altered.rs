@@ -1,8 +1,8 @@
-//! Files of the language with a few words or signs changed: most of them have one mistake.
+//! Changes a few words or signs of a file, so that most results have one mistake.
 
 use super::choices::Choices;
 
-/// Words and signs that are put in: each means something somewhere.
+/// Words and signs to insert, each with a meaning somewhere in the language.
 const PIECES: &[&str] = &[
     ";",
     "{",
@@ -90,7 +90,7 @@ const PIECES: &[&str] = &[
     "time.p50",
 ];
 
-/// Numbers at the edges of what is allowed.
+/// Numbers at the limits of what is allowed.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -119,7 +119,7 @@ const NUMBERS: &[&str] = &[
     "5xy",
 ];
 
-/// Up to four changes of `text`.
+/// Applies up to four changes to `text`.
 pub fn altered(text: &str, choices: &mut Choices) -> String {
     let mut tokens = tokens(text);
     for _ in 0..choices.below(4) + 1 {
@@ -150,7 +150,7 @@ pub fn altered(text: &str, choices: &mut Choices) -> String {
     tokens.concat()
 }
 
-/// Words with the digits and units that belong to them, and every other character by itself.
+/// Splits a text into words with their digits and units, and single other characters.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -1,8 +1,8 @@
-//! Metrics and expectations.
+//! Generates metrics and expectations.
 
-use super::Maker;
+use super::Generator;
 
-/// Figures of one dimension each: without a set, and those that take one.
+/// Metrics grouped by dimension: names without a set, and names that take one.
 const FIGURES: &[(&[&str], &[&str])] = &[
     (&["time", "busy", "exposed", "gap", "delay", "critical_path", "serial_time"], &["\"us\"", "\"ns\"", "\"ms\"", ""]),
     (&["speedup", "stretch", "utilization", "time / serial_time", "overlap(a, s)"], &["\"%\"", "\"times\"", ""]),
@@ -13,7 +13,7 @@ const FIGURES: &[(&[&str], &[&str])] = &[
     (&["device.units"], &["\"units\"", ""]),
 ];
 
-/// Figures that take a set of operations.
+/// Metrics that take a set of operations.
 const OF_SETS: [&str; 12] = [
     "time",
     "busy",
@@ -31,7 +31,7 @@ const OF_SETS: [&str; 12] = [
 
 const STATISTICS: [&str; 9] = ["mean", "std", "cv", "min", "p5", "p50", "p95", "p99", "max"];
 
-impl Maker<'_> {
+impl Generator<'_> {
     pub fn metrics(&mut self) {
         let mut earlier: Vec<String> = Vec::new();
         while !self.choices.0.is_empty() && !self.choices.once_in(8) && self.text.len() < 2 * super::MAX_TEXT {
@@ -78,7 +78,7 @@ impl Maker<'_> {
         self.add(&format!("expect {condition}{when}"));
     }
 
-    /// A set of operations: labels and streams.
+    /// Generates a set of operations: labels and streams.
     fn set(&mut self) -> String {
         let label = self.choices.below(self.always.len().max(1));
         let label = self.always.get(label).cloned().unwrap_or_else(|| "a".to_owned());

@@ -1,5 +1,5 @@
-//! Files of the language, made by choices: valid ones, and the same with a few changes. They use every declaration,
-//! statement, operation and figure of the language; a test, `tests/fuzzing.rs`, counts them.
+//! Generates files of the language from choices: valid files, and valid files with a few changes. They use every
+//! declaration, statement, operation and metric of the language, which `tests/fuzzing.rs` checks.
 
 mod altered;
 mod choices;
@@ -13,16 +13,16 @@ use choices::Choices;
 use operations::{FLOATS, TYPES, tensor_type};
 use tensors::Tensor;
 
-/// Statements inside one another.
+/// Maximum nesting of statements.
 const MAX_DEPTH: usize = 5;
 
-/// Bytes of text after which nothing is added any more.
+/// Bytes of text after which nothing more is added.
 const MAX_TEXT: usize = 3000;
 
-/// Operations of an iteration, about, after which nothing is repeated any more.
+/// Approximate number of operations of an iteration after which nothing more is repeated.
 const MAX_OPERATIONS: u64 = 128;
 
-/// The file that `bytes` choose: of two, one is valid, and the other has a few changes.
+/// Generates the file that `bytes` choose. One choice in two is a valid file, the other has a few changes.
 pub fn text(bytes: &[u8]) -> String {
     let mut choices = Choices(bytes);
     match choices.below(2) {
@@ -34,9 +34,9 @@ pub fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// A valid file.
+/// Generates a valid file.
 pub fn valid(bytes: &[u8]) -> String {
-    let mut maker = Maker { choices: Choices(bytes), ..Maker::default() };
+    let mut maker = Generator { choices: Choices(bytes), ..Generator::default() };
     maker.file();
     maker.text
 }
@@ -45,28 +45,28 @@ pub fn valid(bytes: &[u8]) -> String {
 #[derive(Clone, Debug)]
 struct Def {
     name: String,
-    /// Element type and sizes of its inputs that are tensors; of its output too.
+    /// Element type and sizes of its tensor inputs, which its output has too.
     inputs: Vec<(&'static str, Vec<u64>)>,
     takes_whole: bool,
     takes_stream: bool,
 }
 
 #[derive(Default)]
-struct Maker<'a> {
+struct Generator<'a> {
     choices: Choices<'a>,
     text: String,
-    /// Names given so far.
+    /// Number of names generated so far.
     numbers: usize,
-    /// Names of whole numbers, with their least and greatest value.
+    /// Names of whole numbers, each with its minimum and maximum.
     wholes: Vec<(String, u64, u64)>,
-    /// Streams, and families of streams with their number.
+    /// Streams and families of streams, each with its number of members.
     streams: Vec<(String, u64)>,
     tensors: Vec<Tensor>,
-    /// Labels of operations that stand above, in this scope.
+    /// Labels of earlier operations in this scope.
     labels: Vec<String>,
-    /// Labels that the step itself gives, outside of loops, branches and calls: what `prev` and figures may name.
+    /// Labels of the step outside of loops, branches and calls, which `prev` and metrics can name.
     always: Vec<String>,
-    /// Scopes around this place, inside the step.
+    /// Number of open scopes inside the step.
     scopes: usize,
     defs: Vec<Def>,
     /// Factors of the mesh.
@@ -74,16 +74,16 @@ struct Maker<'a> {
     dtype: &'static str,
     has_mode: bool,
     in_step: bool,
-    /// How many blocks around this place are run by some ranks only.
+    /// Number of enclosing blocks that only some ranks execute.
     apart: usize,
-    /// How many statements around this place have to be alike on every rank.
+    /// Number of enclosing statements that must be equal on every rank.
     together: usize,
-    /// How many times a statement at this place runs in an iteration.
+    /// How often a statement at this point is executed in an iteration.
     times: u64,
     operations: u64,
 }
 
-impl Maker<'_> {
+impl Generator<'_> {
     fn fresh(&mut self, prefix: &str) -> String {
         self.numbers += 1;
         format!("{prefix}{}", self.numbers)
@@ -144,7 +144,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Declares buffers, names with commas between them.
+    /// Declares buffers; `names` are separated by commas.
     fn buffer(&mut self, names: &str, dtype: &'static str, dims: &[u64], space: &'static str, count: Option<u64>) {
         let sizes: Vec<String> = dims.iter().map(|size| self.whole(*size)).collect();
         let element = if dtype == self.dtype { "dtype" } else { dtype };
@@ -244,7 +244,7 @@ impl Maker<'_> {
             self.streams.push(("st".to_owned(), 1));
         }
         self.add(&format!("def {name}({} -> o) {{", arguments.join(", ")));
-        // Any rank may call it, from anywhere.
+        // Any rank can call it, from anywhere.
         self.in_step = true;
         self.apart += 1;
         self.times = 4;

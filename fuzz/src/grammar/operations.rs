@@ -1,15 +1,15 @@
-//! A valid use of each operation of the catalogue.
+//! Generates a valid call of each operation of the catalogue.
 
-use super::Maker;
+use super::Generator;
 use super::tensors::Tensor;
 
 pub const FLOATS: [&str; 4] = ["f32", "f16", "bf16", "f64"];
 pub const TYPES: [&str; 8] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8", "i64"];
 
-/// An operation as text, without a label.
+/// A call of an operation as text, without a label.
 pub struct Use {
     pub text: String,
-    /// Outputs in memory of their own, by what stands behind the label: name, element type, sizes.
+    /// Outputs in scratch memory: member name after the label, element type, sizes.
     pub scratch: Vec<(&'static str, &'static str, Vec<u64>)>,
 }
 
@@ -19,13 +19,13 @@ impl Use {
     }
 }
 
-/// A tensor type: `f32[8, 16]`.
+/// Formats a tensor type, such as `f32[8, 16]`.
 pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
     format!("{dtype}{dims:?}")
 }
 
-impl Maker<'_> {
-    /// Any operation that a rank does by itself.
+impl Generator<'_> {
+    /// Generates an operation of one rank.
     pub fn alone(&mut self) -> Use {
         match self.choices.below(37) {
             0..=2 => self.map(),
@@ -65,7 +65,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Any operation that all ranks of a group do together.
+    /// Generates a collective.
     pub fn collective(&mut self) -> Use {
         self.together += 1;
         let over = self.group();
@@ -112,7 +112,7 @@ impl Maker<'_> {
         Use::new(if whole { made } else { made + &over })
     }
 
-    /// ` over FACTOR`, or nothing.
+    /// Generates ` over FACTOR`, or an empty text.
     fn group(&mut self) -> String {
         if self.mesh.is_empty() || self.choices.once_in(2) {
             return String::new();

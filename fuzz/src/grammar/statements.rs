@@ -1,17 +1,17 @@
-//! Statements of the step and of definitions.
+//! Generates statements of the step and of definitions.
 
 use super::operations::{FLOATS, TYPES, tensor_type};
 use super::tensors::Tensor;
-use super::{MAX_DEPTH, MAX_OPERATIONS, MAX_TEXT, Maker};
+use super::{Generator, MAX_DEPTH, MAX_OPERATIONS, MAX_TEXT};
 
-impl Maker<'_> {
+impl Generator<'_> {
     pub fn statements(&mut self, depth: usize) {
         while !self.choices.0.is_empty() && self.text.len() < MAX_TEXT && !self.choices.once_in(6) {
             self.statement(depth);
         }
     }
 
-    /// Statements whose labels and names are not known behind them.
+    /// Generates statements in a scope of their own: their labels and names are unknown afterwards.
     pub fn scope(&mut self, depth: usize) {
         let (tensors, labels, wholes) = (self.tensors.len(), self.labels.len(), self.wholes.len());
         self.scopes += 1;
@@ -37,7 +37,7 @@ impl Maker<'_> {
                 self.text += &format!("on {stream}{after} {{ ");
                 self.operation();
                 self.text.truncate(self.text.trim_end().len());
-                // What stands behind a comment is a part of it.
+                // If the operation ends with a line comment, the closing brace must be on the next line.
                 self.text += "\n";
                 self.add("}");
             }
@@ -84,7 +84,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A tensor in memory of its own that stands above.
+    /// Records that a tensor in scratch memory can be used from here on.
     fn known(&mut self, name: String, dtype: &'static str, dims: Vec<u64>) {
         self.numbers += 1;
         let memory = self.numbers;
@@ -174,7 +174,7 @@ impl Maker<'_> {
         self.apart -= usize::from(ranks);
     }
 
-    /// A label that both branches of an `if` give.
+    /// Generates an `if` with the same label in both branches.
     fn both(&mut self) {
         let (label, condition) = (self.fresh("t"), self.condition());
         let made = self.alone();
@@ -182,7 +182,7 @@ impl Maker<'_> {
         self.labels.push(label);
     }
 
-    /// A family of labels, each of which waits for the one before.
+    /// Generates a family of labels, each of which waits for the one before.
     fn family(&mut self) {
         let (label, variable) = (self.fresh("g"), self.fresh("r"));
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());

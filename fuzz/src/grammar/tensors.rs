@@ -1,33 +1,33 @@
-//! Operands: tensors that stand above, parts of them, and memory of their own.
+//! Generates operands: earlier tensors, slices of them, and new memory.
 
-use super::Maker;
+use super::Generator;
 use super::operations::tensor_type;
 
-/// A tensor that statements may name.
+/// A tensor that statements can use.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     pub name: String,
     pub dtype: &'static str,
     pub dims: Vec<u64>,
     pub space: &'static str,
-    /// Whether its elements do not lie side by side.
+    /// True if its elements are not contiguous.
     pub gaps: bool,
-    /// What it is a part of: an operation does not write what it reads.
+    /// Number of the memory that contains it. An operation must not write a memory that it reads.
     pub memory: usize,
     pub writable: bool,
-    /// Whether it is a declared buffer, whole.
+    /// True if it is a whole declared buffer.
     pub declared: bool,
 }
 
 impl Tensor {
-    /// Whether both have one element type and the same sizes.
+    /// True if both have the same element type and sizes.
     pub fn fits(&self, other: &Tensor) -> bool {
         self.dtype == other.dtype && self.dims == other.dims
     }
 }
 
-impl Maker<'_> {
-    /// A part of a tensor that is accepted, if there is one.
+impl Generator<'_> {
+    /// Returns a slice of a known tensor that satisfies `accept`; `None` if none is found.
     pub fn any_tensor(&mut self, accept: impl Fn(&Tensor) -> bool) -> Option<Tensor> {
         if self.tensors.is_empty() {
             return None;
@@ -43,7 +43,7 @@ impl Maker<'_> {
         self.tensors.iter().rev().find(|tensor| accept(tensor)).cloned()
     }
 
-    /// An input: a tensor of one of these types that is accepted, or memory of its own of the first of them.
+    /// Generates an input: a tensor of one of these types that satisfies `accept`, or new memory of the first type.
     pub fn operand(&mut self, types: &[&'static str], accept: impl Fn(&Tensor) -> bool) -> Tensor {
         let found = match self.choices.once_in(8) {
             true => None,
@@ -56,7 +56,7 @@ impl Maker<'_> {
         })
     }
 
-    /// ` -> NAME` of something to write that is like `like`, or nothing, which is memory of its own.
+    /// Generates ` -> NAME` of a writable tensor with the type of `like`, or an empty text for scratch memory.
     pub fn result(&mut self, like: &Tensor, inputs: &[&Tensor]) -> String {
         match self.choices.once_in(2) {
             true => self.written(like, inputs).map_or_else(String::new, |name| format!(" -> {name}")),
@@ -64,7 +64,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Something to write that is like `like` and apart from the inputs.
+    /// A writable tensor with the type of `like` that does not overlap the inputs; `None` if there is none.
     pub fn written(&mut self, like: &Tensor, inputs: &[&Tensor]) -> Option<String> {
         let apart = |y: &Tensor| inputs.iter().all(|x| x.memory != y.memory);
         let found = self.any_tensor(|y| y.writable && !y.gaps && y.space == "device" && apart(y) && y.fits(like));

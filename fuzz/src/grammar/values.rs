@@ -1,11 +1,11 @@
-//! Expressions whose value is known before they are written, so that what uses them is valid.
+//! Generates expressions with a known value, so that statements that use them are valid.
 
-use super::Maker;
+use super::Generator;
 
-/// Expressions inside one another.
+/// Maximum nesting of expressions.
 const MAX_DEPTH: usize = 4;
 
-/// A plain number and a unit behind it, of every unit.
+/// Examples of numbers with every unit, grouped by dimension.
 pub const QUANTITIES: &[&[&str]] = &[
     &["500ns", "10us", "1ms", "0.25s"],
     &["512B", "4KB", "4KiB", "2MB", "2MiB", "1GB", "1GiB", "1TB", "1TiB"],
@@ -15,14 +15,14 @@ pub const QUANTITIES: &[&[&str]] = &[
     &["80%", "0.5", "1e-3", "3"],
 ];
 
-/// Functions of one plain number whose result is a plain number, for positive arguments.
+/// Functions from one positive plain number to a plain number.
 const FUNCTIONS: &[&str] = &[
     "sqrt", "rsqrt", "exp", "log", "log2", "sin", "cos", "tanh", "erf", "sigmoid", "relu", "gelu", "silu", "abs",
     "floor", "ceil", "round",
 ];
 
-impl Maker<'_> {
-    /// A whole number as an expression with that value.
+impl Generator<'_> {
+    /// Generates an expression with the whole number `value`.
     pub fn whole(&mut self, value: u64) -> String {
         self.whole_at(value, 0)
     }
@@ -53,13 +53,13 @@ impl Maker<'_> {
         }
     }
 
-    /// The name of a parameter or derived value that is `value`.
+    /// A parameter or derived value that equals `value`; `None` if there is none.
     fn whole_named(&self, value: u64) -> Option<String> {
         let same = |(_, low, high): &&(String, u64, u64)| *low == value && *high == value;
         self.wholes.iter().rev().find(same).map(|(name, ..)| name.clone())
     }
 
-    /// A whole number below `count` that may differ from turn to turn, iteration to iteration and rank to rank.
+    /// Generates a whole number below `count` that may differ between loop turns, iterations and ranks.
     pub fn index(&mut self, count: u64) -> String {
         let last = count - 1;
         match self.choices.below(8) {
@@ -80,7 +80,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A condition that is the same on every rank.
+    /// Generates a condition that is the same on every rank.
     pub fn condition(&mut self) -> String {
         let quantity = self.choices.pick(QUANTITIES);
         match self.choices.below(12) {
@@ -105,7 +105,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A quantity of the kind that stands at that place of [`QUANTITIES`].
+    /// Generates a quantity with a unit of [`QUANTITIES`]`[kind]`.
     pub fn quantity(&mut self, kind: usize) -> String {
         let (first, second) = (self.choices.pick(QUANTITIES[kind]), self.choices.pick(QUANTITIES[kind]));
         match self.choices.below(8) {
@@ -118,7 +118,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A value of any kind for a `let` that nothing else uses.
+    /// Generates a value of any type for a `let` that nothing uses.
     pub fn any_value(&mut self) -> String {
         let first = self.choices.below(QUANTITIES.len());
         match self.choices.below(14) {

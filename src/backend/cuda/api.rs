@@ -1,4 +1,4 @@
-//! The device as `backend::gpu` drives it: each of its calls is one of the driver's, or a few that belong together.
+//! Implements `Api` for CUDA: each method is one driver call, or a few that belong together.
 
 use std::ffi::{c_int, c_void};
 
@@ -39,7 +39,7 @@ impl Api for Cuda {
     fn device(&self) -> DeviceInfo {
         let attribute = |number: i32| self.driver.attribute(self.device, number).unwrap_or(0);
         let mut memory = 0usize;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.driver.table.device_total_mem)(&mut memory, self.device) };
         let version = self.driver.version();
         let mut facts = vec![
@@ -56,7 +56,7 @@ impl Api for Cuda {
             facts.push(("pci".to_owned(), bus));
         }
         facts.extend(self.nvml().map(Nvml::facts).unwrap_or_default());
-        // The versions of libraries that the run has opened.
+        // Reports only libraries that the run has opened.
         if let Some(nvrtc) = self.nvrtc.get() {
             facts.push(("nvrtc".to_owned(), nvrtc.version()));
         }
@@ -136,7 +136,7 @@ impl Api for Cuda {
 
     unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos> {
         let mut milliseconds = 0.0f32;
-        // SAFETY: the place is valid for the call; the caller vouches for the events.
+        // SAFETY: the output pointer is valid for the call; the caller vouches for the events.
         let code = unsafe { (self.driver.elapsed_time)(&mut milliseconds, from.cast(), to.cast()) };
         self.check("cuEventElapsedTime", code)?;
         Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
@@ -144,7 +144,7 @@ impl Api for Cuda {
 
     fn allocate(&self, bytes: u64) -> Call<u64> {
         let mut address = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.driver.table.mem_alloc)(&mut address, bytes as usize) };
         self.check("cuMemAlloc", code).map(|()| address)
     }
@@ -156,8 +156,7 @@ impl Api for Cuda {
 
     fn allocate_pinned(&self, bytes: u64) -> Call<u64> {
         let mut address: *mut c_void = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
-        // Portable: what other devices write is of use to them too.
+        // SAFETY: the output pointer is valid for the call. Portable, so that other devices can write it too.
         let flags = number::HOST_ALLOC_PORTABLE;
         let code = unsafe { (self.driver.table.mem_host_alloc)(&mut address, bytes as usize, flags) };
         self.check("cuMemHostAlloc", code).map(|()| address as u64)
@@ -223,7 +222,7 @@ impl Api for Cuda {
     }
 
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call {
-        // SAFETY: the buffer has the size that is told; the caller vouches for the address.
+        // SAFETY: the buffer has the stated size; the caller vouches for the address.
         let code = unsafe { (self.driver.table.memcpy_dtoh)(out.as_mut_ptr().cast(), address, out.len()) };
         self.check("cuMemcpyDtoH", code)
     }
@@ -265,7 +264,7 @@ impl Api for Cuda {
         unsafe { self.copy_rows(copy, source, target, stream.cast()) }
     }
 
-    unsafe fn meet(&self, steps: &[Step], stream: Stream) -> Call {
+    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { self.take_steps(steps, stream.cast()) }
     }

@@ -1,4 +1,4 @@
-//! cuBLASLt's names and numbers.
+//! cuBLASLt's function names and constants, for [`blas`].
 
 use std::ffi::c_int;
 
@@ -14,7 +14,7 @@ use crate::base::DType;
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
-/// An algorithm has eight words.
+/// cuBLASLt, whose algorithm descriptor has eight 64-bit words.
 pub type CublasLt = blas::BlasLt<8>;
 pub type Product = blas::Product<8>;
 
@@ -43,7 +43,7 @@ static DIALECT: Dialect = Dialect {
         LayoutField::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET as c_int,
     ],
     preferences,
-    asked_twice: true,
+    queries_without_workspace: true,
 };
 
 fn status(code: c_int) -> &'static str {
@@ -79,13 +79,13 @@ fn arithmetic(arithmetic: Arithmetic) -> c_int {
 fn preferences(gemm: &Gemm, workspace: u64) -> Vec<Setting> {
     use PreferenceField as Field;
     let mut all = vec![(Field::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace.to_le_bytes().to_vec())];
-    // Where several blocks share a sum, parts of it are kept as precise as sums are, and not rounded to a result of 16
-    // bits: some products of one row or two were off by a tenth.
+    // With split-k, several blocks each compute a partial sum. Keep the partial sums in the compute type: rounded to a
+    // 16-bit result type, some products with one or two rows were wrong by 10 %.
     if gemm.c.dtype.size() < 4 {
         let scheme = cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
         all.push((Field::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, scheme.to_le_bytes().to_vec()));
     }
-    // Operands in the library's order, so A and B are swapped.
+    // The library is column-major, so A and B are swapped.
     let aligns = [
         (Field::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, gemm.b.align),
         (Field::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, gemm.a.align),
@@ -96,14 +96,14 @@ fn preferences(gemm: &Gemm, workspace: u64) -> Vec<Setting> {
     all.into_iter().map(|(field, value)| (field as c_int, value)).collect()
 }
 
-/// Opens the library, of the driver's major version if there are several.
+/// Opens the library, preferably of the driver's major version.
 pub fn open(paths: &SearchPaths, driver_major: i32) -> Result<CublasLt, ExecError> {
     let names = super::versioned("libcublasLt.so", driver_major);
     let opened = paths.open(&names).map_err(|why| {
         super::missing("cuBLASLt (libcublasLt)", "for matrix products", why, "pip install nvidia-cublas")
     })?;
     let mut library = CublasLt::open(&opened, &DIALECT)?;
-    // SAFETY: the function takes nothing and returns a number.
+    // SAFETY: the function has no parameters and returns a number.
     let version =
         unsafe { opened.find::<unsafe extern "C" fn() -> usize>("cublasLtGetVersion") }.map_or(0, |version| {
             // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! CUDA's driver library: the functions that are called, resolved once.
+//! The CUDA driver library: its functions, each resolved once, and what it says about devices.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -37,7 +37,7 @@ static NAMES: Names = Names {
 };
 
 functions! {
-    /// The driver's other functions.
+    /// Functions that only CUDA's driver has.
     Table {
         init = "cuInit"(c_uint);
         driver_get_version = "cuDriverGetVersion"(*mut c_int);
@@ -64,20 +64,20 @@ functions! {
         func_set_attribute = "cuFuncSetAttribute"(CUfunction, c_int, c_int);
     }
     optional {
-        // For copies to other devices.
+        // Copies to other devices.
         device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, CUdevice, CUdevice);
         ctx_enable_peer_access = "cuCtxEnablePeerAccess"(CUcontext, c_uint);
         memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
-        // Since 11.7.
+        // Since CUDA 11.7.
         stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
-        // For copies to ranks in other processes.
+        // Copies to ranks in other processes.
         ipc_get_mem_handle = "cuIpcGetMemHandle"(*mut IpcHandle, CUdeviceptr);
         ipc_open_mem_handle = "cuIpcOpenMemHandle_v2"(*mut CUdeviceptr, IpcHandle, c_uint);
         ipc_close_mem_handle = "cuIpcCloseMemHandle"(CUdeviceptr);
         mem_host_register = "cuMemHostRegister_v2"(*mut c_void, usize, c_uint);
         mem_host_unregister = "cuMemHostUnregister"(*mut c_void);
         mem_host_device_pointer = "cuMemHostGetDevicePointer_v2"(*mut CUdeviceptr, *mut c_void, c_uint);
-        // Newer headers map the name without a number to the second.
+        // Newer headers map this name to the second version of the function.
         elapsed_time = "cuEventElapsedTime"(*mut f32, CUevent, CUevent);
         elapsed_time_v2 = "cuEventElapsedTime_v2"(*mut f32, CUevent, CUevent);
         device_get_uuid = "cuDeviceGetUuid_v2"(*mut [u8; 16], CUdevice);
@@ -85,12 +85,12 @@ functions! {
     }
 }
 
-/// What stands for memory that another process opens: `CUipcMemHandle`, which is passed whole.
+/// `CUipcMemHandle`: handle under which another process opens memory, passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct IpcHandle(pub [u8; 64]);
 
-/// Numbers of the driver's header that are used here.
+/// Constants of the driver's header.
 pub mod number {
     pub use crate::backend::gpu::runtime::number::*;
 
@@ -108,7 +108,7 @@ pub mod number {
     pub const FUNCTION_MAX_DYNAMIC_SHARED: i32 = 8;
 }
 
-/// The driver, open and initialised.
+/// The driver library, opened and initialized.
 #[derive(Clone, Copy)]
 pub struct CudaDriver {
     pub table: Table,
@@ -117,23 +117,23 @@ pub struct CudaDriver {
     pub path: &'static str,
 }
 
-/// A driver without a device that it may use.
+/// Message for a driver without usable devices.
 pub const NONE_SEEN: &str = "the CUDA driver sees no device";
 
-/// Why there is no driver.
+/// Why there is no usable driver.
 pub enum NoDriver {
-    /// This is no machine with an NVIDIA GPU that may be used, and why that is known.
+    /// This machine has no usable NVIDIA GPU, for the given reason.
     Absent(&'static str),
-    /// It is there, and does not work.
+    /// The driver exists but does not work.
     Fails(ExecError),
 }
 
-/// Numbers of failures that a kernel or a copy has on the device, told by any call that comes after: memory errors,
-/// addresses, time-outs, assertions, instructions, launches that failed.
-const LATE: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
+/// Status codes of asynchronous failures, which any later call can return: memory errors, addresses, timeouts,
+/// assertions, illegal instructions, failed launches.
+const ASYNCHRONOUS_FAILURES: [i32; 11] = [214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719];
 
 impl CudaDriver {
-    /// Opens and initialises the driver.
+    /// Opens and initializes the driver.
     pub fn open(paths: &SearchPaths) -> Result<CudaDriver, NoDriver> {
         let names = ["libcuda.so.1", "libcuda.so"].map(str::to_owned);
         let opened = match paths.open(&names) {
@@ -159,7 +159,7 @@ impl CudaDriver {
         Ok(driver)
     }
 
-    /// The fault of a call that returned a number other than 0.
+    /// Returns a fault if a call's status is not 0.
     #[inline]
     pub fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
         if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
@@ -168,22 +168,22 @@ impl CudaDriver {
     #[cold]
     fn fault(&self, call: &'static str, code: i32) -> Box<Fault> {
         let mut text: *const c_char = std::ptr::null();
-        // SAFETY: the place is valid for the call; the text, if any, is a constant of the library.
+        // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
         let message = unsafe {
             match (self.table.get_error_string)(code, &mut text) {
                 0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
                 _ => "unknown to this driver".to_owned(),
             }
         };
-        // The header gives the second version of a function the name without a number.
+        // The header names the second version of a function without its suffix.
         let call = call.strip_suffix("_v2").unwrap_or(call);
-        Box::new(Fault { call, code: i64::from(code), message, late: LATE.contains(&code) })
+        Box::new(Fault { call, code: i64::from(code), message, late: ASYNCHRONOUS_FAILURES.contains(&code) })
     }
 
-    /// The version of CUDA that the driver supports: 13000 for 13.0.
+    /// Latest CUDA version that the driver supports: 13000 for 13.0.
     pub fn version(&self) -> i32 {
         let mut version = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         match unsafe { (self.table.driver_get_version)(&mut version) } {
             0 => version,
             _ => 0,
@@ -192,17 +192,18 @@ impl CudaDriver {
 
     pub fn count(&self) -> Result<u32, Box<Fault>> {
         let mut count = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         match unsafe { (self.table.device_get_count)(&mut count) } {
             number::NO_DEVICE => Ok(0),
             code => self.check("cuDeviceGetCount", code).map(|()| count.max(0) as u32),
         }
     }
 
-    /// The name that a device keeps in every machine: `GPU-` and 32 digits in groups, as the vendor's tools write it.
+    /// The device's UUID as NVIDIA's tools write it: `GPU-` and 32 hexadecimal digits in groups. `None` if the driver
+    /// does not report it.
     pub fn uuid(&self, device: CUdevice) -> Option<String> {
         let mut bytes = [0u8; 16];
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         if unsafe { self.table.device_get_uuid?(&mut bytes, device) } != 0 {
             return None;
         }
@@ -216,22 +217,22 @@ impl CudaDriver {
         Some(text)
     }
 
-    /// Where a device is on the PCI bus, such as `0000:1b:00.0`.
+    /// The device's PCI address, such as `0000:1b:00.0`; `None` if the driver does not report it.
     pub fn bus(&self, device: CUdevice) -> Option<String> {
         let read = self.table.device_get_bus?;
-        // SAFETY: `text` gives a buffer with room for as much as it says.
+        // SAFETY: `text` passes a buffer of the size that it states.
         text(|at, room| unsafe { read(at, room, device) }).map(|bus| bus.to_lowercase())
     }
 
     pub fn attribute(&self, device: CUdevice, attribute: i32) -> Option<i32> {
         let mut value = 0;
-        // SAFETY: the place is valid for the call; an unknown attribute is refused with a number.
+        // SAFETY: the output pointer is valid for the call; an unknown attribute makes the call fail.
         let code = unsafe { (self.table.device_get_attribute)(&mut value, attribute, device) };
         (code == 0).then_some(value)
     }
 }
 
-/// An error about the device as such.
+/// An error about the device as a whole.
 pub fn no_device(why: String) -> ExecError {
     ExecError::NoDevice {
         backend: "CUDA",

@@ -1,4 +1,4 @@
-//! CUDA: an [`Api`] for `backend::gpu`, over the driver, NVRTC, cuBLASLt and NCCL, all opened when they are needed.
+//! CUDA: implements [`Api`] for `backend::gpu` with the driver, NVRTC, cuBLASLt and NCCL, each opened when needed.
 
 mod api;
 mod cublaslt;
@@ -22,7 +22,7 @@ use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;
 
-/// The names of a library by version, that of the driver's major version first.
+/// File names of a library's versions, the driver's major version first.
 fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     let mut majors = vec![driver_major];
     majors.extend([13, 12, 11].into_iter().filter(|major| *major != driver_major));
@@ -31,14 +31,14 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     names
 }
 
-/// The error for a library that could not be opened; `install` is a command.
+/// The error for a library that could not be opened. `install` is a shell command.
 fn missing(library: &str, purpose: &str, why: NotOpened, install: &str) -> ExecError {
     why.missing(library, purpose, &format!("the CUDA toolkit, or `{install}`"))
 }
 
-/// What there is on this machine.
+/// What this machine offers.
 pub enum Found {
-    /// No machine with an NVIDIA GPU that may be used, and why that is known.
+    /// No usable NVIDIA GPU, and the reason.
     Nothing(&'static str),
     /// A driver that does not work.
     Broken(ExecError),
@@ -80,7 +80,7 @@ unsafe impl Send for Cuda {}
 unsafe impl Sync for Cuda {}
 
 impl Cuda {
-    /// Opens device `index`. `connections` is what CUDA_DEVICE_MAX_CONNECTIONS says, if it says anything.
+    /// Opens device `index`. `connections` is the value of CUDA_DEVICE_MAX_CONNECTIONS; `None` if it is not set.
     pub fn open(paths: SearchPaths, index: u32, connections: Option<u32>) -> Result<Cuda, ExecError> {
         let driver = CudaDriver::open(&paths).map_err(|why| match why {
             NoDriver::Absent(why) => no_device(why.to_owned()),
@@ -97,7 +97,7 @@ impl Cuda {
         }
         let mut device: CUdevice = 0;
         let mut context: CUcontext = std::ptr::null_mut();
-        // SAFETY: both places are valid for the calls, and the index is that of a device.
+        // SAFETY: both output pointers are valid for the calls, and the index is that of a device.
         unsafe {
             driver.check("cuDeviceGet", (driver.table.device_get)(&mut device, index as c_int)).map_err(failed)?;
             let code = (driver.table.primary_ctx_retain)(&mut context, device);
@@ -108,7 +108,7 @@ impl Cuda {
         let cuda = Cuda {
             architecture: format!("sm_{major}{minor}"),
             shared_limit: attribute(number::ATTRIBUTE_SHARED_OPTIN).max(0) as u32,
-            // The documented default.
+            // 8 is the documented default.
             connections: connections.unwrap_or(8).clamp(1, 32),
             driver,
             paths,
@@ -125,7 +125,7 @@ impl Cuda {
     }
 
     fn name(&self) -> String {
-        // SAFETY: `text` gives a buffer with room for as much as it says.
+        // SAFETY: `text` passes a buffer of the size that it states.
         let name = text(|at, room| unsafe { (self.driver.table.device_get_name)(at, room, self.device) });
         name.unwrap_or_else(|| "NVIDIA GPU".to_owned())
     }
@@ -155,7 +155,7 @@ impl Cuda {
         })
     }
 
-    /// Each library that a run may need, with where it was found, or why not.
+    /// Each library that a run may need, with its path or the reason why it was not found.
     pub fn libraries(&self) -> Vec<(&'static str, Result<String, ExecError>)> {
         let driver = self.driver.version();
         let at = |version: String, path: &str| format!("{version}, {path}");
@@ -174,7 +174,7 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: retained once, when the device was opened. The handle of cuBLASLt is left to the process's end.
+        // SAFETY: retained once, when the device was opened. The process's end frees cuBLASLt's handle.
         unsafe { (self.driver.table.primary_ctx_release)(self.device) };
     }
 }

@@ -1,7 +1,7 @@
-//! NVIDIA's management library: what a device is doing, and what holds it back. Opened where it is there; a figure that
-//! it does not give is absent.
+//! NVML, NVIDIA's management library: a device's clocks, power and throttling. Opened if it is installed; values that
+//! it does not report are `None` or left out.
 //!
-//! It only reads: nothing of a device's settings is changed.
+//! Only reads: no setting of a device is changed.
 
 use std::ffi::{CString, c_char, c_uint, c_ulonglong, c_void};
 
@@ -11,7 +11,7 @@ use crate::exec::Health;
 
 type Device = *mut c_void;
 
-/// How long a policy has held the clock down, since the driver was loaded.
+/// `nvmlViolationTime_t`: for how long a policy has throttled the clock since the driver was loaded.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Violation {
@@ -49,7 +49,7 @@ functions! {
     }
 }
 
-/// A process with a context on the device. Only their number is used.
+/// `nvmlProcessInfo_t`: a process with a context on the device. Only the number of entries is used.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct ProcessInfo {
@@ -59,17 +59,17 @@ pub struct ProcessInfo {
     compute_instance: c_uint,
 }
 
-/// Processes that are counted at most.
+/// Largest number of processes that are counted.
 const PROCESSES: usize = 256;
 
-/// The domains of clocks: that of the multiprocessors, and that of the memory.
+/// Clock domains: SMs and memory.
 const CLOCK_SM: u32 = 1;
 const CLOCK_MEMORY: u32 = 2;
 
-/// The sensor in the chip.
+/// The temperature sensor in the chip.
 const SENSOR_GPU: u32 = 0;
 
-/// What can hold the clock down, by the library's bit: an idle device and a clock that somebody set are none.
+/// Throttle reasons by NVML's bit. Idle devices and clocks set by a user do not count.
 const REASONS: [(u64, &str); 6] = [
     (0x04, "power cap"),
     (0x08, "hardware slowdown"),
@@ -79,79 +79,80 @@ const REASONS: [(u64, &str); 6] = [
     (0x80, "power brake, by the hardware"),
 ];
 
-/// Policies whose time is counted: the power cap, and the temperature.
+/// Policies whose throttling time is read: power cap and temperature.
 const POLICY_POWER: u32 = 0;
 const POLICY_THERMAL: u32 = 1;
 
-/// A device as the management library sees it.
+/// A device as NVML sees it.
 #[derive(Clone, Copy)]
 pub struct Nvml {
     table: Table,
     device: Device,
 }
 
-// SAFETY: the library's functions may be called from any thread, and the handle is a name for the device.
+// SAFETY: the library's functions may be called from any thread, and the handle is only a name of the device.
 unsafe impl Send for Nvml {}
 // SAFETY: as above.
 unsafe impl Sync for Nvml {}
 
 impl Nvml {
-    /// The device on a PCI bus, such as `0000:1b:00.0`; nothing where there is no such library or it does not work.
+    /// Opens the device with a PCI address such as `0000:1b:00.0`; `None` if NVML is not installed or does not work.
     pub fn open(paths: &SearchPaths, bus: &str) -> Option<Nvml> {
         let names = ["libnvidia-ml.so.1", "libnvidia-ml.so"].map(str::to_owned);
         let table = Table::load(&paths.open(&names).ok()?).ok()?;
         let bus = CString::new(bus).ok()?;
         let mut device: Device = std::ptr::null_mut();
-        // SAFETY: the text and the place are valid for the calls. The library is never shut down.
+        // SAFETY: the text and the output pointer are valid for the calls. The library is never shut down.
         let found = unsafe { (table.init)() == 0 && (table.by_bus)(bus.as_ptr(), &mut device) == 0 };
         found.then_some(Nvml { table, device })
     }
 
-    /// A figure by a function that takes the device and a place.
+    /// Reads a value of the device; `None` if NVML does not report it.
     fn one(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint) -> i32>) -> Option<u32> {
         let mut value = 0;
-        // SAFETY: the handle is this library's, the place valid for the call.
+        // SAFETY: the handle is this library's, the output pointer valid for the call.
         (unsafe { function?(self.device, &mut value) } == 0).then_some(value)
     }
 
-    /// A figure of a part of the device.
+    /// Reads a value of a part of the device, such as a clock domain; `None` if NVML does not report it.
     fn of(&self, function: Option<unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> i32>, part: u32) -> Option<u32> {
         let mut value = 0;
-        // SAFETY: the handle is this library's, the place valid for the call.
+        // SAFETY: the handle is this library's, the output pointer valid for the call.
         (unsafe { function?(self.device, part, &mut value) } == 0).then_some(value)
     }
 
-    /// The mode that holds now, of those that have another for the next start.
+    /// Reads a mode that is on now; such modes have another value for the next reboot. `None` if NVML does not report
+    /// it.
     fn mode(&self, function: Option<unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> i32>) -> Option<bool> {
         let (mut now, mut next) = (0, 0);
-        // SAFETY: the handle is this library's, the places valid for the call.
+        // SAFETY: the handle is this library's, the output pointers valid for the call.
         (unsafe { function?(self.device, &mut now, &mut next) } == 0).then_some(now != 0)
     }
 
     fn reasons(&self) -> Option<u64> {
         let mut bits = 0;
         let function = self.table.reasons.or(self.table.reasons_before)?;
-        // SAFETY: the handle is this library's, the place valid for the call.
+        // SAFETY: the handle is this library's, the output pointer valid for the call.
         (unsafe { function(self.device, &mut bits) } == 0).then_some(bits)
     }
 
     fn held_down(&self, policy: u32) -> Option<Nanos> {
         let mut violation = Violation::default();
-        // SAFETY: the handle is this library's, the place valid for the call.
+        // SAFETY: the handle is this library's, the output pointer valid for the call.
         let code = unsafe { self.table.violation?(self.device, policy, &mut violation) };
         (code == 0).then_some(Nanos(i64::try_from(violation.nanoseconds).unwrap_or(i64::MAX)))
     }
 
-    /// Processes that have the device open, this one among them.
+    /// Number of processes with a context on the device, including this one.
     fn processes(&self) -> Option<u32> {
         let mut count = PROCESSES as c_uint;
         let mut infos = [ProcessInfo::default(); PROCESSES];
-        // SAFETY: there is room for as many as is said.
+        // SAFETY: the buffer has room for as many entries as stated.
         let code = unsafe { self.table.processes?(self.device, &mut count, infos.as_mut_ptr()) };
         (code == 0).then_some(count)
     }
 
-    /// How fast the device is now, and what holds it back.
+    /// Current clocks, power and throttling of the device.
     pub fn health(&self) -> Health {
         let bits = self.reasons().unwrap_or(0);
         Health {
@@ -166,7 +167,7 @@ impl Nvml {
         }
     }
 
-    /// Everything that says in which state the device is, by name.
+    /// Settings and state of the device, by name, for the record.
     pub fn facts(&self) -> Vec<(String, String)> {
         let table = &self.table;
         let health = self.health();
@@ -174,7 +175,7 @@ impl Nvml {
         let mut facts = Vec::new();
         let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
         let number = |value: Option<u32>| value.map(|value| value.to_string());
-        // SAFETY: `text` gives a buffer with room for as much as it says.
+        // SAFETY: `text` passes a buffer of the size that it states.
         add(
             "driver",
             table.driver_version.and_then(|function| text(|at, room| unsafe { function(at, room as c_uint) })),
@@ -200,14 +201,14 @@ impl Nvml {
         add("max_pcie_width", number(self.one(table.max_link_width)));
         add("pcie_generation", number(self.one(table.link_generation)));
         add("max_pcie_generation", number(self.one(table.max_link_generation)));
-        // The library says all ones where the device has no node of its own.
+        // NVML returns all ones if the device's memory is not a NUMA node.
         add("memory_numa_node", number(self.one(table.numa_node).filter(|node| *node < 1 << 16)));
         add("other_processes", self.processes().map(|count| count.saturating_sub(1).to_string()));
         facts
     }
 }
 
-/// The reasons of a word of bits.
+/// Names of the throttle reasons in a bit mask.
 fn names(bits: u64) -> Vec<&'static str> {
     REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
 }
@@ -221,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_have_names_and_idleness_is_none() {
+    fn throttle_reasons_have_names_and_idle_is_not_one() {
         assert_eq!(names(0x01), Vec::<&str>::new(), "idle");
         assert_eq!(names(0x02), Vec::<&str>::new(), "a clock that somebody set");
         assert_eq!(names(0x24), ["power cap", "temperature"]);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_the_size_of_the_library_s() {
+    fn process_info_has_the_library_s_size() {
         assert_eq!(size_of::<ProcessInfo>(), 24);
     }
 

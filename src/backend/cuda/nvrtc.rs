@@ -1,4 +1,4 @@
-//! NVRTC: kernels from text to machine code.
+//! NVRTC, CUDA's run-time compiler.
 
 use crate::backend::gpu::rtc::{Compiler, Names};
 use crate::backend::libraries::SearchPaths;
@@ -16,11 +16,11 @@ static NAMES: Names = Names {
     get_code: "nvrtcGetCUBIN",
 };
 
-/// The compiler, open.
+/// The opened compiler.
 pub struct Nvrtc(Compiler);
 
 impl Nvrtc {
-    /// Opens the compiler, of the driver's major version if there are several.
+    /// Opens the compiler, preferably of the driver's major version.
     pub fn open(paths: &SearchPaths, driver_major: i32) -> Result<Nvrtc, ExecError> {
         let missing =
             |why| super::missing("NVRTC (libnvrtc)", "to compile kernels", why, "pip install nvidia-cuda-nvrtc");
@@ -29,7 +29,7 @@ impl Nvrtc {
         Compiler::open(&opened, &NAMES, missing).map(Nvrtc)
     }
 
-    /// Major and minor: `13.0`.
+    /// Major and minor version, such as `13.0`.
     pub fn version(&self) -> String {
         self.0.version_text()
     }
@@ -39,7 +39,7 @@ impl Nvrtc {
         self.0.path
     }
 
-    /// Compiles to machine code for `architecture`, such as `sm_90`; the error is the compiler's log.
+    /// Compiles to machine code for `architecture`, such as `sm_90`. The error is the compiler's log.
     pub fn compile(&self, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
         self.0.compile(source, "cu", &[format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned()])
     }

@@ -1,4 +1,4 @@
-//! What one device does with another, of this process or of others: reach its memory, copy to it, and wait for its flags.
+//! Access from one device to others, of this process or of other processes: memory, copies, flags.
 
 use std::ffi::c_void;
 
@@ -16,39 +16,43 @@ use crate::ops::Copy as CopyLaunch;
 use super::Cuda;
 use super::driver::{IpcHandle, number};
 
-/// What copies to other devices need and an old driver lacks.
-fn lacks(symbol: &'static str) -> Box<crate::exec::Fault> {
+/// The error for an old driver that lacks a function for copies to other devices.
+fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(symbol, "this driver has no such function: copies to other ranks need CUDA 11.7")
 }
 
-/// What memory of other processes needs and this driver lacks.
-fn lacks_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
+/// The error for an old driver that lacks a function for memory of other processes.
+fn no_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(symbol, "this driver has no such function: it opens no memory of other processes")
 }
 
 impl Cuda {
-    /// What another process opens memory of this device by.
+    /// The handle under which another process opens memory of this device.
     ///
     /// # Safety
+    ///
     /// As for [`Api`].
     pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
-        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| lacks_ipc("cuIpcGetMemHandle"))?;
+        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_ipc("cuIpcGetMemHandle"))?;
         let mut handle = IpcHandle([0; 64]);
-        // SAFETY: the place is valid for the call, and the caller vouches for the address.
+        // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
         let code = unsafe { export(&mut handle, address) };
         self.check("cuIpcGetMemHandle", code).map(|()| handle.0)
     }
 
-    /// Opens memory of another process.
+    /// Opens memory of another process and returns its address.
     pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
-        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| lacks_ipc("cuIpcOpenMemHandle"))?;
+        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_ipc("cuIpcOpenMemHandle"))?;
         let mut address = 0;
-        // SAFETY: the place is valid for the call; a handle that is none is refused.
+        // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
         let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
         self.check("cuIpcOpenMemHandle", code).map(|()| address)
     }
 
+    /// Closes memory of another process.
+    ///
     /// # Safety
+    ///
     /// As for [`Api`].
     pub(super) unsafe fn close_memory(&self, address: u64) {
         if let Some(close) = self.driver.table.ipc_close_mem_handle {
@@ -57,24 +61,28 @@ impl Cuda {
         }
     }
 
-    /// Lets devices use memory of the host, and returns where they find it.
+    /// Makes host memory accessible to devices and returns its address there.
     ///
     /// # Safety
+    ///
     /// As for [`Api`].
     pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
         let table = &self.driver.table;
-        let register = table.mem_host_register.ok_or_else(|| lacks_ipc("cuMemHostRegister"))?;
-        let find = table.mem_host_device_pointer.ok_or_else(|| lacks_ipc("cuMemHostGetDevicePointer"))?;
+        let register = table.mem_host_register.ok_or_else(|| no_ipc("cuMemHostRegister"))?;
+        let find = table.mem_host_device_pointer.ok_or_else(|| no_ipc("cuMemHostGetDevicePointer"))?;
         let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
         // SAFETY: the caller vouches for the memory.
         self.check("cuMemHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
         let mut there = 0;
-        // SAFETY: the place is valid for the call, and the memory is registered.
+        // SAFETY: the output pointer is valid for the call, and the memory is registered.
         let code = unsafe { find(&mut there, address as *mut c_void, 0) };
         self.check("cuMemHostGetDevicePointer", code).map(|()| there)
     }
 
+    /// Undoes `register_host`.
+    ///
     /// # Safety
+    ///
     /// As for [`Api`].
     pub(super) unsafe fn unregister_host(&self, address: u64) {
         if let Some(unregister) = self.driver.table.mem_host_unregister {
@@ -83,18 +91,20 @@ impl Cuda {
         }
     }
 
-    /// Whether this device can read and write the memory of another.
+    /// True if this device can access the memory of another directly.
     pub(super) fn can_access(&self, other: &Self) -> Call<bool> {
         let Some(can_access) = self.driver.table.device_can_access_peer else { return Ok(false) };
         let mut can = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         self.check("cuDeviceCanAccessPeer", unsafe { can_access(&mut can, self.device, other.device) })?;
         Ok(can != 0)
     }
 
-    /// From now on it may.
+    /// Enables access to the memory of another device.
     pub(super) fn enable_access(&self, other: &Self) -> Call {
-        let Some(enable) = self.driver.table.ctx_enable_peer_access else { return Err(lacks("cuCtxEnablePeerAccess")) };
+        let Some(enable) = self.driver.table.ctx_enable_peer_access else {
+            return Err(no_function("cuCtxEnablePeerAccess"));
+        };
         self.make_current()?;
         // SAFETY: the other context is retained as long as `other` lives.
         match unsafe { enable(other.context, 0) } {
@@ -103,9 +113,10 @@ impl Cuda {
         }
     }
 
-    /// A copy row by row, by way of the host where the devices do not reach each other.
+    /// Copies row by row, through host memory if the devices cannot access each other.
     ///
     /// # Safety
+    ///
     /// As for [`Api`].
     pub(super) unsafe fn copy_rows(
         &self,
@@ -114,8 +125,8 @@ impl Cuda {
         (target, other): (u64, &Self),
         stream: CUstream,
     ) -> Call {
-        let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(lacks("cuMemcpyPeerAsync")) };
-        // The driver knows rows between devices only where they reach each other.
+        let Some(copy_peer) = self.driver.table.memcpy_peer_async else { return Err(no_function("cuMemcpyPeerAsync")) };
+        // The driver copies strided rows between devices only if they can access each other.
         (0..copy.rows).try_for_each(|row| {
             let (to, from) = (target + row * copy.target_pitch, source + row * copy.source_pitch);
             // SAFETY: the caller vouches for memory and stream, and the contexts are retained.
@@ -124,16 +135,19 @@ impl Cuda {
         })
     }
 
-    /// Raises and awaits flags, as one call of the driver as far as they fit. Each write stands behind a fence.
+    /// Raises and awaits flags, with as few driver calls as possible. Each write is preceded by a memory fence.
     ///
     /// # Safety
+    ///
     /// As for [`Api`].
     pub(super) unsafe fn take_steps(&self, steps: &[Step], stream: CUstream) -> Call {
-        /// Most steps are in pairs; the driver takes up to 256 operations.
+        /// Most steps come in pairs. The driver accepts up to 256 operations per call.
         const AT_ONCE: usize = 4;
-        let Some(batch) = self.driver.table.stream_batch_mem_op else { return Err(lacks("cuStreamBatchMemOp_v2")) };
+        let Some(batch) = self.driver.table.stream_batch_mem_op else {
+            return Err(no_function("cuStreamBatchMemOp_v2"));
+        };
         steps.chunks(AT_ONCE).try_for_each(|steps| {
-            // An awaited flag is lowered, so it takes two.
+            // Awaiting a flag takes two operations: wait, and lower it.
             let mut ops = [CUstreamBatchMemOpParams_v1 { pad: [0; 6] }; 2 * AT_ONCE];
             let mut count = 0;
             let mut add = |op| {

@@ -1,4 +1,4 @@
-//! What a vendor's runtime has to be able to do.
+//! The trait `Api`: everything that the GPU backend needs from a vendor's runtime.
 
 #![expect(clippy::missing_safety_doc, reason = "one contract for all unsafe methods stands at the trait")]
 
@@ -14,87 +14,89 @@ use crate::schedule::Topology;
 use super::parts::Part;
 use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
 
-/// By which a process opens memory of another.
+/// Handle under which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
 pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
-/// A step by which streams of several devices meet: 32 bits of memory are a flag, raised when they are 1.
+/// A step by which streams of several devices synchronize. A flag is a 32-bit word, raised when it is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Raises the flag at an address, of this device, of one that it reaches, or of the host.
+    /// Raises the flag at an address on this device, on a device that it can access, or on the host.
     Raise(u64),
-    /// Waits for the flag at an address of this device or of the host, and lowers it.
+    /// Waits for the flag at an address on this device or on the host, and lowers it.
     Await(u64),
 }
 
-/// A vendor's runtime on one device, with everything resolved. Methods with a body are the same for all vendors, by the
-/// functions of `Runtime`; a vendor adds the others.
+/// A vendor's runtime on one device, with every function resolved. Methods with a body call the functions of `Runtime`,
+/// which are the same for all vendors; a vendor implements the others.
 ///
 /// # Safety
-/// For each `unsafe` method: handles come from the same value and have not been destroyed, addresses are memory that it
-/// gave with room for what is done there, and the thread is the one that called [`Api::make_current`].
+///
+/// The `unsafe` methods require that handles come from the same value and have not been destroyed, that addresses are
+/// memory allocated by it and large enough for the access, and that the calling thread has called
+/// [`Api::make_current`].
 pub trait Api: Send + Sync + 'static {
-    /// `cuda`.
+    /// The vendor's name on the command line and in records, such as `cuda`.
     const NAME: &'static str;
 
-    /// A timed event that is recorded from inside a graph has a time; where not, a kernel takes its place.
+    /// True if a timed event recorded inside a graph yields a time. Otherwise a kernel writes the timestamps.
     const EVENTS_IN_GRAPHS: bool;
 
-    /// A stream raises and awaits flags by itself, also inside of graphs; where not, a kernel does.
+    /// True if a stream can raise and await flags by itself, also inside graphs. Otherwise a kernel does it.
     const STEPS_ON_STREAMS: bool;
 
-    /// The runtime may let a kernel copy to and from the host's pinned memory; where not, an engine always does.
+    /// True if the runtime may copy to and from pinned host memory by a kernel. Otherwise a copy engine always does it.
     const HOST_COPIES_BY_KERNEL: bool;
 
-    /// A matrix product with its algorithm.
+    /// A matrix product bound to an algorithm.
     type Product;
 
-    /// The functions that vendors have alike.
+    /// The functions that all vendors have.
     fn runtime(&self) -> &Runtime;
 
-    /// The fault of a call that returned a number other than 0.
+    /// Returns a fault if a call's status is not 0.
     fn check(&self, call: &'static str, code: c_int) -> Call;
 
     fn device(&self) -> DeviceInfo;
 
     fn topology(&self) -> Topology;
 
-    /// How the device is doing now, where the vendor has means to say so.
+    /// Clocks, power and throttling of the device; `None` if the vendor's tools report nothing.
     fn health(&self) -> Option<Health>;
 
-    /// Things worth knowing that showed since the device was opened.
+    /// Notes for the run's report that arose since the device was opened.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Engines that copy beside kernels, as the driver counts them.
+    /// Number of copy engines that work beside kernels, as the driver reports it.
     fn copy_engines(&self) -> u32;
 
-    /// Bytes of the last cache before the device's memory.
+    /// Size of the last-level cache in bytes.
     fn cache_bytes(&self) -> u64;
 
-    /// The device's clock that never changes its pace.
+    /// Converts a time to ticks of the device's constant-rate clock.
     fn ticks(&self, time: Nanos) -> u64;
 
-    /// The most dynamic shared memory that a block may have, in bytes.
+    /// Largest dynamic shared memory of a block, in bytes.
     fn shared_limit(&self) -> u32;
 
-    /// Makes the device that of the calling thread.
+    /// Makes the device current on the calling thread.
     fn make_current(&self) -> Call;
 
     // --- Kernels --------------------------------------------------------------------------------------------------
 
-    /// What code is compiled for, and by which compiler: part of the cache's key.
+    /// The compiler and the architecture that it compiles for: part of the key of cached kernels.
     fn compiler(&self) -> Result<String, ExecError>;
 
-    /// Compiles a kernel to machine code; the error is the compiler's log. May be called from several threads.
+    /// Compiles a kernel to machine code. The error is the compiler's log. Several threads may call this at once.
     fn compile(&self, source: &Source) -> Result<Vec<u8>, String>;
 
     unsafe fn load(&self, code: &[u8]) -> Call<Module> {
         let runtime = self.runtime();
         let mut module: Module = std::ptr::null_mut();
-        // SAFETY: the place is valid, and the code is whole, and carries its own length.
+        // SAFETY: the output pointer is valid; the code is complete and contains its own length.
         let status = unsafe { (runtime.module_load)(&mut module, code.as_ptr().cast()) };
         self.check(runtime.names.module_load, status).map(|()| module)
     }
@@ -109,28 +111,28 @@ pub trait Api: Send + Sync + 'static {
         let call = runtime.names.module_function;
         let mut function: Function = std::ptr::null_mut();
         let name = CString::new(name).map_err(|_| Fault::new(call, "a NUL in the name"))?;
-        // SAFETY: the place and the name are valid for the call; the caller vouches for the module.
+        // SAFETY: the output pointer and the name are valid for the call; the caller vouches for the module.
         let status = unsafe { (runtime.module_function)(&mut function, module, name.as_ptr()) };
         self.check(call, status).map(|()| function)
     }
 
-    /// The dynamic shared memory that a block of a function can have beside the function's own, in bytes.
+    /// Dynamic shared memory available to a block of a function beside its static shared memory, in bytes.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
         let mut own = 0;
-        // SAFETY: the place is valid for the call; the caller vouches for the function.
+        // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
         let code = unsafe { (runtime.function_attribute)(&mut own, number::FUNCTION_SHARED, function) };
         self.check(runtime.names.function_attribute, code)?;
         Ok(self.shared_limit().saturating_sub(own.max(0) as u32))
     }
 
-    /// Lets a function have as much dynamic shared memory as there is, and returns how much that is.
+    /// Raises a function's limit of dynamic shared memory to the device's maximum and returns it, in bytes.
     unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {
         // SAFETY: the same contract.
         unsafe { self.free_shared(function) }
     }
 
-    /// `args` points to as many pointers to values as the function has parameters.
+    /// Launches a kernel. `args` points to one pointer per parameter of the function.
     #[inline]
     unsafe fn launch(
         &self,
@@ -154,14 +156,14 @@ pub trait Api: Send + Sync + 'static {
         self.make_stream(self.level(priority)?)
     }
 
-    /// The runtime's number of a priority, within the range that it has.
+    /// Converts a priority to the runtime's number, within the range of the device.
     fn level(&self, priority: Priority) -> Call<c_int> {
         let runtime = self.runtime();
         let (mut least, mut greatest) = (0, 0);
-        // SAFETY: both places are valid for the call.
+        // SAFETY: both output pointers are valid for the call.
         let code = unsafe { (runtime.priority_range)(&mut least, &mut greatest) };
         self.check(runtime.names.priority_range, code)?;
-        // Lower numbers are more urgent: `greatest` is the most urgent.
+        // Lower numbers are more urgent; `greatest` is the most urgent.
         let level = match priority {
             Priority::High => greatest,
             Priority::Normal => 0,
@@ -171,20 +173,20 @@ pub trait Api: Send + Sync + 'static {
         Ok(level.clamp(greatest.min(least), least.max(greatest)))
     }
 
-    /// A stream with that number of the runtime for its priority.
+    /// Creates a stream with a priority given by the runtime's number.
     fn make_stream(&self, level: c_int) -> Call<Stream> {
         let runtime = self.runtime();
         let mut stream: Stream = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (runtime.stream_create)(&mut stream, number::STREAM_NON_BLOCKING, level) };
         self.check(runtime.names.stream_create, code).map(|()| stream)
     }
 
-    /// A stream that keeps to a part of the device's compute units; nothing where there are no such streams.
+    /// Creates a stream restricted to some compute units (SMs); `None` if the vendor has no such streams.
     fn stream_within(&self, _priority: Priority, _part: Part) -> Call<Option<Stream>> {
         Ok(None)
     }
-    /// The number of units that a part is a multiple of, so that each chip of the device has as many of it.
+    /// Granularity of a stream's compute units, so that each chip of the device contributes equally many.
     fn unit_step(&self) -> u32 {
         1
     }
@@ -193,7 +195,7 @@ pub trait Api: Send + Sync + 'static {
         unsafe { (self.runtime().stream_destroy)(stream) };
     }
 
-    /// Whether everything on the stream is done.
+    /// True if all work on the stream has completed.
     unsafe fn idle(&self, stream: Stream) -> Call<bool> {
         let runtime = self.runtime();
         // SAFETY: the caller vouches for the stream.
@@ -207,7 +209,7 @@ pub trait Api: Send + Sync + 'static {
         let runtime = self.runtime();
         let mut event: Event = std::ptr::null_mut();
         let flags = if timed { number::EVENT_DEFAULT } else { number::EVENT_DISABLE_TIMING };
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (runtime.event_create)(&mut event, flags) };
         self.check(runtime.names.event_create, code).map(|()| event)
     }
@@ -224,7 +226,8 @@ pub trait Api: Send + Sync + 'static {
         self.check(runtime.names.event_record, unsafe { (runtime.event_record)(event, stream) })
     }
 
-    /// Records a timed event from inside a capture, so that each launch of the graph sets it; where `EVENTS_IN_GRAPHS`.
+    /// Records a timed event inside a capture, so that each launch of the graph sets it. Called only if
+    /// `EVENTS_IN_GRAPHS`.
     unsafe fn record_in_graph(&self, event: Event, stream: Stream) -> Call;
 
     #[inline]
@@ -253,48 +256,48 @@ pub trait Api: Send + Sync + 'static {
 
     // --- Memory ---------------------------------------------------------------------------------------------------
 
-    /// Bytes of device memory that can be had.
+    /// Free device memory in bytes.
     fn free_memory(&self) -> Call<u64> {
         let runtime = self.runtime();
         let (mut free, mut total) = (0usize, 0usize);
-        // SAFETY: both places are valid for the call.
+        // SAFETY: both output pointers are valid for the call.
         let code = unsafe { (runtime.memory_info)(&mut free, &mut total) };
         self.check(runtime.names.memory_info, code).map(|()| free as u64)
     }
 
     fn allocate(&self, bytes: u64) -> Call<u64>;
     unsafe fn free(&self, address: u64);
-    /// Host memory that kernels and copy engines reach at the same address.
+    /// Allocates pinned host memory that kernels and copy engines access at the same address.
     fn allocate_pinned(&self, bytes: u64) -> Call<u64>;
     unsafe fn free_pinned(&self, address: u64);
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call;
     unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call;
-    /// Reads device memory, when everything is done.
+    /// Reads device memory. All work that writes it must have completed.
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call;
 
     // --- Other processes ------------------------------------------------------------------------------------------
 
-    /// What another process opens memory by that `allocate` gave, from its beginning.
+    /// Creates the handle under which another process opens memory. `address` must be the begin of an allocation.
     unsafe fn export(&self, address: u64) -> Call<Handle>;
-    /// Opens memory of another process, whose device this one reaches from now on.
+    /// Opens memory of another process and makes its device accessible from this one. Returns the address here.
     fn import(&self, handle: &Handle) -> Call<u64>;
     unsafe fn close(&self, address: u64);
-    /// Lets devices use memory of the host, and returns where this one finds it.
+    /// Makes host memory accessible to devices and returns its address on this device.
     unsafe fn register(&self, address: u64, bytes: u64) -> Call<u64>;
-    /// The memory at that address of the host is its own again.
+    /// Undoes `register`.
     unsafe fn unregister(&self, address: u64);
 
     // --- Other devices --------------------------------------------------------------------------------------------
 
-    /// Whether this device can read and write the memory of another.
+    /// True if this device can access the memory of another directly.
     fn reaches(&self, other: &Self) -> Call<bool>;
-    /// From now on it may.
+    /// Enables access to the memory of another device.
     fn reach(&self, other: &Self) -> Call;
-    /// A copy to memory of another device, which may go by way of the host.
+    /// Copies to memory of another device, if necessary through host memory.
     unsafe fn copy_staged(&self, copy: &CopyLaunch, source: u64, target: (u64, &Self), stream: Stream) -> Call;
-    /// Lets a stream take these steps when all before them is complete; where `STEPS_ON_STREAMS`.
-    unsafe fn meet(&self, steps: &[Step], stream: Stream) -> Call;
-    /// The kind of link to another device, where the vendor says: `xGMI, 1 hop`.
+    /// Makes a stream execute the steps once its earlier work is complete. Called only if `STEPS_ON_STREAMS`.
+    unsafe fn execute_steps(&self, steps: &[Step], stream: Stream) -> Call;
+    /// The kind of link to another device, such as `xGMI, 1 hop`; `None` if the vendor does not report it.
     fn link(&self, _other: &Self) -> Option<String> {
         None
     }
@@ -303,30 +306,29 @@ pub trait Api: Send + Sync + 'static {
 
     unsafe fn begin_capture(&self, stream: Stream) -> Call {
         let runtime = self.runtime();
-        // Relaxed: the collectives connect ranks at their first call, also in a capture, and then allocate and open other
-        // devices' memory, from this thread and from their own.
-        // SAFETY: the caller vouches for the stream.
+        // Relaxed: at their first call, also in a capture, the collectives connect ranks. They then allocate and open
+        // other devices' memory from this thread and from their own. SAFETY: the caller vouches for the stream.
         let code = unsafe { (runtime.begin_capture)(stream, number::CAPTURE_RELAXED) };
         self.check(runtime.names.begin_capture, code)
     }
 
-    /// Called before a capture ends: adds notes about a graph of the streams that are open.
+    /// Adds notes about a graph of the streams that exist. Called before a capture ends.
     fn note_graph(&self) {}
 
-    /// Ends a capture, instantiates what it saw and uploads it.
+    /// Ends a capture, instantiates the captured graph and uploads it.
     unsafe fn end_capture(&self, stream: Stream) -> Call<Graph> {
         let runtime = self.runtime();
         let names = runtime.names;
         let mut captured = std::ptr::null_mut();
         let mut graph: Graph = std::ptr::null_mut();
         self.note_graph();
-        // SAFETY: all places are valid for the calls; the caller vouches for the stream.
+        // SAFETY: all output pointers are valid for the calls; the caller vouches for the stream.
         unsafe {
             self.check(names.end_capture, (runtime.end_capture)(stream, &mut captured))?;
             let made = self.check(names.graph_instantiate, (runtime.graph_instantiate)(&mut graph, captured, 0));
             (runtime.graph_destroy)(captured);
             made?;
-            // Without it, the first launch uploads.
+            // An older driver without this function uploads at the first launch.
             let uploaded = match runtime.graph_upload {
                 Some(upload) => self.check(names.graph_upload, upload(graph, stream)),
                 None => Ok(()),
@@ -352,7 +354,8 @@ pub trait Api: Send + Sync + 'static {
 
     // --- Libraries ------------------------------------------------------------------------------------------------
 
-    /// The algorithms that the library proposes for a product, the best guess first.
+    /// Up to `wanted` algorithms that the library proposes for a product, its best guess first. `workspace` is the
+    /// memory that they may use, in bytes.
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Self::Product>, ExecError>;
 
     unsafe fn multiply(
@@ -363,6 +366,6 @@ pub trait Api: Send + Sync + 'static {
         stream: Stream,
     ) -> Call;
 
-    /// The vendor's collectives, loaded when they are first asked for.
+    /// The vendor's collectives library, loaded at the first call.
     fn collectives(&self) -> Result<Collectives, ExecError>;
 }

@@ -1,5 +1,5 @@
-//! Matrix products by cuBLASLt, and by hipBLASLt, which has the same functions under names of its own: their algorithms
-//! are chosen at preparation.
+//! Matrix products by cuBLASLt or hipBLASLt, which have the same functions under different names. The algorithm of each
+//! product is chosen during preparation.
 
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -13,14 +13,14 @@ use crate::ops::{Arithmetic, Gemm, Matrix};
 use super::api::Call;
 use super::runtime::Stream;
 
-/// A library's handle on a device.
+/// The library's handle, bound to a device.
 pub type Handle = *mut c_void;
 type Desc = *mut c_void;
 type Layout = *mut c_void;
 type Preference = *mut c_void;
 
 functions! {
-    /// The functions of such a library.
+    /// Functions of the library.
     Table named by Names {
         create(*mut Handle);
         desc_create(*mut Desc, c_int, c_int);
@@ -32,7 +32,7 @@ functions! {
         preference_create(*mut Preference);
         preference_destroy(Preference);
         preference_set(Preference, c_int, *const c_void, usize);
-        // The proposals are as large as the library's algorithms make them.
+        // The size of a result depends on the library's algorithm descriptor.
         heuristic(
             Handle, Desc, Layout, Layout, Layout, Layout, Preference, c_int, *mut c_void, *mut c_int,
         );
@@ -45,32 +45,32 @@ functions! {
     }
 }
 
-/// An attribute's number, and its value.
+/// An attribute's number and its value.
 pub type Setting = (c_int, Vec<u8>);
 
-/// The differences between libraries: names of functions, and numbers of headers.
+/// Differences between the libraries: function names and constants of their headers.
 pub struct Dialect {
     pub names: Names,
-    /// A status in words.
+    /// Describes a status code.
     pub status: fn(c_int) -> &'static str,
-    /// The number of an element type.
+    /// The library's number of an element type.
     pub element: fn(DType) -> c_int,
-    /// The number of what a product is computed in.
+    /// The library's number of a compute type.
     pub arithmetic: fn(Arithmetic) -> c_int,
-    /// The numbers for an operand that is taken as it is, and for one that is transposed.
+    /// Constants for an operand used as it is, and for a transposed one.
     pub operations: [c_int; 2],
-    /// The attributes of a product that hold this for its first operand and for its second.
+    /// Attributes of a product that say whether its first and its second operand are transposed.
     pub transposes: [c_int; 2],
-    /// The attributes of a layout for the number of matrices and for the elements from one to the next.
+    /// Attributes of a layout for the number of matrices in a batch and for the stride between them, in elements.
     pub batch: [c_int; 2],
-    /// The preferences of a product's algorithms, given the bytes of the workspace.
+    /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
-    /// True where the library is asked a second time, for algorithms that need no workspace.
-    pub asked_twice: bool,
+    /// True if the heuristic is queried a second time, for algorithms without a workspace.
+    pub queries_without_workspace: bool,
 }
 
-/// An algorithm that the library proposes, in that many words. Its status is a number here: a newer library may have others
-/// than a header knows.
+/// A proposal of the heuristic; its algorithm descriptor has `WORDS` 64-bit words. The status is a plain number because
+/// a newer library may return values that our header does not list.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Proposal<const WORDS: usize> {
@@ -81,7 +81,7 @@ struct Proposal<const WORDS: usize> {
     reserved: [c_int; 4],
 }
 
-/// An open library whose algorithms have that many words, with a handle on the device that was current.
+/// An open library whose algorithm descriptors have `WORDS` words, with a handle on the device that was current.
 pub struct BlasLt<const WORDS: usize> {
     dialect: &'static Dialect,
     table: Table,
@@ -95,7 +95,7 @@ unsafe impl<const WORDS: usize> Send for BlasLt<WORDS> {}
 // SAFETY: as above; calls with one handle from several threads are allowed.
 unsafe impl<const WORDS: usize> Sync for BlasLt<WORDS> {}
 
-/// Descriptions of a product's operands.
+/// Descriptors of a product and its operands.
 struct Layouts<const WORDS: usize> {
     library: Arc<BlasLt<WORDS>>,
     desc: Desc,
@@ -108,7 +108,7 @@ struct Layouts<const WORDS: usize> {
 impl<const WORDS: usize> Drop for Layouts<WORDS> {
     fn drop(&mut self) {
         let table = &self.library.table;
-        // SAFETY: each was made by the library, or is null, which it takes for nothing to destroy.
+        // SAFETY: each was made by the library or is null, which the library ignores.
         unsafe {
             for layout in [self.a, self.b, self.c] {
                 if !layout.is_null() {
@@ -122,7 +122,7 @@ impl<const WORDS: usize> Drop for Layouts<WORDS> {
     }
 }
 
-/// A product with an algorithm.
+/// A product with a chosen algorithm.
 pub struct Product<const WORDS: usize> {
     layouts: Rc<Layouts<WORDS>>,
     algorithm: [u64; WORDS],
@@ -130,7 +130,7 @@ pub struct Product<const WORDS: usize> {
     scalars: Scalars,
 }
 
-/// 1 and 0 in the type that a library scales in.
+/// The factors 1 and 0 in the library's scale type.
 pub struct Scalars {
     pub one: [u8; 8],
     pub zero: [u8; 8],
@@ -147,12 +147,12 @@ impl Scalars {
     }
 }
 
-/// The type that a library scales in.
+/// The type of the factors alpha and beta.
 pub fn scale_type(arithmetic: Arithmetic) -> DType {
     if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 }
 }
 
-/// The fault of a call that returned a number other than 0, in the library's words.
+/// Returns a fault with the library's description if a call's status is not 0.
 #[inline]
 pub fn check(call: &'static str, code: c_int, status: fn(c_int) -> &'static str) -> Call {
     #[cold]
@@ -163,11 +163,11 @@ pub fn check(call: &'static str, code: c_int, status: fn(c_int) -> &'static str)
 }
 
 impl<const WORDS: usize> BlasLt<WORDS> {
-    /// Resolves a library's functions, and makes a handle. The version is still to be asked for.
+    /// Resolves a library's functions and creates a handle. The caller sets the version.
     pub fn open(opened: &Opened, dialect: &'static Dialect) -> Result<Self, ExecError> {
         let table = Table::load(opened, &dialect.names)?;
         let mut handle: Handle = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
         check(dialect.names.create, code, dialect.status)
             .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
@@ -179,20 +179,20 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         check(call, code, self.dialect.status)
     }
 
-    /// The algorithms that the library proposes, its best guess first, and `wanted` at most.
+    /// Returns at most `wanted` algorithms that the library proposes, its best guess first.
     ///
-    /// With a workspace, cuBLASLt proposes to split small products into parts, and does not know that adding them up takes
-    /// longer: a product of [32, 4096] × [4096, 4096] takes 9.3 µs so on an H200, else 7.6. So it is asked again, for what
-    /// needs no workspace.
+    /// With a workspace, cuBLASLt proposes to split small products along k and underestimates the cost of adding up the
+    /// parts: [32, 4096] × [4096, 4096] takes 9.3 µs split and 7.6 µs unsplit on an H200. The second query therefore
+    /// asks for algorithms without a workspace.
     pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();
-        // A product that has no algorithm without a workspace is no failure.
-        let again = library.dialect.asked_twice && wanted > 1;
+        // It is no error if the library has no algorithm without a workspace.
+        let again = library.dialect.queries_without_workspace && wanted > 1;
         let without = if again { library.proposals(&layouts, gemm, 0, wanted).ok() } else { None };
         let mut without = without.unwrap_or_default().into_iter();
         let mut products: Vec<Product<WORDS>> = Vec::new();
-        // Both lists in turn, so that the best guesses of both are among those that are timed.
+        // Alternate between the two lists, so that the best proposals of each are among those that will be timed.
         loop {
             let pair = [with.next(), without.next()];
             if pair.iter().all(Option::is_none) || products.len() >= wanted.max(1) as usize {
@@ -225,7 +225,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         let mut found = 0;
         let mut preference: Preference = std::ptr::null_mut();
         let table = &self.table;
-        // SAFETY: every place is valid for its call and of the size that is told; the preference is destroyed once.
+        // SAFETY: every pointer is valid for its call and has the stated size; the preference is destroyed once.
         unsafe {
             self.check(table.names.preference_create, (table.preference_create)(&mut preference))?;
             let set = (self.dialect.preferences)(gemm, workspace).iter().try_for_each(|(field, value)| {
@@ -254,13 +254,13 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         Ok(proposals)
     }
 
-    /// The layout of a row-major matrix whose product takes it as `rows` × `columns`.
+    /// Creates the layout of a row-major matrix that the product uses as `rows` × `columns`.
     fn layout(&self, matrix: &Matrix, (rows, columns): (u64, u64), batch: u64) -> Call<Layout> {
         let BlasLt { table, dialect, .. } = self;
         let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
         let mut layout: Layout = std::ptr::null_mut();
         let dtype = (dialect.element)(matrix.dtype);
-        // SAFETY: every place is valid for its call and of the size that is told.
+        // SAFETY: every pointer is valid for its call and has the stated size.
         unsafe {
             let code = (table.layout_create)(&mut layout, dtype, columns, rows, matrix.row as i64);
             self.check(table.names.layout_create, code)?;
@@ -281,8 +281,9 @@ impl<const WORDS: usize> Product<WORDS> {
     /// Launches the product.
     ///
     /// # Safety
-    /// The addresses are device memory that holds the operands, the workspace has at least the size that is told, and
-    /// the stream is alive.
+    ///
+    /// The addresses are device memory that holds the operands, the workspace has at least the stated size, and the
+    /// stream is alive.
     #[inline]
     pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
         let [a, b, c] = operands;
@@ -315,8 +316,8 @@ impl<const WORDS: usize> Product<WORDS> {
 }
 
 impl<const WORDS: usize> Layouts<WORDS> {
-    /// The library thinks in columns: a row-major matrix is its transpose, and `c = a b` is `cᵀ = bᵀ aᵀ`. So the operands
-    /// change places, and nothing is transposed that was not.
+    /// The library is column-major. A row-major matrix is its transpose there, and `c = a b` becomes `cᵀ = bᵀ aᵀ`. So
+    /// the operands are swapped and no transposition is added.
     fn new(library: &Arc<BlasLt<WORDS>>, gemm: &Gemm) -> Call<Self> {
         let mut layouts = Layouts {
             library: library.clone(),
@@ -328,7 +329,7 @@ impl<const WORDS: usize> Layouts<WORDS> {
         let BlasLt { table, dialect, .. } = library.as_ref();
         let compute = (dialect.arithmetic)(gemm.arithmetic);
         let scale = (dialect.element)(scale_type(gemm.arithmetic));
-        // SAFETY: every place is valid for its call and of the size that is told.
+        // SAFETY: every pointer is valid for its call and has the stated size.
         unsafe {
             let code = (table.desc_create)(&mut layouts.desc, compute, scale);
             library.check(table.names.desc_create, code)?;

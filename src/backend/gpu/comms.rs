@@ -1,4 +1,4 @@
-//! A rank's communicators, where its own thread and the watchdog both reach them.
+//! The communicators of a rank. They are shared by its own thread and the watchdog's, which may abort them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -8,22 +8,22 @@ use std::time::Duration;
 use crate::backend::collective::{Collectives, Comm};
 use crate::exec::{CommMonitor, Fault};
 
-/// How long the library may take to end communicators. It gives memory back, and may wait for the device to do so.
-const ENDING: Duration = Duration::from_secs(3);
+/// Time allowed for the library to abort communicators: it frees memory, which may wait for the device.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The communicators of one rank, by their numbers in the image.
+/// The communicators of one rank, by their number in the image.
 pub struct Comms {
     collectives: Option<Collectives>,
     alive: Mutex<Vec<Handle>>,
-    /// They are being ended, or have been: none may be used any more.
+    /// True once the communicators are being ended; none may be used after that.
     over: AtomicBool,
 }
 
-/// A communicator's handle.
+/// Handle of a communicator.
 #[derive(Clone, Copy)]
 struct Handle(Comm);
 
-// SAFETY: the library lets any thread ask for a communicator's state and end it; it is used by its rank's thread alone.
+// SAFETY: the library lets any thread query and abort a communicator; only its rank's thread uses it otherwise.
 unsafe impl Send for Handle {}
 
 impl Comms {
@@ -36,17 +36,17 @@ impl Comms {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether they may still be used.
+    /// True until the communicators are ended.
     #[inline]
     pub fn usable(&self) -> bool {
         !self.over.load(Ordering::Relaxed)
     }
 
-    /// Ends them when nothing of them is under way.
+    /// Destroys the communicators. Their operations must have completed.
     pub fn destroy(&self) {
         let Some(collectives) = self.collectives else { return };
         for Handle(comm) in self.alive().drain(..) {
-            // SAFETY: it is alive, and whoever calls this has waited for the device.
+            // SAFETY: the communicator is alive, and the caller has waited for the device.
             unsafe { collectives.destroy(comm) };
         }
     }
@@ -56,7 +56,7 @@ impl CommMonitor for Comms {
     fn failure(&self) -> Option<(u32, Box<Fault>)> {
         let collectives = self.collectives.as_ref()?;
         let alive = self.alive();
-        // SAFETY: those in the list are alive, and nobody ends one while the list is locked.
+        // SAFETY: the communicators in the list are alive, and nobody ends one while the list is locked.
         (0..)
             .zip(alive.iter())
             .find_map(|(number, comm)| unsafe { collectives.failure(comm.0) }.map(|fault| (number, fault)))
@@ -67,23 +67,23 @@ impl CommMonitor for Comms {
         let handles: Vec<Handle> = self.alive().drain(..).collect();
         let Some(collectives) = self.collectives.filter(|_| !handles.is_empty()) else { return };
         let (done, ended) = channel();
-        // The call may not come back: it is left to a thread that nobody waits for.
+        // The call may block forever, so a detached thread makes it.
         let end = move || {
-            // Whole handles, not the pointers inside of them, go to the thread.
+            // The thread takes whole handles, because raw pointers are not `Send`.
             let handles: Vec<Handle> = handles;
             for Handle(comm) in handles {
-                // SAFETY: it was alive, and has just been taken off the list.
+                // SAFETY: the communicator was alive until it was taken off the list just now.
                 unsafe { collectives.abort(comm) };
             }
             let _ = done.send(());
         };
         if std::thread::Builder::new().name("abort".to_owned()).spawn(end).is_ok() {
-            let _ = ended.recv_timeout(ENDING);
+            let _ = ended.recv_timeout(ABORT_TIMEOUT);
         }
     }
 }
 
-/// What a driver without communicators shares.
+/// The value of a driver without communicators.
 pub fn none() -> Arc<Comms> {
     Arc::new(Comms::new(None, &[]))
 }

@@ -1,4 +1,4 @@
-//! An image on a device: everything is made once, then only resolved calls are issued.
+//! A prepared image on a device: all resources are made once, then only resolved calls are issued.
 
 mod prepare;
 
@@ -32,45 +32,45 @@ pub struct GpuDriver<A: Api> {
     kernels: Kernels,
     calls: Calls<A>,
     products: Vec<A::Product>,
-    /// The kernels that give memory its contents.
+    /// Kernels that initialize buffers.
     fills: Vec<Prepared>,
     fill_args: Args,
     bases: [u64; 3],
     workspaces: Vec<(u64, u64)>,
-    /// By their numbers in the image.
+    /// Communicators, by their number in the image.
     comms: Vec<Comm>,
-    /// The same, for whoever watches.
+    /// The same communicators, for the watchdog.
     shared: Arc<Comms>,
-    /// Device memory that barriers use.
+    /// Device memory for barriers, which reduce a value that nobody reads.
     scratch: u64,
-    /// By which it meets others where they copy to each other.
+    /// Flags by which copies between ranks synchronize.
     flags: Flags,
-    /// What it has opened of other processes, to copy to them.
+    /// Memory of other processes that this one has opened to copy to them.
     inter_process: InterProcessMemory,
     collectives: Option<Collectives>,
     graphs: Vec<Graph>,
     gates: Option<Gates>,
-    /// What sets stamps inside of graphs, where events cannot.
+    /// Kernels that write timestamps inside graphs; `None` if events can do it.
     cells: Option<Stamps>,
-    /// Memory that is written to empty the caches, and its bytes.
-    sweep: (u64, u64),
+    /// Address and size in bytes of the memory that is written to flush the caches.
+    flush_memory: (u64, u64),
     capturing: bool,
-    /// Each operation is observed.
+    /// True while each operation is timed.
     observing: bool,
-    /// The device does not answer.
+    /// True if the device no longer answers.
     abandoned: bool,
     pageable: Pageable,
     notes: Vec<String>,
-    /// What tells a profiler of operations, with the name of each.
+    /// Named ranges for a profiler, with the name of each operation; `None` if no profiler is attached.
     ranges: Option<(Arc<Ranges>, Vec<CString>)>,
 }
 
-// SAFETY: a vendor's handles may be used from any thread that has made their device its own, and `Driver::enter` does
-// that; the addresses are of memory that lives as long as the driver.
+// SAFETY: a vendor's handles may be used from any thread on which their device is current, and `Driver::enter` makes it
+// so. The addresses are of memory that lives as long as the driver.
 unsafe impl<A: Api> Send for GpuDriver<A> {}
 
 impl<A: Api> GpuDriver<A> {
-    /// Makes one call. The measured loop ends here.
+    /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
         let Self { api, calls, products, collectives, shared, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
@@ -85,8 +85,8 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Copy { copy, source, target, stream } => {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }
-                Prepared::Meet { steps: (first, last), stream } => {
-                    api.meet(&calls.steps[first as usize..last as usize], stream)
+                Prepared::Steps { steps: (first, last), stream } => {
+                    api.execute_steps(&calls.steps[first as usize..last as usize], stream)
                 }
                 Prepared::Stage { copy, source, target, peer, stream } => {
                     let other = calls.peers[peer as usize].as_ref();
@@ -210,12 +210,12 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn flushes(&self) -> bool {
-        self.sweep.1 > 0
+        self.flush_memory.1 > 0
     }
 
     fn flush(&mut self, lane: u32) -> Call {
-        let (address, bytes) = self.sweep;
-        // SAFETY: the memory is there for this alone, and lives as long as the driver.
+        let (address, bytes) = self.flush_memory;
+        // SAFETY: the memory is reserved for this purpose and lives as long as the driver.
         unsafe { self.api.memset(address, 0, bytes, self.streams[lane as usize]) }
     }
 
@@ -267,7 +267,7 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.api.synchronize()?;
         let stream = self.streams[0];
         let [device_bytes, pinned_bytes, _] = self.image.bytes;
-        // SAFETY: the whole of each space's memory, which nothing uses while the device is idle.
+        // SAFETY: the range is all memory of each space, which nothing uses while the device is idle.
         unsafe {
             if device_bytes > 0 {
                 self.api.memset(self.bases[0], DType::POISON, device_bytes, stream)?;
@@ -292,10 +292,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.api.make_current()?;
         self.api.synchronize()?;
         match space {
-            // SAFETY: the range lies in the space's memory, as the schedule placed it.
+            // SAFETY: the range lies in the space's memory as laid out by the schedule.
             Space::Device => unsafe { self.api.read(self.bases[0] + offset, out)? },
             Space::Pinned => {
-                // SAFETY: pinned memory is the host's, and nothing writes it while the device is idle.
+                // SAFETY: pinned memory is host memory, and nothing writes it while the device is idle.
                 let pinned = unsafe { std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, out.len()) };
                 out.copy_from_slice(pinned);
             }
@@ -326,8 +326,8 @@ impl<A: Api> Driver for GpuDriver<A> {
 impl<A: Api> Drop for GpuDriver<A> {
     fn drop(&mut self) {
         if self.abandoned {
-            // What waits for the device, or frees what it uses, would not come back. The context stays open too, and the
-            // host's memory stays where it is: copies and kernels that are under way still use it.
+            // The device may still run work that never ends. Calls that synchronize or free memory would then block, so
+            // everything is leaked: the context, and the host memory that copies and kernels under way still use.
             std::mem::forget(self.api.clone());
             std::mem::forget(std::mem::take(&mut self.inter_process));
             self.flags.hide();
@@ -335,11 +335,11 @@ impl<A: Api> Drop for GpuDriver<A> {
             std::mem::forget(std::mem::take(&mut self.pageable.words));
             return;
         }
-        // A device that failed cannot be waited for; what it has is given back all the same.
+        // Synchronizing a failed device is an error, but its resources are freed all the same.
         let _ = self.api.make_current();
         self.gates.iter().for_each(Gates::release_all);
         let _ = self.api.synchronize();
-        // SAFETY: everything was made by this driver, is destroyed once, and nothing of it is under way.
+        // SAFETY: the driver made all of these, destroys each once, and no work that uses them is under way.
         unsafe {
             for graph in self.graphs.drain(..) {
                 self.api.destroy_graph(graph);
@@ -360,8 +360,8 @@ impl<A: Api> Drop for GpuDriver<A> {
             if self.scratch != 0 {
                 self.api.free(self.scratch);
             }
-            if self.sweep.0 != 0 {
-                self.api.free(self.sweep.0);
+            if self.flush_memory.0 != 0 {
+                self.api.free(self.flush_memory.0);
             }
             if let Some(gates) = self.gates.take() {
                 gates.free(self.api.as_ref());

@@ -1,9 +1,10 @@
-//! Whether an engine or a kernel makes a copy: no runtime tells, so it is inferred. A kernel holds every unit of the device,
-//! and the copy is issued on another stream. What ends meanwhile needs no unit, so an engine made it.
+//! Infers whether a copy engine or a kernel makes a copy, because no runtime reports it. A kernel occupies every SM
+//! (compute unit) and the copy is issued on another stream. A copy that completes meanwhile needed no SM, so an engine
+//! made it.
 //!
-//! Two trials keep this from saying something wrong. With one unit held, the copy and a kernel of one thread behind it
-//! have to end: else their streams wait for that of the kernel that holds, as streams that share a queue do. With all held,
-//! the kernel of one thread must not begin. Where one of them goes otherwise, nothing is said.
+//! Two control trials prevent wrong conclusions. With one SM occupied, the copy and a one-thread kernel behind it must
+//! complete; otherwise their streams share a hardware queue with the occupying kernel. With all SMs occupied, the
+//! one-thread kernel must not start. If either trial goes otherwise, nothing is reported.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -21,37 +22,37 @@ use super::lower::{Calls, Prepared};
 use super::runtime::{Event, Function, Stream};
 use super::timer;
 
-/// How long the units are held at most, whatever the host does.
+/// Longest time for which the SMs are occupied, whatever the host does.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// What a copy between devices has for its end beside four times the time that it takes alone.
+/// Time allowed to a copy between devices, in addition to four times its time alone.
 const MARGIN: Duration = Duration::from_millis(2);
 
-/// What a copy to or from the host has, many times what any takes that is tried: the kernel that holds looks at the host's
-/// memory, and copies over the same link are several times slower meanwhile.
+/// Time allowed to a copy to or from the host. It is generous: the occupying kernel polls host memory, which makes
+/// copies over the same link several times slower.
 const HOST_WINDOW: Duration = Duration::from_millis(150);
 
-/// A copy that takes longer alone is not tried: it would be held for too long.
-const LONGEST: Duration = Duration::from_millis(15);
+/// Copies that take longer than this alone are not tried, because the SMs cannot be occupied for long enough.
+const LONGEST_COPY: Duration = Duration::from_millis(15);
 
-/// How long a kernel of one thread is watched that must not begin.
-const SETTLED: Duration = Duration::from_micros(300);
+/// Time for which the one-thread kernel is watched when it must not start.
+const SETTLING_TIME: Duration = Duration::from_micros(300);
 
 /// Time after which no more copies are tried.
-const ENOUGH: Duration = Duration::from_secs(2);
+const TIME_BUDGET: Duration = Duration::from_secs(2);
 
-/// Threads of a block that holds a unit, and blocks for each unit: more than it has room for.
+/// Threads of a block that occupies an SM, and blocks for each SM: more than fit.
 const THREADS: u32 = 1024;
 const BLOCKS: u32 = 4;
 
-/// Words in the host's memory: that the units are let go, that this took too long, that a block has begun.
+/// Words in host memory: release the SMs; the kernel timed out; a block has started.
 const WORDS: usize = 3;
 const OPEN: usize = 0;
 const FORCED: usize = 1;
 const BEGUN: usize = 2;
 
-/// The kernel that holds units. Its blocks look at the host's memory now and then: many that look all the time would fill
-/// the link, and slow the copy that is tried.
+/// The occupying kernel. Its blocks poll host memory at intervals, since continuous polling would saturate the link and
+/// slow the copy under test.
 pub fn source() -> Arc<Source> {
     let body = "  if (threadIdx.x == 0) {
     volatile u32* word = cell;
@@ -72,7 +73,8 @@ pub fn source() -> Arc<Source> {
     kernel::source("hold", "", &["u32* cell".to_owned(), "u64 ticks".to_owned()], body)
 }
 
-/// Whether any of these is a copy that can be tried. Ordinary memory of the host is copied in pieces by the host itself.
+/// True if any of the launches is a copy that can be tried. The host itself copies pageable memory in pieces, so such
+/// copies are excluded.
 pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
     launches.any(|launch| match launch {
         Launch::Copy(copy) => !copy.pageable,
@@ -81,7 +83,7 @@ pub fn can_try<'a>(mut launches: impl Iterator<Item = &'a Launch>) -> bool {
     })
 }
 
-/// What makes a copy.
+/// Hardware that makes a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Maker {
     Engine,
@@ -91,8 +93,8 @@ enum Maker {
 /// A copy that was tried, and whether it goes to another device.
 type Tried = (CopyLaunch, bool);
 
-/// Tries each kind of copy once; a line for each direction. Those to other ranks write their memory, and are tried only
-/// where `others` says that they may.
+/// Tries each kind of copy once and returns a note for each direction. Copies to other ranks overwrite their memory, so
+/// they are tried only if `others` allows it.
 pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool) -> Call<Vec<String>> {
     let units = api.device().units.unwrap_or(0);
     if units == 0 || api.copy_engines() == 0 {
@@ -101,22 +103,22 @@ pub fn infer<A: Api>(api: &A, kernels: &Kernels, calls: &Calls<A>, others: bool)
     let mut probe = Probe::new(api, kernels, units)?;
     let found = probe.all(calls, others);
     probe.release();
-    // What was issued has to end before its events and memory go.
+    // The issued work must complete before its events and memory are freed.
     let ended = api.synchronize();
-    // SAFETY: the device is idle, or has failed.
+    // SAFETY: the device is idle or has failed.
     unsafe { probe.free() };
-    ended.and(found).map(|found| told(&found))
+    ended.and(found).map(|found| notes(&found))
 }
 
 struct Probe<'a, A: Api> {
     api: &'a A,
     hold: Function,
     null: Function,
-    /// For the kernel that holds, the copy, and the kernel that must not begin.
+    /// Streams of the occupying kernel, the copy, and the one-thread kernel.
     streams: Vec<Stream>,
     copied: Event,
     passed: Event,
-    /// The words: pinned, so at the same address for both sides.
+    /// Address of the words in pinned memory, the same on host and device.
     cell: u64,
     ticks: u64,
     units: u32,
@@ -132,9 +134,10 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     /// # Safety
-    /// Nothing of it is under way.
+    ///
+    /// No work of the probe is under way.
     unsafe fn free(self) {
-        // SAFETY: each was made by `new`, and the caller says that nothing uses it.
+        // SAFETY: `new` made each of these, and the caller guarantees that nothing uses them.
         unsafe {
             self.api.free_pinned(self.cell);
             self.api.destroy_event(self.copied);
@@ -144,7 +147,7 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 
     fn word(&self, which: usize) -> &AtomicU32 {
-        // SAFETY: the word lies in the probe's memory, which lives as long, and is only used as an atomic.
+        // SAFETY: the word lies in the probe's memory, which lives as long, and is only accessed atomically.
         unsafe { AtomicU32::from_ptr((self.cell as usize + 4 * which) as *mut u32) }
     }
 
@@ -158,14 +161,19 @@ impl<'a, A: Api> Probe<'a, A> {
         let start = Instant::now();
         for (index, call) in (0..).zip(&calls.calls) {
             let Prepared::Copy { copy, source, target, .. } = *call else { continue };
-            let (launch, away) = (&calls.copies[copy as usize], calls.away.contains(&index));
-            if launch.pageable || away && !others || tried.contains(&(copy, away)) || start.elapsed() > ENOUGH {
+            let (launch, writes_remote) = (&calls.copies[copy as usize], calls.remote_writes.contains(&index));
+            if launch.pageable
+                || writes_remote && !others
+                || tried.contains(&(copy, writes_remote))
+                || start.elapsed() > TIME_BUDGET
+            {
                 continue;
             }
-            tried.push((copy, away));
-            found.extend(self.maker(launch, source, target)?.map(|maker| ((launch.clone(), away), maker)));
+            tried.push((copy, writes_remote));
+            found.extend(self.maker(launch, source, target)?.map(|maker| ((launch.clone(), writes_remote), maker)));
             if self.word(FORCED).load(Ordering::Acquire) != 0 {
-                // Every call waits for the device, or something lets kernels run one by one.
+                // Calls are synchronous or kernels are serialized, for example by an environment variable or a
+                // debugger.
                 break;
             }
         }
@@ -175,24 +183,24 @@ impl<'a, A: Api> Probe<'a, A> {
     fn maker(&self, copy: &CopyLaunch, source: u64, target: u64) -> Call<Option<Maker>> {
         let within_or_across = copy.direction == Direction::DeviceToDevice;
         let issue = || {
-            // SAFETY: the operands are an operation's own, which nothing else uses now; the stream is alive.
+            // SAFETY: the operands belong to an operation that is not running; the stream is alive.
             unsafe {
                 self.api.copy(copy, source, target, self.streams[1])?;
                 self.api.record(self.copied, self.streams[1])
             }
         };
-        // The first may load what it needs, and wait for the device to do so.
+        // The first copy may load code and synchronize with the device.
         issue()?;
         self.api.synchronize()?;
         let start = Instant::now();
         issue()?;
         self.api.synchronize()?;
         let alone = start.elapsed();
-        if alone > LONGEST {
+        if alone > LONGEST_COPY {
             return Ok(None);
         }
         let window = if within_or_across { 4 * alone + MARGIN } else { HOST_WINDOW };
-        // The kernel comes behind the copy: where both share a queue, the copy waits for nothing of it.
+        // The one-thread kernel follows the copy, so the copy never waits for it even on a shared queue.
         let both = || -> Call<(bool, bool)> {
             issue()?;
             // SAFETY: the kernel takes no arguments; kernel, stream and event are alive.
@@ -200,32 +208,32 @@ impl<'a, A: Api> Probe<'a, A> {
                 self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
                 self.api.record(self.passed, self.streams[2])?;
             }
-            Ok((self.within(window, self.copied)?, self.within(SETTLED, self.passed)?))
+            Ok((self.within(window, self.copied)?, self.within(SETTLING_TIME, self.passed)?))
         };
-        if self.held(1, both)? != Some((true, true)) {
+        if self.while_occupied(1, both)? != Some((true, true)) {
             return Ok(None);
         }
-        Ok(match self.held(BLOCKS * self.units, both)? {
+        Ok(match self.while_occupied(BLOCKS * self.units, both)? {
             Some((true, false)) => Some(Maker::Engine),
-            // Where only an engine can be meant, something else has kept it from its end.
+            // If a kernel cannot have made the copy, something else delayed it, and nothing is concluded.
             Some((false, false)) if A::HOST_COPIES_BY_KERNEL || within_or_across => Some(Maker::Kernel),
             _ => None,
         })
     }
 
-    /// Does something while that many blocks hold units; nothing where they had to let go of them before.
-    fn held<T>(&self, blocks: u32, work: impl FnOnce() -> Call<T>) -> Call<Option<T>> {
+    /// Runs `work` while `blocks` blocks occupy SMs. Returns `None` if the blocks timed out before `work` ended.
+    fn while_occupied<T>(&self, blocks: u32, work: impl FnOnce() -> Call<T>) -> Call<Option<T>> {
         (0..WORDS).for_each(|word| self.word(word).store(0, Ordering::Release));
         let (mut cell, mut ticks) = (self.cell, self.ticks);
         let mut args: [*mut c_void; 2] = [(&raw mut cell).cast(), (&raw mut ticks).cast()];
-        // SAFETY: the kernel takes two values of 64 bits, which are read before the call returns.
+        // SAFETY: the kernel takes two 64-bit values, which the call reads before it returns.
         unsafe { self.api.launch(self.hold, blocks, THREADS, 0, self.streams[0], args.as_mut_ptr())? };
         let start = Instant::now();
         while self.word(BEGUN).load(Ordering::Acquire) == 0 && start.elapsed().as_nanos() < TIMEOUT.0 as u128 {
             std::hint::spin_loop();
         }
-        // The other blocks take their places.
-        std::thread::sleep(SETTLED);
+        // The remaining blocks start.
+        std::thread::sleep(SETTLING_TIME);
         let done = work();
         self.release();
         self.api.synchronize()?;
@@ -233,7 +241,7 @@ impl<'a, A: Api> Probe<'a, A> {
         done.map(|done| (!forced).then_some(done))
     }
 
-    /// Whether an event is reached within that time.
+    /// True if an event completes within `window`.
     fn within(&self, window: Duration, event: Event) -> Call<bool> {
         let start = Instant::now();
         loop {
@@ -248,20 +256,20 @@ impl<'a, A: Api> Probe<'a, A> {
     }
 }
 
-/// One line for each direction and way, with the sizes that each maker made.
-fn told(found: &[(Tried, Maker)]) -> Vec<String> {
-    /// The direction, whether to another device, whether an engine was asked for, whether in rows.
+/// Returns a note for each direction and kind, with the sizes that each maker copied.
+fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
+    /// Direction, whether to another device, whether an engine was requested, whether in rows.
     type CopyKind = (Direction, bool, bool, bool);
     let mut kinds: BTreeMap<CopyKind, Vec<(u64, Maker)>> = BTreeMap::new();
-    for ((copy, away), maker) in found {
-        let kind = (copy.direction, *away, copy.engine, copy.rows > 1);
+    for ((copy, writes_remote), maker) in found {
+        let kind = (copy.direction, *writes_remote, copy.engine, copy.rows > 1);
         kinds.entry(kind).or_default().push((copy.bytes(), *maker));
     }
-    let line = |((direction, away, engine, rows), mut sizes): (CopyKind, Vec<(u64, Maker)>)| {
+    let line = |((direction, writes_remote, engine, rows), mut sizes): (CopyKind, Vec<(u64, Maker)>)| {
         let way = match direction {
             Direction::HostToDevice => "to the device",
             Direction::DeviceToHost => "to the host",
-            Direction::DeviceToDevice if away => "to another device",
+            Direction::DeviceToDevice if writes_remote => "to another device",
             Direction::DeviceToDevice => "within the device",
         };
         let (asked, rows) = (if engine { ", `via: dma`" } else { "" }, if rows { ", in rows" } else { "" });
@@ -275,7 +283,7 @@ fn told(found: &[(Tried, Maker)]) -> Vec<String> {
     kinds.into_iter().map(line).collect()
 }
 
-/// `an engine (4 KiB to 1 MiB)`.
+/// Describes a range of sizes and their maker, such as `an engine (4 KiB to 1 MiB)`.
 fn run(sizes: &[(u64, Maker)]) -> String {
     let (least, most) = (sizes[0].0, sizes[sizes.len() - 1].0);
     let maker = match sizes[0].1 {
@@ -293,8 +301,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_where_the_maker_changes() {
-        let copy = |direction, away, engine, bytes, maker| {
+    fn a_note_gives_the_size_at_which_the_maker_changes() {
+        let copy = |direction, writes_remote, engine, bytes, maker| {
             let launch = CopyLaunch {
                 source: 0,
                 target: 1,
@@ -306,10 +314,10 @@ mod tests {
                 source_pitch: bytes,
                 target_pitch: bytes,
             };
-            ((launch, away), maker)
+            ((launch, writes_remote), maker)
         };
         let (up, within) = (Direction::HostToDevice, Direction::DeviceToDevice);
-        let lines = told(&[
+        let lines = notes(&[
             copy(up, false, false, 64 << 10, Maker::Engine),
             copy(up, false, false, 4 << 10, Maker::Kernel),
             copy(up, false, false, 16 << 10, Maker::Kernel),

@@ -1,5 +1,5 @@
-//! The flags by which a rank meets others: words in its device's memory, in the host's, or in memory of the host that
-//! other processes see too.
+//! Flags by which ranks synchronize their copies: words in device memory, in host memory, or in host memory that
+//! processes share.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -10,17 +10,18 @@ use crate::exec::{ExecError, Image};
 use super::api::{Api, Call};
 use super::runtime::Stream;
 
-/// Bytes of a flag.
+/// Size of a flag in bytes.
 pub const FLAG: u64 = 4;
 
 /// The flags of a rank.
 #[derive(Debug, Default)]
 pub struct Flags {
-    /// In the device's memory, where streams raise and await flags by themselves; else there are none.
+    /// Address of the flags in device memory, for streams that raise and await flags by themselves; 0 if there are
+    /// none.
     device: u64,
-    /// In the host's, where all devices see them change, as the device has their address.
+    /// Address on the device of the flags in host memory, which all devices see change.
     host: u64,
-    /// The host's memory, where other processes see it.
+    /// The host memory, if other processes share it.
     shared: Option<SharedMemory>,
 }
 
@@ -29,14 +30,14 @@ fn bytes(image: &Image, ranks: usize) -> u64 {
 }
 
 impl Flags {
-    /// Makes the flags of an image, all lowered; none where nothing is copied to other ranks.
+    /// Creates the flags of an image, all lowered. Empty if the image copies nothing to other ranks.
     pub fn new<A: Api>(api: &A, image: &Image, ranks: usize, stream: Stream) -> Call<Flags> {
         if image.crossings == 0 {
             return Ok(Flags::default());
         }
         let bytes = bytes(image, ranks);
         let mut flags = Flags { device: 0, host: api.allocate_pinned(bytes)?, shared: None };
-        // SAFETY: the memory was made for this, with that many bytes, and nothing uses it yet.
+        // SAFETY: the memory was allocated with that many bytes, and nothing uses it yet.
         unsafe { std::ptr::write_bytes(flags.host as *mut u8, 0, bytes as usize) };
         if A::STEPS_ON_STREAMS {
             flags.device = api.allocate(bytes)?;
@@ -47,52 +48,53 @@ impl Flags {
         Ok(flags)
     }
 
-    /// The same, where each rank has a process of its own.
+    /// Creates the flags of a rank that has a process of its own, in memory that other processes can open.
     pub fn of_process<A: Api>(api: &A, image: &Image, ranks: usize) -> Result<Flags, ExecError> {
         if image.crossings == 0 {
             return Ok(Flags::default());
         }
-        // Behind the flags stands a word for each rank, which that one sets when it has closed what it opened.
+        // After the flags comes one word for each rank, set by that rank when it has closed what it opened.
         let shared = SharedMemory::create(bytes(image, ranks) + ranks as u64 * FLAG);
         let shared = shared.map_err(|error| no_memory(&error))?;
         let host = registered(api, &shared)?;
         Ok(Flags { device: 0, host, shared: Some(shared) })
     }
 
-    /// The name by which other processes find them; `None` where there are none.
+    /// The name under which other processes open the flags; `None` if they are not shared.
     pub fn name(&self) -> Option<String> {
         self.shared.as_ref().and_then(SharedMemory::name)
     }
 
-    /// Opens those of another process's rank, under the name that it says. All ranks have as many flags.
+    /// Opens the flags of another process's rank under the name that it published. All ranks have equally many flags.
     pub fn open_other(&self, name: Option<&str>) -> io::Result<SharedMemory> {
         let bytes = self.shared.as_ref().map_or(0, SharedMemory::bytes);
         SharedMemory::open(name.unwrap_or_default(), bytes)
     }
 
-    /// Whether that rank has closed what it had opened of this one.
+    /// True if `rank` has closed the memory of this rank that it had opened.
     pub fn closed(&self, rank: u32) -> bool {
         let word = self.shared.as_ref().and_then(|shared| shared.word_from_end(rank as usize));
         word.is_none_or(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// Every process has found them.
+    /// Removes the shared memory's name, once every process has opened it.
     pub fn hide(&mut self) {
         self.shared.iter_mut().for_each(SharedMemory::hide);
     }
 
-    /// Where the flags begin for ranks whose devices this one reaches, and for the others. A kernel that waits on one
-    /// device need not see what another writes into its memory meanwhile: it looks at the host's.
+    /// Addresses of the flags for ranks whose devices this one can access, and for the others. A kernel that polls on
+    /// one device need not see another device's write to its memory, so the latter flags are in host memory.
     pub fn begin(&self) -> [u64; 2] {
         [if self.device != 0 { self.device } else { self.host }, self.host]
     }
 
-    /// Gives their memory back.
+    /// Frees the flags' memory.
     ///
     /// # Safety
+    ///
     /// Nothing uses the flags any more, on this device or on others.
     pub unsafe fn free<A: Api>(&mut self, api: &A) {
-        // SAFETY: all were made by `new` or `of_process`; the caller says that nothing uses them.
+        // SAFETY: `new` or `of_process` made all of these; the caller guarantees that nothing uses them.
         unsafe {
             if self.device != 0 {
                 api.free(self.device);
@@ -106,14 +108,14 @@ impl Flags {
     }
 }
 
-/// Where the device finds memory that processes share.
+/// Registers shared memory with the device and returns its address there.
 pub fn registered<A: Api>(api: &A, shared: &SharedMemory) -> Result<u64, ExecError> {
-    // SAFETY: the memory is mapped whole, and stays so until it is given back.
+    // SAFETY: the memory is mapped completely and stays mapped until it is unregistered.
     let registered = unsafe { api.register(shared.address(), shared.bytes()) };
     registered.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
 }
 
-/// The error of memory that cannot be shared.
+/// The error for memory that cannot be shared.
 pub fn no_memory(error: &io::Error) -> ExecError {
     ExecError::Device {
         fault: format!("copies between processes need memory of the host that both see: {error}"),

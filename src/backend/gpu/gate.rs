@@ -1,4 +1,4 @@
-//! The gate on a device: a kernel of one thread that waits for a word in the host's memory.
+//! The gate on a device: a one-thread kernel that polls a word in host memory until the host sets it.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::ops::{Source, kernel};
 use super::api::{Api, Call};
 use super::runtime::{Function, Stream};
 
-/// How long a gate stays shut at most: an iteration that fits is issued in a tenth of it, and a host that waits for the
-/// device loses no more than this.
+/// Longest time for which a gate stays shut. An iteration that fits is issued in a tenth of it, and a host that waits
+/// for the device by mistake loses no more than this.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// A gate's words: that it is open, and that it opened by itself. Each gate has a cache line of its own.
+/// Words of a gate: opened by the host, and opened by timeout. Each gate has a cache line of its own.
 const WORDS: usize = 32;
 const OPEN: usize = 0;
 const FORCED: usize = 1;
 
-/// The kernel: it looks at the word in the host's memory, and at the device's clock.
+/// The gate's kernel: it polls the word in host memory and the device's clock.
 pub fn source() -> Arc<Source> {
     let body = "  volatile u32* word = cell;\n  u64 start = WHOLE_CLOCK();\n  while (word[0] == 0u) {\n    \
                 if (WHOLE_CLOCK() - start >= ticks) {\n      word[1] = 1u;\n      __threadfence_system();\n      \
@@ -31,10 +31,10 @@ pub fn source() -> Arc<Source> {
 /// The gates of a driver, made once.
 pub struct Gates {
     function: Function,
-    /// Where the words are: pinned, so at the same address for both sides.
+    /// Address of the words in pinned memory, the same on host and device.
     cells: u64,
     count: u32,
-    /// The arguments of each gate's kernel, and pointers to them.
+    /// Arguments of each gate's kernel, and pointers to them.
     values: Vec<u64>,
     pointers: Vec<*mut c_void>,
 }
@@ -55,17 +55,17 @@ impl Gates {
     fn word(&self, gate: u32, which: usize) -> &AtomicU32 {
         assert!(gate < self.count, "a gate of the image");
         let address = self.cells as usize + 4 * (gate as usize * WORDS + which);
-        // SAFETY: the word lies in the gates' memory, which lives as long as they do, and is only used as an atomic.
+        // SAFETY: the word lies in the gates' memory, which lives as long as they do, and is only accessed atomically.
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    /// Holds a stream.
+    /// Shuts a gate on a stream.
     pub fn hold<A: Api>(&mut self, api: &A, gate: u32, stream: Stream) -> Call {
         self.word(gate, FORCED).store(0, Ordering::Relaxed);
         self.word(gate, OPEN).store(0, Ordering::Release);
         let args = self.pointers.as_mut_ptr().wrapping_add(2 * gate as usize);
         debug_assert_eq!(self.values.len(), self.pointers.len());
-        // SAFETY: the kernel takes two values of 64 bits, which lie where the pointers say.
+        // SAFETY: the kernel takes two 64-bit values, which the pointers point to.
         unsafe { api.launch(self.function, 1, 1, 0, stream, args) }
     }
 
@@ -77,22 +77,23 @@ impl Gates {
         self.word(gate, FORCED).load(Ordering::Acquire) != 0
     }
 
-    /// Opens all, so that nothing waits for a host that has given up.
+    /// Opens all gates, so that the device does not wait for a host that has given up.
     pub fn release_all(&self) {
         (0..self.count).for_each(|gate| self.release(gate));
     }
 
-    /// Gives the memory back.
+    /// Frees the gates' memory.
     ///
     /// # Safety
+    ///
     /// No gate is under way.
     pub unsafe fn free<A: Api>(self, api: &A) {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that no gate uses the memory.
         unsafe { api.free_pinned(self.cells) };
     }
 }
 
-/// The error for gates that could not be made.
+/// The error for gates that could not be created.
 pub fn failed(fault: &Fault) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: Some("`--gate off` does without".to_owned()) }
 }

@@ -1,5 +1,5 @@
-//! Copies between ranks that have a process each, on one host: every process tells the others where its device's memory
-//! and its flags are, and opens those of the ranks that it copies to or gets something from.
+//! Copies between ranks in separate processes of one host. Every process publishes handles of its device memory and its
+//! flags, and opens those of the ranks that it exchanges data with.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,53 +17,54 @@ use super::api::Api;
 use super::flags::{Flags, no_memory, registered};
 use super::peers::PeerDevices;
 
-/// How long the others have to close what they opened: one that is gone does not.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time allowed for the others to close what they opened; a process that has died never does.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a process has opened of others.
+/// Memory of other processes that this one has opened.
 #[derive(Debug, Default)]
 pub struct InterProcessMemory {
-    /// Where the memory of other devices begins.
+    /// Addresses of other devices' memory.
     memories: Vec<u64>,
     /// The flags of each rank.
     flags: Vec<(u32, SharedMemory)>,
 }
 
-/// What a process says of itself.
+/// What a process publishes about itself.
 #[derive(Serialize, Deserialize)]
-struct Told {
-    /// Which host it is on: those that say the same share one.
+struct PublishedMemory {
+    /// Identifies its host: processes with equal numbers are on the same one. See [`system::clock`].
     host: u32,
-    /// By which others open its device's memory; nothing where it has none.
+    /// The handle of its device memory; `None` if it has none.
     memory: Option<Vec<u8>>,
-    /// The name of its flags in the host's memory; `None` where it has none.
+    /// The name of its flags in shared memory; `None` if it has none.
     flags: Option<String>,
     crossings: Crossings,
 }
 
 impl InterProcessMemory {
-    /// Tells the other processes of this one's rank, and opens what it needs of theirs. All of them come here. What has
-    /// been opened stays here also where it fails.
-    pub fn meet<A: Api>(
+    /// Publishes this rank's memory and flags to the other processes, and opens those that it needs. All processes call
+    /// this. After a failure, `self` still holds what was opened before.
+    pub fn exchange<A: Api>(
         &mut self,
-        (api, places): (&Arc<A>, &PeerDevices<A>),
+        (api, devices): (&Arc<A>, &PeerDevices<A>),
         (image, base): (&Image, u64),
         flags: &mut Flags,
         peers: &dyn Peers,
     ) -> Result<(), ExecError> {
-        // SAFETY: the memory begins there, and is the driver's until nobody uses it.
+        // SAFETY: the memory begins at this address and stays allocated until nobody uses it.
         let memory = (base != 0).then(|| unsafe { api.export(base) }).transpose();
-        let told = memory.map_err(|fault| closed(image.rank, &fault)).map(|memory| Told {
+        let published = memory.map_err(|fault| closed(image.rank, &fault)).map(|memory| PublishedMemory {
             host: system::clock(),
             memory: memory.map(|handle| handle.to_vec()),
             flags: flags.name(),
             crossings: Crossings::of(image),
         });
-        let all = agree(Some(peers), "memory", told)?;
+        let all = agree(Some(peers), "memory", published)?;
         let partners = partners(image);
         let others = (0..).zip(all).filter(|(rank, _)| partners.contains(rank));
-        let opened =
-            others.map(|(rank, told)| self.open((api, places), flags, (rank, told))).collect::<Result<Vec<()>, _>>();
+        let opened = others
+            .map(|(rank, published)| self.open((api, devices), flags, (rank, published)))
+            .collect::<Result<Vec<()>, _>>();
         agree(Some(peers), "memory of others", opened)?;
         flags.hide();
         Ok(())
@@ -71,17 +72,17 @@ impl InterProcessMemory {
 
     fn open<A: Api>(
         &mut self,
-        (api, places): (&Arc<A>, &PeerDevices<A>),
+        (api, devices): (&Arc<A>, &PeerDevices<A>),
         own: &Flags,
-        (rank, told): (u32, Told),
+        (rank, published): (u32, PublishedMemory),
     ) -> Result<(), ExecError> {
-        if told.host != system::clock() {
+        if published.host != system::clock() {
             return Err(ExecError::Device {
                 fault: format!("a copy goes to or from rank {rank}, which runs on another host"),
                 help: Some("copies reach the ranks of one host: write `send` and `recv`, or a collective".to_owned()),
             });
         }
-        let base = match told.memory.as_deref().map(<[u8; 64]>::try_from) {
+        let base = match published.memory.as_deref().map(<[u8; 64]>::try_from) {
             Some(Ok(handle)) => {
                 let base = api.import(&handle).map_err(|fault| closed(rank, &fault))?;
                 self.memories.push(base);
@@ -89,30 +90,31 @@ impl InterProcessMemory {
             }
             _ => 0,
         };
-        let shared = own.open_other(told.flags.as_deref()).map_err(|error| no_memory(&error))?;
+        let shared = own.open_other(published.flags.as_deref()).map_err(|error| no_memory(&error))?;
         let flags = registered(api.as_ref(), &shared)?;
         self.flags.push((rank, shared));
-        places.publish_other(rank, flags, base, told.crossings);
+        devices.publish_other(rank, flags, base, published.crossings);
         Ok(())
     }
 
-    /// Whether nothing has been opened.
+    /// True if nothing has been opened.
     pub fn is_empty(&self) -> bool {
         self.flags.is_empty()
     }
 
-    /// Closes all, and waits until the others have closed what is this rank's: only then may its memory go.
+    /// Closes all opened memory, and waits until the others have closed this rank's, which may be freed only then.
     ///
     /// # Safety
-    /// Nothing that this process has issued is under way.
+    ///
+    /// No work that this process has issued is under way.
     pub unsafe fn free<A: Api>(&mut self, api: &A, (rank, flags): (u32, &Flags)) {
-        // SAFETY: each was opened here, and the caller says that nothing uses it.
+        // SAFETY: each was opened here, and the caller guarantees that nothing uses it.
         self.memories.drain(..).for_each(|base| unsafe { api.close(base) });
         for (_, shared) in &self.flags {
             shared.word_from_end(rank as usize).iter().for_each(|word| word.store(1, Ordering::Release));
         }
         let start = Instant::now();
-        while !self.flags.iter().all(|(other, _)| flags.closed(*other)) && start.elapsed() < PATIENCE {
+        while !self.flags.iter().all(|(other, _)| flags.closed(*other)) && start.elapsed() < CLOSE_TIMEOUT {
             std::thread::sleep(Duration::from_micros(100));
         }
         // SAFETY: as above.
@@ -120,14 +122,14 @@ impl InterProcessMemory {
     }
 }
 
-/// The ranks that one copies to or gets something from.
+/// The ranks that this image exchanges data with.
 fn partners(image: &Image) -> BTreeSet<u32> {
     let peers = image.ops.iter().filter_map(|op| peer_of(image, op));
     let ranks = peers.flat_map(|peer| peer.sends.iter().map(|sent| sent.to).chain(peer.from.iter().copied()));
     ranks.filter(|rank| *rank != image.rank).collect()
 }
 
-/// The error of a device's memory that other processes cannot open.
+/// The error for device memory that other processes cannot open.
 fn closed(rank: u32, fault: &Fault) -> ExecError {
     ExecError::Device {
         fault: format!("the memory of rank {rank} is not open to other processes: {fault}"),

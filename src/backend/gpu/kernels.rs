@@ -1,4 +1,4 @@
-//! Generated kernels: compiled at preparation, several at once, and kept on disk.
+//! Generated kernels: compiled in parallel during preparation and cached on disk.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -16,23 +16,23 @@ use super::api::Api;
 use super::runtime::{Function, Module};
 use super::{engines, gate, peers, stamps, timer};
 
-/// The functions of an image, by their text.
+/// The functions of an image, by their source.
 pub struct Kernels {
     modules: Vec<Module>,
     functions: FxHashMap<Source, Function>,
-    /// Compiled now, and found on disk.
+    /// Number of kernels that were compiled, and that were found in the cache.
     pub compiled: usize,
     pub cached: usize,
 }
 
-/// A kernel that is wanted, and for what.
+/// A kernel to be loaded, and the operation that needs it, for messages.
 pub struct Wanted {
     pub source: Source,
     pub what: &'static str,
     pub span: SrcSpan,
 }
 
-/// Every kernel of an image, once.
+/// Every distinct kernel of an image.
 pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     let mut seen: FxHashSet<Source> = FxHashSet::default();
     let mut wanted = Vec::new();
@@ -74,7 +74,8 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
 }
 
 impl Kernels {
-    /// Compiles what is not on disk, and loads everything. `cache` is the folder on disk, if there is to be one.
+    /// Compiles the kernels that are not cached, and loads all of them. `cache` is the folder of the cache; `None`
+    /// disables it.
     pub fn load<A: Api>(api: &A, wanted: &[Wanted], cache: Option<&Path>) -> Result<Self, ExecError> {
         let mut kernels = Kernels { modules: Vec::new(), functions: FxHashMap::default(), compiled: 0, cached: 0 };
         if wanted.is_empty() {
@@ -82,8 +83,8 @@ impl Kernels {
         }
         let compiler = api.compiler()?;
         let paths: Vec<Option<PathBuf>> =
-            wanted.iter().map(|wanted| cache.map(|folder| entry(folder, &compiler, &wanted.source))).collect();
-        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| kept(path.as_deref()?)).collect();
+            wanted.iter().map(|wanted| cache.map(|folder| cache_path(folder, &compiler, &wanted.source))).collect();
+        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| read_cached(path.as_deref()?)).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let fresh = compile(api, wanted, &missing)?;
         kernels.compiled = missing.len();
@@ -102,7 +103,8 @@ impl Kernels {
     }
 
     fn add<A: Api>(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
-        // SAFETY: the code is this compiler's for this device, whole, and the module lives as long as the table.
+        // SAFETY: the code was made by this compiler for this device, is complete, and the module lives as long as the
+        // table.
         let module = unsafe { api.load(code)? };
         self.modules.push(module);
         // SAFETY: the module was loaded just now.
@@ -121,7 +123,7 @@ impl Kernels {
 
     pub fn unload<A: Api>(&mut self, api: &A) {
         for module in self.modules.drain(..) {
-            // SAFETY: nothing of the module runs any more: the driver synchronises before.
+            // SAFETY: no function of the module runs any more: the driver synchronizes before.
             unsafe { api.unload(module) };
         }
     }
@@ -131,7 +133,7 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-/// Compiles the kernels with those indices, on as many threads as there are cores.
+/// Compiles the kernels with these indices on all cores.
 fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
     let compiled = parallel::map(indices.len(), |number| api.compile(&wanted[indices[number]].source));
     let codes = indices.iter().zip(compiled).map(|(&index, code)| match code {
@@ -144,8 +146,8 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
     codes.collect()
 }
 
-/// The file of a kernel: named by everything that decides its code.
-fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
+/// The path of a kernel's cache file. The name is a digest of everything that determines the code.
+fn cache_path(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
     let mut hasher = Sha256::new();
     for part in [compiler, &source.name, &source.text] {
         hasher.update(part.as_bytes());
@@ -155,14 +157,14 @@ fn entry(folder: &Path, compiler: &str, source: &Source) -> PathBuf {
     folder.join(format!("{name}.bin"))
 }
 
-/// How a kept kernel begins: what it is, then a digest of its file's name and the code behind.
-const MARK: &[u8; 8] = b"aortak02";
+/// Header of a cache file: this magic number, then a digest of the file's name and the code.
+const MAGIC: &[u8; 8] = b"aortak02";
 
 fn pack(name: &OsStr, code: &[u8]) -> Vec<u8> {
-    [MARK, digest(name, code).as_slice(), code].concat()
+    [MAGIC, digest(name, code).as_slice(), code].concat()
 }
 
-/// Binds the code to the name of its file, so that the file of another kernel cannot take its place.
+/// Binds the code to its file's name, so that another kernel's file cannot replace it.
 fn digest(name: &OsStr, code: &[u8]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     hasher.update(name.as_encoded_bytes());
@@ -171,17 +173,17 @@ fn digest(name: &OsStr, code: &[u8]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The code of a kept kernel; `None` where it is not whole, or is that of another file. The driver takes code without its
-/// length and believes it, so what is damaged may not reach it.
-fn unpack<'a>(name: &OsStr, kept: &'a [u8]) -> Option<&'a [u8]> {
-    let (found, code) = kept.strip_prefix(MARK)?.split_at_checked(32)?;
+/// The code in a cache file; `None` if it is damaged or belongs to another kernel. The driver trusts the code and does
+/// not know its length, so damaged code must not reach it.
+fn unpack<'a>(name: &OsStr, file: &'a [u8]) -> Option<&'a [u8]> {
+    let (found, code) = file.strip_prefix(MAGIC)?.split_at_checked(32)?;
     (!code.is_empty() && digest(name, code).as_slice() == found).then_some(code)
 }
 
-/// The code in a file of the cache; `None` where there is none, or it is not the user's own.
-fn kept(path: &Path) -> Option<Vec<u8>> {
+/// The code in a cache file; `None` if the file does not exist or other users can write it.
+fn read_cached(path: &Path) -> Option<Vec<u8>> {
     let mut file = std::fs::File::open(path).ok()?;
-    // The file that is open is asked, so that nobody can put another in its place.
+    // Checks the open file rather than its path, so that it cannot be replaced in between.
     if !is_own(&file.metadata().ok()?) {
         return None;
     }
@@ -190,7 +192,7 @@ fn kept(path: &Path) -> Option<Vec<u8>> {
     unpack(path.file_name()?, &bytes).map(<[u8]>::to_vec)
 }
 
-/// Whether it is a regular file of this user that nobody else may write.
+/// True for a regular file that belongs to this user and that nobody else may write.
 #[cfg(unix)]
 fn is_own(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -202,7 +204,7 @@ fn is_own(about: &std::fs::Metadata) -> bool {
     about.is_file()
 }
 
-/// Keeps a kernel's code. A cache that cannot be written costs time, not the run.
+/// Stores a kernel's code. Failing to write the cache costs time but does not fail the run.
 fn store(path: Option<&Path>, code: &[u8]) {
     let Some((path, folder)) = path.and_then(|path| Some((path, path.parent()?))) else { return };
     let Some(name) = path.file_name() else { return };
@@ -222,18 +224,18 @@ mod tests {
     #[test]
     fn only_whole_code_of_its_own_file_is_used() {
         let name = OsStr::new("a.bin");
-        let kept = pack(name, b"machine code");
-        assert_eq!(unpack(name, &kept), Some(b"machine code".as_slice()));
-        for length in 0..kept.len() {
-            assert_eq!(unpack(name, &kept[..length]), None, "cut to {length}");
+        let file = pack(name, b"machine code");
+        assert_eq!(unpack(name, &file), Some(b"machine code".as_slice()));
+        for length in 0..file.len() {
+            assert_eq!(unpack(name, &file[..length]), None, "cut to {length}");
         }
-        for index in 0..kept.len() {
-            let mut damaged = kept.clone();
+        for index in 0..file.len() {
+            let mut damaged = file.clone();
             damaged[index] ^= 1;
             assert_eq!(unpack(name, &damaged), None, "byte {index}");
         }
         assert_eq!(unpack(name, b"machine code"), None);
-        assert_eq!(unpack(OsStr::new("b.bin"), &kept), None);
+        assert_eq!(unpack(OsStr::new("b.bin"), &file), None);
     }
 
     #[cfg(unix)]
@@ -243,18 +245,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.bin");
         store(Some(&path), b"machine code");
-        assert_eq!(kept(&path).as_deref(), Some(b"machine code".as_slice()));
+        assert_eq!(read_cached(&path).as_deref(), Some(b"machine code".as_slice()));
         let mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         for others in [0o620, 0o602, 0o666] {
             mode(others);
-            assert_eq!(kept(&path), None, "{others:o}");
+            assert_eq!(read_cached(&path), None, "{others:o}");
         }
         mode(0o600);
-        assert!(kept(&path).is_some());
-        // A folder, or nothing, in its place.
+        assert!(read_cached(&path).is_some());
+        // A folder, or nothing, in place of the file.
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(kept(&path), None);
+        assert_eq!(read_cached(&path), None);
         std::fs::create_dir(&path).unwrap();
-        assert_eq!(kept(&path), None);
+        assert_eq!(read_cached(&path), None);
     }
 }

@@ -1,4 +1,4 @@
-//! An image's launches as resolved calls: handles, addresses and packed arguments.
+//! Lowers an image's launches to resolved calls: handles, addresses and packed arguments.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
 
-/// One call to make, with everything that it needs.
+/// One call with all of its arguments.
 pub enum Prepared {
     Kernel {
         function: Function,
@@ -45,21 +45,21 @@ pub enum Prepared {
         stream: Stream,
     },
     /// Raises flags of other ranks and awaits those of this one.
-    Meet {
-        /// Which of [`Calls::steps`].
+    Steps {
+        /// Range in [`Calls::steps`].
         steps: (u32, u32),
         stream: Stream,
     },
-    /// A copy to the memory of another device, by way of the host.
+    /// A copy to the memory of another device through host memory.
     Stage {
         copy: u32,
         source: u64,
         target: u64,
-        /// Which of [`Calls::peers`] the memory is of.
+        /// Index of the other device in [`Calls::peers`].
         peer: u32,
         stream: Stream,
     },
-    /// Several are issued together.
+    /// Several sends and receives as one group (`ncclGroupStart` to `ncclGroupEnd`).
     Exchange {
         comm: Comm,
         exchanges: (u32, u32),
@@ -67,26 +67,27 @@ pub enum Prepared {
     },
 }
 
-/// The calls of an image, and what they refer to.
+/// The calls of an image, and the data that they refer to.
 pub struct Calls<A: Api> {
-    /// For each operation, its calls.
+    /// For each operation, its range of calls.
     pub ops: Vec<(u32, u32)>,
-    /// The same, where each operation is observed: copies to other ranks then share no meeting.
+    /// For each operation, its range of calls in observed iterations, where copies to other ranks do not share a
+    /// synchronization.
     pub observed: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
     pub exchanges: Vec<Exchange>,
-    /// The devices of other ranks that are copied to by way of the host.
+    /// Devices of other ranks that are copied to through host memory.
     pub peers: Vec<Arc<A>>,
     pub steps: Vec<Step>,
-    /// Calls that write the memory of other ranks, in order.
-    pub away: Vec<u32>,
+    /// Indices of the calls that write the memory of other ranks, in ascending order.
+    pub remote_writes: Vec<u32>,
     pub args: Args,
 }
 
 impl<A: Api> Calls<A> {
-    /// None, with room for as many operations.
+    /// No calls, with capacity for `ops` operations.
     pub fn with_capacity(ops: usize) -> Self {
         Calls {
             ops: Vec::with_capacity(ops),
@@ -97,12 +98,12 @@ impl<A: Api> Calls<A> {
             exchanges: Vec::new(),
             peers: Vec::new(),
             steps: Vec::new(),
-            away: Vec::new(),
+            remote_writes: Vec::new(),
             args: Args::default(),
         }
     }
 
-    /// The number of a copy's rows and directions.
+    /// Adds a copy's rows and direction, and returns its index.
     fn copy(&mut self, copy: &CopyLaunch) -> u32 {
         let index = self.copies.iter().position(|known| known == copy).unwrap_or_else(|| {
             self.copies.push(copy.clone());
@@ -112,17 +113,18 @@ impl<A: Api> Calls<A> {
     }
 }
 
-/// The arguments of all kernels, each a pointer to its value.
+/// The arguments of all kernels: values, and a pointer to each.
 #[derive(Default)]
 pub struct Args {
     values: Vec<u64>,
-    /// Where each argument's value begins in `values`, then the addresses of the values themselves.
+    /// For each argument, the index of its value in `values`.
     starts: Vec<u32>,
+    /// For each argument, the address of its value. Empty until [`Args::seal`].
     pointers: Vec<*mut c_void>,
 }
 
 impl Args {
-    /// Packs the arguments of a kernel and returns where its pointers begin.
+    /// Packs the arguments of a kernel and returns the index of its first pointer.
     fn push(
         &mut self,
         args: &[Arg],
@@ -134,7 +136,7 @@ impl Args {
             self.starts.push(self.values.len() as u32);
             match arg {
                 Arg::Operand(index) => self.values.push(operands[usize::from(*index)]),
-                // The devices and the hosts that they live in are little-endian: the low bytes come first.
+                // Devices and their hosts are little-endian, so the low bytes come first.
                 Arg::U32(value) => self.values.push(u64::from(*value)),
                 Arg::U64(value) => self.values.push(*value),
                 Arg::F32(value) => self.values.push(u64::from(value.to_bits())),
@@ -147,13 +149,13 @@ impl Args {
         first
     }
 
-    /// Fixes the values in place: from now on nothing is added.
+    /// Computes the pointers. Nothing may be added afterwards, since values would move.
     pub fn seal(&mut self) {
         let base = self.values.as_mut_ptr();
         self.pointers = self.starts.iter().map(|&start| base.wrapping_add(start as usize).cast()).collect();
     }
 
-    /// The pointers of the kernel whose arguments begin at `first`.
+    /// The argument pointers of the kernel whose first index is `first`.
     pub fn pointers(&mut self, first: u32) -> *mut *mut c_void {
         self.pointers.as_mut_ptr().wrapping_add(first as usize)
     }
@@ -163,7 +165,7 @@ impl Args {
 #[derive(Debug)]
 pub struct Product {
     pub gemm: Gemm,
-    /// The operands of its first use on each lane that has it.
+    /// Operand addresses and lane of its first use on each lane.
     pub uses: Vec<([u64; 3], u32)>,
 }
 
@@ -173,16 +175,16 @@ pub struct Context<'a, A: Api> {
     pub image: &'a Image,
     pub kernels: &'a Kernels,
     pub streams: &'a [Stream],
-    /// Where `device`, `pinned` and `host` memory begin.
+    /// Base addresses of `device`, `pinned` and `host` memory.
     pub bases: [u64; 3],
-    /// For each lane, the memory that its matrix products and kernels may use, and its bytes.
+    /// For each lane, address and size in bytes of the workspace of its matrix products and kernels.
     pub workspaces: &'a [(u64, u64)],
-    /// The communicators, by their numbers in the image.
+    /// The communicators, by their number in the image.
     pub comms: &'a [Comm],
-    /// Device memory that barriers may use.
+    /// Device memory for barriers.
     pub scratch: u64,
     /// All ranks of the process.
-    pub places: &'a PeerDevices<A>,
+    pub devices: &'a PeerDevices<A>,
 }
 
 impl<A: Api> Context<'_, A> {
@@ -224,7 +226,7 @@ impl<A: Api> Context<'_, A> {
         Ok(calls)
     }
 
-    /// The calls of a rank in a copy between ranks.
+    /// The calls of this rank for a copy between ranks.
     fn peer(
         &self,
         (peer, sharing): (&Peer, Sharing),
@@ -233,13 +235,13 @@ impl<A: Api> Context<'_, A> {
         calls: &mut Calls<A>,
         products: &mut FxHashMap<Gemm, u32>,
     ) -> Result<(), ExecError> {
-        let own = self.places.own(self.image)?;
-        let away = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
+        let own = self.devices.own(self.image)?;
+        let writes_remote = peer.sends.as_ref().is_some_and(|sent| sent.to != peer.rank);
         let stream = self.streams[op.lane as usize];
-        for part in peers::parts(self.places, &own, (op.crossing, peer), sharing)? {
+        for part in peers::parts(self.devices, &own, (op.crossing, peer), sharing)? {
             let call = match part {
-                Part::Meet(steps) => {
-                    self.meet(&steps, stream, calls);
+                Part::Steps(steps) => {
+                    self.add_steps(&steps, stream, calls);
                     continue;
                 }
                 Part::Send { launch, target } => self.call(launch, op, &[operands[0], target], calls, products)?,
@@ -249,20 +251,20 @@ impl<A: Api> Context<'_, A> {
                     Prepared::Stage { copy: calls.copy(copy), source: operands[0], target, peer, stream }
                 }
             };
-            if away {
-                calls.away.push(calls.calls.len() as u32);
+            if writes_remote {
+                calls.remote_writes.push(calls.calls.len() as u32);
             }
             calls.calls.push(call);
         }
         Ok(())
     }
 
-    /// The calls that take steps: one of the stream's own, or kernels, each of which raises one flag and awaits one.
-    fn meet(&self, steps: &[Step], stream: Stream, calls: &mut Calls<A>) {
+    /// Adds calls that execute steps: one on the stream itself, or kernels that each raise one flag and await one.
+    fn add_steps(&self, steps: &[Step], stream: Stream, calls: &mut Calls<A>) {
         if A::STEPS_ON_STREAMS {
             let first = calls.steps.len() as u32;
             calls.steps.extend(steps);
-            calls.calls.push(Prepared::Meet { steps: (first, calls.steps.len() as u32), stream });
+            calls.calls.push(Prepared::Steps { steps: (first, calls.steps.len() as u32), stream });
             return;
         }
         let function = self.kernels.get(&peers::source());
@@ -300,7 +302,7 @@ impl<A: Api> Context<'_, A> {
             Launch::Gemm(gemm) => {
                 let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
                 let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c)];
-                // Products that differ only in where their matrices lie share an algorithm.
+                // Products that differ only in their addresses share an algorithm.
                 let mut key = gemm.clone();
                 for matrix in [&mut key.a, &mut key.b, &mut key.c] {
                     matrix.offset = 0;
@@ -332,12 +334,12 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
-    /// Resolves a kernel's call, with the addresses of its operands and of its workspace.
+    /// Resolves a kernel's call, with the addresses of its operands and its workspace.
     pub fn kernel(
         &self,
         kernel: &Kernel,
         stream: Stream,
-        places: (&[u64], u64),
+        operands: (&[u64], u64),
         args: &mut Args,
     ) -> Result<Prepared, ExecError> {
         let function = self.kernels.get(&kernel.source);
@@ -352,7 +354,7 @@ impl<A: Api> Context<'_, A> {
             Shared::All => unsafe { self.api.take_all_shared(function) }
                 .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,
         };
-        let args = args.push(&kernel.args, places, |time| self.api.ticks(time));
+        let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
         Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })
     }
 }

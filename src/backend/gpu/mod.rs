@@ -1,6 +1,6 @@
-//! Everything that CUDA and HIP have in common: streams, events, memory, kernels, graphs, libraries, timing.
+//! The part of the GPU backend that CUDA and HIP share: streams, events, memory, kernels, graphs, libraries, timing.
 //!
-//! Generic over an [`Api`], which is all that a vendor adds.
+//! Generic over [`Api`], which each vendor implements.
 
 mod api;
 pub(super) mod blas;
@@ -38,25 +38,25 @@ pub use api::{Api, Call, Handle, Step};
 use driver::GpuDriver;
 pub use parts::Part;
 
-/// The kernels that no operation has: those of the executor itself.
+/// Kernels of the executor itself, which belong to no operation.
 pub fn own_kernels() -> [Arc<Source>; 5] {
     [gate::source(), stamps::source(), timer::null(), engines::source(), peers::source()]
 }
 
-/// A vendor's devices as a backend: one for each rank of the process, in their order. With peers that is one.
+/// A vendor's devices as a backend: one for each rank of the process, in rank order. With peers there is exactly one.
 pub struct Gpu<A: Api> {
     apis: Vec<Arc<A>>,
-    /// Where compiled kernels are kept.
+    /// Folder of the cache of compiled kernels; `None` disables it.
     cache: Option<PathBuf>,
-    /// What tells a profiler of operations, where one is attached.
+    /// Named ranges for a profiler; `None` if none is attached.
     ranges: Option<Arc<Ranges>>,
-    /// The processes of the other ranks.
+    /// The processes of the other ranks; `None` if this process runs all ranks.
     peers: Option<Arc<dyn Peers>>,
-    /// The device does not come back from what measured its timer.
+    /// True if the device did not answer while the overhead of its timer was measured.
     stuck: AtomicBool,
 }
 
-/// Says that there is no device `index` among `count` devices, which are one at least.
+/// Message for a device index that does not exist. `count` is at least 1.
 pub(super) fn no_such(index: u32, count: u32) -> String {
     match count {
         1 => format!("there is no device {index}; the only one is 0"),
@@ -64,7 +64,7 @@ pub(super) fn no_such(index: u32, count: u32) -> String {
     }
 }
 
-/// The error of a device that does not come back.
+/// The error for a device that does not answer.
 fn stuck() -> ExecError {
     ExecError::Device {
         fault: "an empty kernel does not come to its end: the device does not answer".to_owned(),
@@ -75,7 +75,7 @@ fn stuck() -> ExecError {
 }
 
 impl<A: Api> Gpu<A> {
-    /// One device at least.
+    /// Creates the backend. `apis` must not be empty.
     pub fn new(apis: Vec<A>, cache: Option<PathBuf>) -> Self {
         assert!(!apis.is_empty(), "a backend needs a device");
         Gpu {
@@ -87,20 +87,20 @@ impl<A: Api> Gpu<A> {
         }
     }
 
-    /// Finds out which of so many streams share a hardware queue of the first device; without a number, of twice as many
-    /// as it is said to have queues, and one more.
+    /// Determines which of `streams` streams share a hardware queue of the first device. `None` tries twice the
+    /// documented number of queues, and one more.
     pub fn queues(&self, streams: Option<u32>) -> Result<Queues, ExecError> {
         let api = self.apis[0].as_ref();
         let streams = streams.unwrap_or_else(|| api.topology().queues.saturating_mul(2).saturating_add(1));
         queues::probe(api, self.cache.as_deref(), streams)
     }
 
-    /// Tells a profiler of each operation that is launched.
+    /// Adds named ranges that show each operation in a profiler.
     pub fn with_ranges(self, ranges: Option<Ranges>) -> Self {
         Gpu { ranges: ranges.map(Arc::new), ..self }
     }
 
-    /// Other processes run the other ranks of the world.
+    /// Sets the processes that run the other ranks.
     pub fn with_peers(self, peers: Option<Arc<dyn Peers>>) -> Self {
         Gpu { peers, ..self }
     }
@@ -124,7 +124,7 @@ impl<A: Api> Backend for Gpu<A> {
             timer::Measured::Timer(timer) => Ok(Some(timer)),
             timer::Measured::Failed(error) => Err(error),
             timer::Measured::Stuck => {
-                // What closes the device would wait for it.
+                // Closing the device would wait for it.
                 std::mem::forget(self.apis[0].clone());
                 self.stuck.store(true, Ordering::Relaxed);
                 Err(stuck())
@@ -147,21 +147,21 @@ impl<A: Api> Backend for Gpu<A> {
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
         }
-        let meeting = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
-        let places = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
-        let make = |api: &Arc<A>, image, meeting: Arc<IdExchange>| {
+        let id_exchange = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
+        let devices = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));
+        let make = |api: &Arc<A>, image, id_exchange: Arc<IdExchange>| {
             let (api, cache, ranges) = (api.clone(), self.cache.clone(), self.ranges.clone());
-            let places = places.clone();
+            let devices = devices.clone();
             move || -> Result<Box<dyn Driver>, ExecError> {
-                let driver = GpuDriver::new(api, image, cache.as_deref(), (&meeting, &places))?;
+                let driver = GpuDriver::new(api, image, cache.as_deref(), (&id_exchange, &devices))?;
                 Ok(Box::new(driver.with_ranges(ranges)))
             }
         };
         if images.len() == 1 {
-            return images.into_iter().map(|image| make(&self.apis[0], image, meeting.clone())()).collect();
+            return images.into_iter().map(|image| make(&self.apis[0], image, id_exchange.clone())()).collect();
         }
         let timeout = images[0].timeout;
-        let makers = self.apis.iter().zip(images).map(|(api, image)| make(api, image, meeting.clone())).collect();
-        opening::together(makers, &meeting, timeout)
+        let makers = self.apis.iter().zip(images).map(|(api, image)| make(api, image, id_exchange.clone())).collect();
+        opening::together(makers, &id_exchange, timeout)
     }
 }

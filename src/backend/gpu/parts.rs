@@ -1,17 +1,18 @@
-//! Which compute units each stream keeps to, of those that ask for a part of the device: each has its own, as far as
-//! they go.
+//! Assigns compute units (SMs) to the streams that ask for a part of the device. Parts are disjoint as long as there
+//! are enough units.
 
 use crate::model::Units;
 
-/// Units that lie side by side.
+/// A range of consecutive units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     pub first: u32,
     pub count: u32,
 }
 
-/// Deals a device's units out, in the order of the streams. A part is whole steps, so that it has as many units of each
-/// chip of the device. What does not fit any more begins at the first unit again, and lies over others.
+/// Assigns `all` units in the order of the streams; `None` for a stream that asks for none. Each part is a multiple of
+/// `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
+/// again and overlaps others.
 pub fn deal(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {
     let step = step.clamp(1, all.max(1));
     let most = (all / step * step).max(1);

@@ -1,17 +1,19 @@
-//! Copies between ranks of one host: where their memory lies, which devices reach each other, and the flags by which they
-//! meet on the devices, so that no host waits for another. Ranks in other processes are told of by [`super::inter_process`].
+//! Copies between ranks of one host: where their memory is, which devices can access each other, and the flags by which
+//! they synchronize on the devices without the host. [`super::inter_process`] adds ranks of other processes.
 //!
-//! The receiver raises the sender's flag when its own text has come to the place; the sender waits for it, copies, and
-//! raises the receiver's flag; the receiver waits for that. A flag is lowered by who has waited for it, before it can be
-//! raised again: its next raiser comes by the place only when this turn is complete. So the same calls serve every
-//! iteration, also as a graph.
+//! When the receiver's program order reaches the copy, the receiver raises the sender's flag. The sender waits for that
+//! flag, copies, and raises the receiver's flag, for which the receiver waits. Whoever waits for a flag lowers it. It
+//! cannot be raised again before that, because its next raiser passes this point only once this iteration's turn is
+//! complete. So the same calls serve every iteration, also as a graph.
 //!
-//! A meeting takes about as long as a copy of some megabytes. Copies that stand in a row on the receiver's stream, all from
-//! one stream of the sender, share one: the receiver is ready for all when it is for the first, and nothing of it looks at
-//! what has arrived before the last. Only where each operation is observed do they meet one by one.
+//! A synchronization takes about as long as copying some megabytes. Consecutive copies on the receiver's stream that
+//! come from one stream of the sender therefore share one: the receiver is ready for all of them when it is ready for
+//! the first, and nothing reads the data before the last has arrived. In observed iterations each copy synchronizes
+//! separately.
 //!
-//! No step can be left out because iterations do not overlap: they do, where an iteration waits for the end of the last
-//! one alone, and then only the first flag keeps a sender from what is still read.
+//! Both flags are needed even though iterations usually do not overlap. They can overlap if an iteration waits only for
+//! the end of the last one, and then only the first flag keeps the sender from overwriting data that is still being
+//! read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,78 +25,79 @@ use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 use super::api::{Api, Call, Step};
 use super::flags::{FLAG, Flags};
 
-/// The kernel of the steps, where streams have none of their own: it raises a flag, then awaits one and lowers it. What
-/// stood before it is complete, and what another device wrote before it raised the flag is seen by what comes behind. It
-/// looks at the clock between its looks at the flag, so that these do not fill the link to the host.
+/// The kernel of the steps, for streams that have none of their own. It raises a flag, then awaits a flag and lowers
+/// it. Work before it on the stream is complete, and later work sees what the other device wrote before it raised the
+/// flag. It reads the clock between polls, so that polling does not saturate the link to the host.
 pub fn source() -> Arc<Source> {
     let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = 1u;\n  if (awaited == 0) return;\n  \
                 while (*(volatile u32*)awaited == 0u) WHOLE_CLOCK();\n  *(volatile u32*)awaited = 0u;\n  __threadfence_system();\n";
     kernel::source("meet", "", &["u32* raised".to_owned(), "u32* awaited".to_owned()], body)
 }
 
-/// The ranks that meet, each with what the others need to know of it.
+/// The ranks that exchange data, each with what the others need to know about it.
 pub struct PeerDevices<A: Api> {
-    /// Their numbers, in order.
+    /// Rank numbers in ascending order.
     ranks: Vec<u32>,
     peers: Option<Arc<dyn Peers>>,
-    places: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
+    devices: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
 }
 
-/// What other ranks need to know of one.
+/// What other ranks need to know about a rank.
 pub struct PeerDevice<A: Api> {
-    /// Its device; nothing where another process has it.
+    /// Its device; `None` if another process has it.
     pub api: Option<Arc<A>>,
-    /// Where its flags begin: those for ranks whose devices it reaches, and the others.
+    /// Addresses of its flags: for ranks whose devices it can access, and for the others.
     flags: [u64; 2],
-    /// Where its device's memory begins.
+    /// Base address of its device memory.
     base: u64,
     crossings: Crossings,
 }
 
 impl<A: Api> PeerDevices<A> {
-    /// Those of this process, or one of a world whose other ranks have processes of their own.
+    /// Creates entries for the ranks of this process. With `peers`, that is one rank of a world whose other ranks have
+    /// processes of their own.
     pub fn new(images: &[Image], peers: Option<Arc<dyn Peers>>) -> PeerDevices<A> {
         let ranks = match &peers {
             Some(peers) => (0..peers.world()).collect(),
             None => images.iter().map(|image| image.rank).collect(),
         };
-        PeerDevices { ranks, peers, places: Mutex::default() }
+        PeerDevices { ranks, peers, devices: Mutex::default() }
     }
 
-    /// The processes of the other ranks, where each has one.
+    /// The processes of the other ranks; `None` if this process runs all ranks.
     pub fn peers(&self) -> Option<&dyn Peers> {
         self.peers.as_deref()
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn count(&self) -> usize {
         self.ranks.len()
     }
 
-    /// Tells the others of a rank: its flags, and where its device's memory begins.
+    /// Publishes a rank: its flags, and the base address of its device memory.
     pub fn publish(&self, api: &Arc<A>, image: &Image, flags: &Flags, base: u64) {
         let place = PeerDevice { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
         self.insert(image.rank, place);
     }
 
-    /// A rank of another process: where its flags and its device's memory begin here.
+    /// Publishes a rank of another process: the addresses of its flags and its device memory in this process.
     pub fn publish_other(&self, rank: u32, flags: u64, base: u64, crossings: Crossings) {
         self.insert(rank, PeerDevice { api: None, flags: [flags; 2], base, crossings });
     }
 
     fn insert(&self, rank: u32, place: PeerDevice<A>) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner).insert(rank, Arc::new(place));
     }
 
     fn of(&self, rank: u32) -> Result<Arc<PeerDevice<A>>, ExecError> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get(&rank).cloned().ok_or_else(|| ExecError::Device {
+        let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.get(&rank).cloned().ok_or_else(|| ExecError::Device {
             fault: format!("rank {rank} has not said where its memory is: a bug in what brings ranks together"),
             help: None,
         })
     }
 
-    /// Which flags a copy needs: that the receiver is ready, that it has arrived. What goes by way of the host needs both.
+    /// Which flags a copy needs: "receiver ready" and "data arrived". A copy through host memory needs both.
     fn needed(sender: &PeerDevice<A>, (to, receiver): (u32, &PeerDevice<A>), direct: bool, crossing: u32) -> [bool; 2] {
         match direct {
             true => receiver.crossings.needs(to, &sender.crossings, crossing),
@@ -102,12 +105,12 @@ impl<A: Api> PeerDevices<A> {
         }
     }
 
-    /// The flag of a rank that says that what it sends may be written.
+    /// Address of the sender's flag "receiver ready".
     fn ready(&self, place: &PeerDevice<A>, direct: bool, crossing: u32) -> u64 {
         self.flag(place, direct, crossing, 0)
     }
 
-    /// The flag of a rank that says that what `from` sends has arrived.
+    /// Address of the receiver's flag "data from `from` arrived".
     fn arrived(&self, place: &PeerDevice<A>, direct: bool, crossing: u32, from: u32) -> u64 {
         let sender = self.ranks.iter().position(|&rank| rank == from).unwrap_or(0);
         self.flag(place, direct, crossing, 1 + sender as u64)
@@ -121,17 +124,17 @@ impl<A: Api> PeerDevices<A> {
 
 /// One part of a copy between ranks.
 pub enum Part<'a, A: Api> {
-    /// Flags of other ranks that are raised, and of this rank that are awaited, in this order.
-    Meet(Vec<Step>),
-    /// What is sent, where the device reaches the other.
+    /// Raises flags of other ranks and awaits flags of this rank, in this order.
+    Steps(Vec<Step>),
+    /// A copy to a device that this one can access.
     Send { launch: &'a Launch, target: u64 },
-    /// What is sent by way of the host.
+    /// A copy through host memory.
     Stage { copy: &'a CopyLaunch, target: u64, to: Arc<A> },
 }
 
-/// The parts of a rank in a copy between ranks, in their order.
+/// The parts that a rank executes for a copy between ranks, in order.
 pub fn parts<'a, A: Api>(
-    places: &PeerDevices<A>,
+    devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
     (crossing, peer): (u32, &'a Peer),
     sharing: Sharing,
@@ -143,43 +146,43 @@ pub fn parts<'a, A: Api>(
         Sharing::Nothing => [true; 2],
     };
     for &from in peer.from.iter().filter(|from| **from != peer.rank) {
-        let sender = places.of(from)?;
+        let sender = devices.of(from)?;
         let direct = reach(own, &sender)?;
         let [ready, arrived] = needed(&sender, (peer.rank, own), direct);
-        first.extend(ready.then(|| Step::Raise(places.ready(&sender, direct, crossing))));
-        last.extend(arrived.then(|| Step::Await(places.arrived(own, direct, crossing, from))));
+        first.extend(ready.then(|| Step::Raise(devices.ready(&sender, direct, crossing))));
+        last.extend(arrived.then(|| Step::Await(devices.arrived(own, direct, crossing, from))));
     }
     if let Some(sent) = &peer.sends {
-        let (part, met) = send(places, own, (crossing, peer.rank, sent))?;
-        if let Some(Met { receiver, direct, ready, arrived }) = met {
+        let (part, flags) = send(devices, own, (crossing, peer.rank, sent))?;
+        if let Some(SendFlags { receiver, direct, ready, arrived }) = flags {
             let [awaits, raises] = needed(own, (sent.to, &receiver), direct);
             first.extend(awaits.then_some(Step::Await(ready)));
             last.splice(..0, raises.then_some(Step::Raise(arrived)));
         }
-        parts.extend([Part::Meet(std::mem::take(&mut first)), part]);
+        parts.extend([Part::Steps(std::mem::take(&mut first)), part]);
     }
     first.append(&mut last);
-    parts.push(Part::Meet(first));
-    parts.retain(|part| !matches!(part, Part::Meet(steps) if steps.is_empty()));
+    parts.push(Part::Steps(first));
+    parts.retain(|part| !matches!(part, Part::Steps(steps) if steps.is_empty()));
     Ok(parts)
 }
 
-/// Where a rank meets another that it sends to: the flag that lets it, and the flag that tells of it.
-struct Met<A: Api> {
+/// How a rank synchronizes with a receiver: the flag "receiver ready" and the flag "data arrived".
+struct SendFlags<A: Api> {
     receiver: Arc<PeerDevice<A>>,
     direct: bool,
     ready: u64,
     arrived: u64,
 }
 
-/// What a rank sends, and, where it goes to another rank, how they meet.
+/// A rank's send, and how it synchronizes with the receiver if that is another rank.
 fn send<'a, A: Api>(
-    places: &PeerDevices<A>,
+    devices: &PeerDevices<A>,
     own: &PeerDevice<A>,
     (crossing, rank, sent): (u32, u32, &'a Sent),
-) -> Result<(Part<'a, A>, Option<Met<A>>), ExecError> {
+) -> Result<(Part<'a, A>, Option<SendFlags<A>>), ExecError> {
     let Sent { to, launch } = sent;
-    let receiver = places.of(*to)?;
+    let receiver = devices.of(*to)?;
     let target = receiver.crossings.target(crossing, rank).map(|offset| receiver.base + offset);
     let target = target.ok_or_else(|| ExecError::Device {
         fault: format!("rank {to} does not come by a copy of rank {rank}: a bug in what links them"),
@@ -189,7 +192,7 @@ fn send<'a, A: Api>(
         return Ok((Part::Send { launch, target }, None));
     }
     let direct = reach(own, &receiver)?;
-    let (ready, arrived) = (places.ready(own, direct, crossing), places.arrived(&receiver, direct, crossing, rank));
+    let (ready, arrived) = (devices.ready(own, direct, crossing), devices.arrived(&receiver, direct, crossing, rank));
     let part = match (&**launch, &receiver.api) {
         _ if direct => Part::Send { launch, target },
         (Launch::Copy(copy), Some(to)) => Part::Stage { copy, target, to: to.clone() },
@@ -202,12 +205,12 @@ fn send<'a, A: Api>(
             });
         }
     };
-    Ok((part, Some(Met { receiver, direct, ready, arrived })))
+    Ok((part, Some(SendFlags { receiver, direct, ready, arrived })))
 }
 
-/// Whether two devices write each other's memory; from then on this one may.
+/// Enables direct access to the other device. Returns false if the devices cannot access each other.
 fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, ExecError> {
-    // What another process has told of is open.
+    // Memory published by another process is accessible already.
     let (Some(api), Some(other)) = (&own.api, &other.api) else { return Ok(true) };
     let reach = || -> Call<bool> {
         if !(api.reaches(other)? && other.reaches(api)?) {
@@ -218,13 +221,14 @@ fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, Exe
     reach().map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
 }
 
-/// Which way the copies of an image take, one line for each rank that gets some, and how many share a meeting.
-pub fn notes<A: Api>(places: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
+/// Notes on the route of the image's copies, one line for each receiving rank, and on how many copies share a
+/// synchronization.
+pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);
     let receivers: std::collections::BTreeSet<u32> = sent.filter(|to| *to != image.rank).collect();
-    let own = places.of(image.rank)?;
+    let own = devices.of(image.rank)?;
     let note = |to: u32| -> Result<String, ExecError> {
-        let other = places.of(to)?;
+        let other = devices.of(to)?;
         let link = own.api.as_ref().zip(other.api.as_ref()).and_then(|(own, other)| own.link(other));
         let link = match other.api {
             Some(_) => link.map(|link| format!(" ({link})")).unwrap_or_default(),
@@ -238,17 +242,17 @@ pub fn notes<A: Api>(places: &PeerDevices<A>, image: &Image) -> Result<Vec<Strin
         })
     };
     let mut notes = receivers.into_iter().map(note).collect::<Result<Vec<_>, _>>()?;
-    notes.extend(shared(places, image, &own)?);
+    notes.extend(shared(devices, image, &own)?);
     Ok(notes)
 }
 
-/// How many copies to a rank share the meeting of the one before.
-fn shared<A: Api>(places: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -> Result<Option<String>, ExecError> {
+/// A note on how many copies to other ranks share the synchronization of the copy before.
+fn shared<A: Api>(devices: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -> Result<Option<String>, ExecError> {
     let (mut shared, mut all) = (0, 0);
     for op in &image.ops {
         let from = peer_of(image, op).map(|peer| peer.from.as_ref()).unwrap_or_default();
         for &from in from.iter().filter(|from| **from != image.rank) {
-            let sender = places.of(from)?;
+            let sender = devices.of(from)?;
             let [ready, _] = PeerDevices::needed(&sender, (image.rank, own), reach(own, &sender)?, op.crossing);
             shared += u32::from(!ready);
             all += 1;
@@ -263,7 +267,7 @@ fn shared<A: Api>(places: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) -
 }
 
 impl<A: Api> PeerDevices<A> {
-    /// What a rank has published of itself.
+    /// The published data of this image's rank.
     pub fn own(&self, image: &Image) -> Result<Arc<PeerDevice<A>>, ExecError> {
         self.of(image.rank)
     }

@@ -1,8 +1,8 @@
-//! Which of the vendor's algorithms computes each matrix product.
+//! Chooses the vendor's algorithm for each matrix product.
 //!
-//! Those that the library proposes are timed on the operations' own operands, side by side on every stream that has the
-//! product: what is fastest alone is not always fastest where products overlap. They are timed as a graph, since the
-//! call costs the host more than a small product takes.
+//! The algorithms that the library proposes are timed on the operations' own operands, concurrently on every stream
+//! that has the product: the fastest alone is not always the fastest where products overlap. They are timed as a graph,
+//! since the host's call takes longer than a small product.
 
 use crate::base::Nanos;
 use crate::exec::ExecError;
@@ -12,37 +12,37 @@ use super::api::{Api, Call};
 use super::lower::Product;
 use super::runtime::{Event, Graph, Stream};
 
-/// Runs of an algorithm that are timed, behind one that is not.
+/// Timed runs of an algorithm, after one untimed run.
 const TRIALS: usize = 5;
 
-/// Time after which an algorithm has been run often enough.
-const ENOUGH: Nanos = Nanos(100_000_000);
+/// Total time after which an algorithm is not run again.
+const TIME_BUDGET: Nanos = Nanos(100_000_000);
 
-/// Arithmetic of a timed graph at least, so that a small product is run several times in it.
+/// Minimum arithmetic of a timed graph, so that it contains a small product several times.
 const FLOPS: f64 = 1e9;
 
-/// How often a product stands in a timed graph at most.
+/// Largest number of copies of a product in a timed graph.
 const REPEATS: f64 = 8.0;
 
-/// How much faster than an earlier proposal an algorithm has to be: below this, noise would choose.
+/// Ratio of times below which a later proposal replaces an earlier one; a smaller gain may be noise.
 const GAIN: f64 = 0.99;
 
 /// What algorithms are timed with.
 pub struct Chooser<'a, A: Api> {
     pub api: &'a A,
     pub streams: &'a [Stream],
-    /// For each lane, the memory that its products may use.
+    /// For each lane, address and size in bytes of the workspace of its products.
     pub workspaces: &'a [(u64, u64)],
-    /// Algorithms that are timed for each product.
+    /// Number of algorithms that are timed for each product.
     pub candidates: u32,
-    /// Two events that can be timed, and one that cannot.
+    /// Two timed events and one without a timestamp.
     pub from: Event,
     pub to: Event,
     pub order: Event,
 }
 
 impl<A: Api> Chooser<'_, A> {
-    /// The algorithm for a product, and a line on how it was chosen where there was a choice.
+    /// The algorithm for a product, and a note on how it was chosen; `None` if there was only one.
     pub fn choose(&self, product: &Product) -> Result<(A::Product, Option<String>), ExecError> {
         let gemm = &product.gemm;
         let (_, lane) = product.uses[0];
@@ -61,7 +61,7 @@ impl<A: Api> Chooser<'_, A> {
                     continue;
                 }
                 Ok(_) => {}
-                // An algorithm that fails is no candidate, as long as another does not.
+                // An algorithm that fails is skipped, unless all fail.
                 Err(fault) => failed = failed.or(Some(fault)),
             }
             first.get_or_insert(candidate);
@@ -87,13 +87,13 @@ impl<A: Api> Chooser<'_, A> {
         }
     }
 
-    /// The median time of one product on each of its streams, side by side.
+    /// Median time of one product when it runs on each of its streams concurrently.
     fn time(&self, algorithm: &A::Product, product: &Product) -> Call<Nanos> {
         let Gemm { m, n, k, batch, .. } = product.gemm;
         let flops = 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 * product.uses.len() as f64;
         let repeats = (FLOPS / flops).ceil().clamp(1.0, REPEATS) as u32;
         let first = self.streams[product.uses[0].1 as usize];
-        // SAFETY: the operands are the operations' own, in memory that nothing else uses now; streams and events are
+        // SAFETY: the operands are the operations' own, in memory that nothing else uses now. Streams and events are
         // alive until the device is idle, and a capture that was begun is ended.
         unsafe {
             self.api.begin_capture(first)?;
@@ -106,12 +106,13 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// # Safety
+    ///
     /// The graph and the stream are alive.
     unsafe fn time_graph(&self, graph: Graph, stream: Stream) -> Call<Nanos> {
         let mut times = Vec::with_capacity(TRIALS);
         let mut spent = Nanos(0);
         for trial in 0..=TRIALS {
-            // SAFETY: the caller says so; the events are the chooser's own.
+            // SAFETY: the caller guarantees it; the events are the chooser's own.
             let time = unsafe {
                 self.api.record(self.from, stream)?;
                 self.api.launch_graph(graph, stream)?;
@@ -123,7 +124,7 @@ impl<A: Api> Chooser<'_, A> {
                 times.push(time);
                 spent = spent + time;
             }
-            if spent > ENOUGH {
+            if spent > TIME_BUDGET {
                 break;
             }
         }
@@ -134,10 +135,11 @@ impl<A: Api> Chooser<'_, A> {
     /// Issues the product `repeats` times on each of its streams, between a fork and a join.
     ///
     /// # Safety
+    ///
     /// The operands lie in memory that nothing else uses; streams and events are alive.
     unsafe fn issue(&self, algorithm: &A::Product, uses: &[([u64; 3], u32)], repeats: u32) -> Call {
         let first = self.streams[uses[0].1 as usize];
-        // SAFETY: the caller says so. A wait is for the record before it, so one event serves all.
+        // SAFETY: the caller guarantees it. A wait refers to the latest record before it, so one event serves all.
         unsafe {
             self.api.record(self.order, first)?;
             for &(operands, lane) in uses {

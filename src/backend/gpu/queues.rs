@@ -1,8 +1,8 @@
-//! Which streams share a hardware queue, found out on the device: one stream is held by the host, and another that does
-//! not get on meanwhile stands behind it.
+//! Determines by experiment which streams share a hardware queue: the host blocks one stream, and another stream that
+//! makes no progress meanwhile is queued behind it.
 //!
-//! Nothing else runs on the device. What is found holds for streams that are made as these were; a runtime may map others
-//! in another way, or change its mind while it runs.
+//! Nothing else may run on the device. The result holds for streams created in the same way; a runtime may map others
+//! differently, or change the mapping while it runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::runtime::{Function, Stream};
 
-/// How long an empty kernel may take on a stream that nothing holds: thousands of times what it takes, and less than half
-/// of the time after which the gate opens by itself.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// Time allowed for an empty kernel on a stream that is not blocked: thousands of times what it takes, and less than
+/// half of the gate's timeout.
+const KERNEL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Streams that are tried at most.
+/// Largest number of streams that are tried.
 const STREAMS: u32 = 64;
 
 fn null() -> Arc<Source> {
@@ -33,7 +33,8 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-/// Makes streams of normal priority, and finds out which of them share a queue. `cache` keeps the two kernels.
+/// Creates streams of normal priority and determines which of them share a queue. `cache` is the folder for the two
+/// kernels; `None` disables caching.
 pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queues, ExecError> {
     api.make_current().map_err(device)?;
     let wanted = [gate::source(), null()].map(|source| Wanted {
@@ -74,21 +75,21 @@ struct Probe<'a, A: Api> {
 }
 
 impl<A: Api> Probe<'_, A> {
-    /// The streams of each queue, by their numbers.
+    /// The streams of each queue, by index.
     fn groups(&mut self) -> Call<Vec<Vec<u32>>> {
-        // A kernel, and a queue, may be made when they are first used, and that takes long.
+        // The first launch may load the kernel and create the queue, which takes long.
         for &stream in self.streams {
             self.gates.hold(self.api, 0, stream)?;
             self.gates.release(0);
-            self.nothing(stream)?;
+            self.launch_empty(stream)?;
             self.api.synchronize()?;
         }
         let mut groups: Vec<Vec<u32>> = Vec::new();
         for stream in 0..self.streams.len() as u32 {
             let mut own = None;
             for (index, group) in groups.iter().enumerate() {
-                // What is late once may have had a slow host.
-                if self.stands_behind(&group[..1], stream)? && self.stands_behind(&group[..1], stream)? {
+                // A single late launch may be due to a slow host, so the test is repeated.
+                if self.shares_queue(&group[..1], stream)? && self.shares_queue(&group[..1], stream)? {
                     own = Some(index);
                     break;
                 }
@@ -101,38 +102,39 @@ impl<A: Api> Probe<'_, A> {
         Ok(groups)
     }
 
-    /// How many of the streams, from the first on, can be held before the next stands behind one of them; all where none
-    /// does. That one held stream lets every other pass does not say that many do.
+    /// Number of streams that can block at the same time before the next one is queued behind a blocked stream; all
+    /// streams if that never happens. `groups` blocks only one stream at a time and does not show this.
     fn at_once(&mut self) -> Call<u32> {
         let streams: Vec<u32> = (0..self.streams.len() as u32).collect();
         for (count, &next) in streams.iter().enumerate().skip(1) {
-            let held = &streams[..count];
-            if self.stands_behind(held, next)? && self.stands_behind(held, next)? {
+            let blocked = &streams[..count];
+            if self.shares_queue(blocked, next)? && self.shares_queue(blocked, next)? {
                 return Ok(count as u32);
             }
         }
         Ok(streams.len() as u32)
     }
 
-    /// An empty kernel.
-    fn nothing(&self, stream: Stream) -> Call {
+    /// Launches an empty kernel.
+    fn launch_empty(&self, stream: Stream) -> Call {
         // SAFETY: kernel and stream are alive, and the kernel takes no arguments.
         unsafe { self.api.launch(self.null, 1, 1, 0, stream, std::ptr::null_mut()) }
     }
 
-    /// Whether a stream does not get on as long as others are held.
-    fn stands_behind(&mut self, held: &[u32], stream: u32) -> Call<bool> {
+    /// True if a stream makes no progress while others are blocked.
+    fn shares_queue(&mut self, blocked: &[u32], stream: u32) -> Call<bool> {
         let stream = self.streams[stream as usize];
-        let issued = held.iter().map(|&held| self.streams[held as usize]).try_for_each(|held| {
-            self.gates.hold(self.api, 0, held)?;
-            // Where a queue goes on as soon as its head has started, it stops at the first that has to wait.
-            self.nothing(held)
+        let issued = blocked.iter().map(|&blocked| self.streams[blocked as usize]).try_for_each(|blocked| {
+            self.gates.hold(self.api, 0, blocked)?;
+            // Some queues continue once the command at their head has started. An empty kernel after the gate makes
+            // them stop.
+            self.launch_empty(blocked)
         });
-        let issued = issued.and_then(|()| self.nothing(stream));
+        let issued = issued.and_then(|()| self.launch_empty(stream));
         let start = Instant::now();
         let mut idle = Ok(false);
         while issued.is_ok() && matches!(idle, Ok(false)) {
-            let late = start.elapsed() > PATIENCE;
+            let late = start.elapsed() > KERNEL_TIMEOUT;
             // SAFETY: the stream is alive.
             idle = unsafe { self.api.idle(stream) };
             if late {

@@ -1,4 +1,4 @@
-//! Compilers from text to machine code at run time: NVRTC, and hipRTC, which has the same functions under names of its own.
+//! Run-time compilers: NVRTC and hipRTC, which have the same functions under different names.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::ops::Source;
 type Program = *mut c_void;
 
 functions! {
-    /// The functions of such a compiler.
+    /// Functions of the compiler.
     Table named by Names {
         version(*mut c_int, *mut c_int);
         create_program(
@@ -26,18 +26,18 @@ functions! {
     }
 }
 
-/// A compiler, open.
+/// An open compiler.
 #[derive(Clone, Copy)]
 pub struct Compiler {
     table: Table,
     pub path: &'static str,
-    /// Major and minor.
+    /// Major and minor version.
     version: (i32, i32),
 }
 
 impl Compiler {
-    /// Resolves the compiler's functions, and asks for its version. `missing` makes the error for a compiler that does not
-    /// say it.
+    /// Resolves the compiler's functions and queries its version. `missing` makes the error for a compiler that does
+    /// not return one.
     pub fn open(
         opened: &Opened,
         names: &'static Names,
@@ -45,7 +45,7 @@ impl Compiler {
     ) -> Result<Compiler, ExecError> {
         let table = Table::load(opened, names)?;
         let mut version = (0, 0);
-        // SAFETY: both places are valid for the call.
+        // SAFETY: both output pointers are valid for the call.
         let code = unsafe { (table.version)(&mut version.0, &mut version.1) };
         match code {
             0 => Ok(Compiler { table, path: opened.path, version }),
@@ -53,12 +53,13 @@ impl Compiler {
         }
     }
 
-    /// `12.8`.
+    /// The version, such as `12.8`.
     pub fn version_text(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Compiles a kernel to machine code, as a file with that extension; the error is the compiler's log.
+    /// Compiles a kernel to machine code. `extension` is the file extension of the source's name. The error is the
+    /// compiler's log.
     pub fn compile(&self, source: &Source, extension: &str, options: &[String]) -> Result<Vec<u8>, String> {
         let terminated = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} holds a NUL"));
         let text = terminated(&source.text, "the text")?;
@@ -85,14 +86,17 @@ impl Compiler {
         }
     }
 
+    /// Reads the machine code.
+    ///
     /// # Safety
+    ///
     /// The program is alive and compiled.
     unsafe fn code(&self, program: Program) -> Result<Vec<u8>, String> {
         let Compiler { table, .. } = self;
         let mut size = 0;
-        // SAFETY: the caller vouches for the program; the buffer has the size that is asked for.
+        // SAFETY: the caller vouches for the program; the buffer has the queried size.
         unsafe {
-            // Without its size, there is no buffer that the code could be written to.
+            // A failed query leaves no size to allocate.
             let status = (table.get_code_size)(program, &mut size);
             if status != 0 {
                 return Err(failed(table.names.get_code_size, status));
@@ -105,11 +109,14 @@ impl Compiler {
         }
     }
 
+    /// Reads the compiler's log.
+    ///
     /// # Safety
+    ///
     /// The program is alive.
     unsafe fn log(&self, program: Program) -> String {
         let mut size = 0;
-        // SAFETY: the caller vouches for the program; the buffer has the size that is asked for.
+        // SAFETY: the caller vouches for the program; the buffer has the queried size.
         unsafe {
             if (self.table.get_log_size)(program, &mut size) != 0 {
                 return String::new();

@@ -1,21 +1,21 @@
-//! The functions of a driver that CUDA and HIP have alike, under names of their own.
+//! Driver functions that CUDA and HIP share under different names.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use crate::backend::libraries::functions;
 
-// What the handles point to is the driver's.
+// Handles are opaque pointers owned by the driver.
 pub type Stream = *mut c_void;
 pub type Event = *mut c_void;
 pub type Module = *mut c_void;
 pub type Function = *mut c_void;
 pub type CapturedGraph = *mut c_void;
-/// A graph that can be launched.
+/// An instantiated graph (`CUgraphExec`, `hipGraphExec_t`).
 pub type Graph = *mut c_void;
 
-/// Numbers that have the same meaning for both vendors.
+/// Constants with the same value for both vendors.
 pub mod number {
-    /// The status of a query about work that is not done.
+    /// Status of a query about work that has not completed.
     pub const NOT_READY: i32 = 600;
     pub const NO_DEVICE: i32 = 100;
     pub const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
@@ -26,7 +26,7 @@ pub mod number {
     pub const HOST_REGISTER_PORTABLE: u32 = 1;
     pub const HOST_REGISTER_MAPPED: u32 = 2;
     pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
-    /// The attribute of a function: bytes of shared memory of its own.
+    /// Attribute of a function: its static shared memory in bytes.
     pub const FUNCTION_SHARED: u32 = 1;
 }
 

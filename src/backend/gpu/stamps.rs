@@ -1,5 +1,5 @@
-//! Times from inside of a graph, where a vendor's events have none there: a kernel of one thread writes the device's
-//! clock into the host's memory, before and behind each operation.
+//! Timestamps inside graphs, for vendors whose events have none there: a one-thread kernel writes the device's clock to
+//! host memory, before and after each operation.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::ops::{Source, kernel};
 use super::api::{Api, Call};
 use super::runtime::{Function, Stream};
 
-/// The kernel: it looks at the device's clock.
+/// The kernel that writes the device's clock.
 pub fn source() -> Arc<Source> {
     let body = "  *(volatile u64*)cell = WHOLE_CLOCK();\n  __threadfence_system();\n";
     kernel::source("stamp", "", &["u64* cell".to_owned()], body)
 }
 
-/// The cells of a driver's stamps, made once: one for each stamp, and one for the beginning of a graph.
+/// The cells of a driver's stamps, made once: one for each stamp, and one for the begin of a graph.
 pub struct Stamps {
     function: Function,
-    /// Pinned, so at the same address for both sides.
+    /// Address of the cells in pinned memory, the same on host and device.
     cells: u64,
     /// The argument of each cell's kernel, and pointers to them.
     values: Vec<u64>,
     pointers: Vec<*mut c_void>,
-    /// The stamps of the capture under way.
+    /// Stamps set in the capture under way.
     captured: Vec<u32>,
-    /// Graphs with stamps in them.
+    /// Graphs that contain stamps.
     graphs: Vec<(u32, Vec<u32>)>,
-    /// For each stamp, whether a graph has set it last, and not an event.
+    /// For each stamp, true if a graph set it last, false if an event did.
     in_graph: Vec<bool>,
     ticks_per_second: u64,
 }
@@ -52,24 +52,24 @@ impl Stamps {
         })
     }
 
-    /// The cell for the beginning of a graph.
+    /// The cell for the begin of a graph.
     fn origin(&self) -> u32 {
         self.values.len() as u32 - 1
     }
 
     fn write<A: Api>(&mut self, api: &A, cell: u32, stream: Stream) -> Call {
         let args = self.pointers.as_mut_ptr().wrapping_add(cell as usize);
-        // SAFETY: the kernel takes one value of 64 bits, which lies where the pointer says.
+        // SAFETY: the kernel takes one 64-bit value, which the pointer points to.
         unsafe { api.launch(self.function, 1, 1, 0, stream, args) }
     }
 
-    /// Sets a stamp from inside of the capture under way.
+    /// Sets a stamp inside the capture under way.
     pub fn capture<A: Api>(&mut self, api: &A, stamp: u32, stream: Stream) -> Call {
         self.captured.push(stamp);
         self.write(api, stamp, stream)
     }
 
-    /// The capture gave this graph, or none.
+    /// Assigns the stamps of the capture that has ended to its graph. `None` if the capture failed.
     pub fn captured(&mut self, graph: Option<u32>) {
         let stamps = std::mem::take(&mut self.captured);
         if let Some(graph) = graph.filter(|_| !stamps.is_empty()) {
@@ -77,7 +77,7 @@ impl Stamps {
         }
     }
 
-    /// A graph is about to be launched: where it has stamps, they are told from here.
+    /// Writes the graph's begin if it contains stamps. Called before each launch of a graph.
     pub fn launch<A: Api>(&mut self, api: &A, graph: u32, stream: Stream) -> Call {
         let Some((_, stamps)) = self.graphs.iter().find(|(known, _)| *known == graph) else { return Ok(()) };
         for &stamp in stamps {
@@ -86,7 +86,7 @@ impl Stamps {
         self.write(api, self.origin(), stream)
     }
 
-    /// An event sets this stamp.
+    /// Marks a stamp as set by an event.
     #[inline]
     pub fn by_event(&mut self, stamp: u32) {
         self.in_graph[stamp as usize] = false;
@@ -94,12 +94,12 @@ impl Stamps {
 
     fn read(&self, cell: u32) -> u64 {
         let address = self.cells as usize + 8 * cell as usize;
-        // SAFETY: the cell lies in the memory of the stamps, which lives as long as they do; the host reads it as a whole.
+        // SAFETY: the cell lies in the stamps' memory, which lives as long as they do; the host reads it atomically.
         unsafe { AtomicU64::from_ptr(address as *mut u64) }.load(Ordering::Acquire)
     }
 
-    /// The time between two stamps that have been reached, where the second was set by a graph. An event before the
-    /// graph stands for the graph's beginning: the kernel that stamps that comes directly behind it.
+    /// Time between two stamps; `None` if no graph set the second. If an event set the first, it is taken as the begin
+    /// of the graph, whose kernel follows the event directly.
     pub fn elapsed(&self, from: u32, to: u32) -> Option<Nanos> {
         if !self.in_graph[to as usize] {
             return None;
@@ -109,12 +109,13 @@ impl Stamps {
         Some(Nanos((ticks * 1_000_000_000 / i128::from(self.ticks_per_second)) as i64))
     }
 
-    /// Gives the memory back.
+    /// Frees the stamps' memory.
     ///
     /// # Safety
+    ///
     /// No graph is under way.
     pub unsafe fn free<A: Api>(self, api: &A) {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees that no graph uses the memory.
         unsafe { api.free_pinned(self.cells) };
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of an image: one for each lane, some of which keep to a part of the device.
+//! Creates the streams of an image: one for each lane, some restricted to a part of the device.
 
 use crate::exec::ImageLane;
 use crate::model::Priority;
@@ -7,12 +7,12 @@ use super::api::{Api, Call};
 use super::parts;
 use super::runtime::Stream;
 
-/// Makes a stream for each lane, and one at least. Whatever becomes of an error, the streams that were made stand in
-/// `streams`. Gives what is worth knowing.
+/// Creates a stream for each lane, and at least one. After an error, `streams` holds those that were created. Returns
+/// notes for the report.
 pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
     let mut notes = Vec::new();
     let asked = lanes.iter().any(|lane| lane.units.is_some());
-    // What a device says of itself takes time, and most files ask for nothing.
+    // Querying the device takes time, and most files ask for no units.
     let all = if asked { api.device().units.unwrap_or(0) } else { 0 };
     let step = if asked { api.unit_step() } else { 1 };
     let parts = parts::deal(lanes.iter().map(|lane| lane.units), all, step);

@@ -1,4 +1,4 @@
-//! What timing costs on this device: measured on a stream of its own, when nothing else runs.
+//! Measures the overhead and the resolution of the device's timer, on a stream of its own while nothing else runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::runtime::{Event, Function, Stream};
 
-/// Pairs of stamps in a round: with the kernels between them they fit a queue by far.
+/// Pairs of stamps in a round. With the kernels between them they easily fit into a queue.
 const PAIRS: usize = 64;
 
-/// Rounds; the last counts, since a device that was idle has to raise its clock.
+/// Number of rounds. The last counts, since an idle device first has to raise its clock.
 const ROUNDS: usize = 20;
 
-/// How long a round may take. Its kernels take microseconds: a device that needs longer does not come back.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Time allowed for a round. Its kernels take microseconds, so a device that takes longer is stuck.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// From one look at the stream to the next.
-const LOOK: Duration = Duration::from_micros(20);
+/// Interval between two polls of the stream.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// What an event's time may be off by: the vendors say about half a microsecond.
+/// Error of an event's time: about half a microsecond according to the vendors.
 const EVENT_STEP: Nanos = Nanos(500);
 
-/// The time between two events comes as a float of 32 bits, of which 24 count: off by no more than the last of them.
+/// Fraction bits of the 32-bit float in which the time between two events is returned.
 const EVENT_BITS: u32 = 23;
 
-/// How far the time between two events may be from the truth.
+/// Uncertainty of a time between two events, given that time.
 pub fn uncertainty(elapsed: Nanos) -> Nanos {
     EVENT_STEP + Nanos(elapsed.0.abs() >> EVENT_BITS)
 }
@@ -41,16 +41,16 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-/// A kernel that does nothing.
+/// An empty kernel.
 pub fn null() -> Arc<Source> {
     kernel::source("nop", "", &[], "")
 }
 
-/// What has been measured, or why it could not be.
+/// The measured timer, or why it could not be measured.
 pub enum Measured {
     Timer(Timer),
     Failed(ExecError),
-    /// A kernel does not come to its end: whoever waits for the device waits without end.
+    /// A kernel never ends, so synchronizing with the device would block.
     Stuck,
 }
 
@@ -60,7 +60,8 @@ impl From<Box<Fault>> for Measured {
     }
 }
 
-/// Measures what stamps and an empty kernel take. `cache` keeps the two kernels that it needs.
+/// Measures the overhead of stamps and of an empty kernel. `cache` is the folder for the two kernels; `None` disables
+/// caching.
 pub fn measure<A: Api>(api: &A, cache: Option<&Path>) -> Measured {
     match prepared(api, cache) {
         Ok(timer) => Measured::Timer(timer),
@@ -97,10 +98,10 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, Measured> {
     let timer = run();
     gates.release_all();
     if matches!(timer, Err(Measured::Stuck)) || !ended(api, stream).unwrap_or(true) {
-        // What frees memory that the device uses would not come back either.
+        // Freeing memory that the device uses would block too.
         return Err(Measured::Stuck);
     }
-    // SAFETY: all were made above, and nothing of them is under way.
+    // SAFETY: all were made above, and no work that uses them is under way.
     unsafe {
         gates.free(api);
         events.into_iter().for_each(|event| api.destroy_event(event));
@@ -109,15 +110,15 @@ fn on_stream<A: Api>(api: &A, kernels: &Kernels) -> Result<Timer, Measured> {
     timer
 }
 
-/// Waits for what is on the stream; whether it came to its end.
+/// Waits for a stream. Returns false if it did not complete within the limit.
 fn ended<A: Api>(api: &A, stream: Stream) -> Call<bool> {
     let start = Instant::now();
     // SAFETY: the stream is alive.
     while !unsafe { api.idle(stream)? } {
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > ROUND_TIMEOUT {
             return Ok(false);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(true)
 }
@@ -132,7 +133,7 @@ struct Bench<'a, A: Api> {
 
 impl<A: Api> Bench<'_, A> {
     fn timer(&mut self) -> Result<Timer, Measured> {
-        // A kernel may be loaded when it is first launched, and that may wait for the device: not behind a gate.
+        // The first launch may load the kernel and synchronize with the device, so it must not follow a gate.
         self.issue(true)?;
         self.wait()?;
         let mut last = None;
@@ -153,8 +154,9 @@ impl<A: Api> Bench<'_, A> {
         })
     }
 
-    /// The time between the stamps of each pair, with an empty kernel between them or without, and what the calls took.
-    /// The gate is shut meanwhile: else the host's calls would be what lies between.
+    /// Runs one round: returns the time between the stamps of each pair, with an empty kernel between them if `kernel`,
+    /// and the time that the host's calls took. The gate is shut meanwhile, or the host's calls would determine the
+    /// times.
     fn round(&mut self, kernel: bool) -> Result<(Vec<Nanos>, Nanos), Measured> {
         self.gates.hold(self.api, 0, self.stream)?;
         let start = Instant::now();
@@ -168,7 +170,7 @@ impl<A: Api> Bench<'_, A> {
             return Err(Fault::new("timer", why).into());
         }
         let pairs = self.events.chunks_exact(2);
-        // SAFETY: the events are alive and have been reached.
+        // SAFETY: the events are alive and have completed.
         let times: Call<Vec<Nanos>> = pairs.map(|pair| unsafe { self.api.elapsed(pair[0], pair[1]) }).collect();
         Ok((times?, calls))
     }
@@ -197,13 +199,13 @@ fn median(mut times: Vec<Nanos>) -> Nanos {
     times[times.len() / 2]
 }
 
-/// The smallest difference between times that differ; the smallest time where all are equal.
+/// The smallest difference between distinct times, or the smallest time if all are equal.
 fn smallest_step(times: impl Iterator<Item = Nanos>) -> Nanos {
     let mut times: Vec<Nanos> = times.collect();
     times.sort_unstable();
     times.dedup();
     let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
-    // Times come as fractions of a millisecond in 32 bits: what is rounded differs by a nanosecond or two.
+    // Times are 32-bit fractions of a millisecond, so rounding alone causes differences of one or two nanoseconds.
     let step = steps.filter(|step| step.0 > 2).min();
     step.or(times.first().copied()).unwrap_or(Nanos(1)).max(Nanos(1))
 }

@@ -1,4 +1,4 @@
-//! The device as `backend::gpu` drives it.
+//! Implements `Api` for HIP.
 
 use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
@@ -20,10 +20,10 @@ use super::products::Product;
 use super::smi::Smi;
 
 impl Hip {
-    /// What the runtime says of a stream's priority after it was made: newer ones take the number and ignore it.
+    /// Reads a stream's priority back and notes a difference: newer runtimes accept the number and ignore it.
     fn read_priority_back(&self, stream: Stream, asked: c_int) {
         let mut level = 0;
-        // SAFETY: the place is valid for the call, and the stream was made just now.
+        // SAFETY: the output pointer is valid for the call, and the stream was made just now.
         let code = unsafe { (self.driver.table.stream_priority)(stream, &mut level) };
         if asked == 0 && (code, level) == (0, 0) {
             return;
@@ -39,7 +39,7 @@ impl Hip {
         ));
     }
 
-    /// Says what a graph of many branches meets.
+    /// Adds a note if a graph of the open streams has more branches than the runtime executes concurrently.
     fn note_branches(&self) {
         let streams = self.streams.load(Ordering::Relaxed);
         let Some(branches) = self.limits.branches.filter(|&branches| streams > branches) else { return };
@@ -50,7 +50,7 @@ impl Hip {
         ));
     }
 
-    /// The stream for reads: the default stream would take a hardware queue and let others wait.
+    /// The stream for reads. The default stream would occupy a hardware queue and block other streams.
     fn reads(&self) -> Call<Stream> {
         if let Some(&stream) = self.reads.get() {
             return Ok(stream as Stream);
@@ -64,18 +64,18 @@ impl Hip {
 impl Drop for Hip {
     fn drop(&mut self) {
         if let Some(&stream) = self.reads.get() {
-            // SAFETY: made by this value, and every read has been waited for.
+            // SAFETY: made by this value, and every read has completed.
             unsafe { (self.driver.runtime.stream_destroy)(stream as Stream) };
         }
     }
 }
 
-// SAFETY: as the trait says for each method.
+// SAFETY: as the trait requires for each method.
 impl Api for Hip {
     const NAME: &'static str = "hip";
-    // By AMD's own issue tracker (rocm-systems 2380), no version does.
+    // According to AMD's issue tracker (rocm-systems 2380), no version supports it.
     const EVENTS_IN_GRAPHS: bool = false;
-    // The runtime's own waits and writes are kernels too, unless told otherwise, and no capture sees them.
+    // By default the runtime's own waits and writes are kernels too, and a capture does not record them.
     const STEPS_ON_STREAMS: bool = false;
     const HOST_COPIES_BY_KERNEL: bool = true;
 
@@ -94,7 +94,7 @@ impl Api for Hip {
     fn device(&self) -> DeviceInfo {
         let attribute = |number: u32| self.driver.attribute(self.index, number).unwrap_or(0);
         let mut memory = 0usize;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.driver.table.device_memory)(&mut memory, self.index as c_int) };
         let mut facts = vec![
             ("architecture".to_owned(), self.architecture.clone()),
@@ -107,7 +107,7 @@ impl Api for Hip {
             ("hardware_queues".to_owned(), self.queues.to_string()),
             ("copies".to_owned(), self.limits.copies()),
         ];
-        // Which of its two structures the runtime fills.
+        // The runtime fills one of two structures, depending on its version.
         let layout =
             if self.driver.table.device_properties_r0600.is_some() { "of 6.0 and later" } else { "before 6.0" };
         facts.push(("properties".to_owned(), layout.to_owned()));
@@ -131,7 +131,7 @@ impl Api for Hip {
             facts.extend(figures.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_string()))));
         }
         facts.extend(self.smi().map(Smi::facts).unwrap_or_default());
-        // The versions of libraries that the run has opened.
+        // Reports only libraries that the run has opened.
         if let Some(hiprtc) = self.hiprtc.get() {
             facts.push(("hiprtc".to_owned(), hiprtc.version()));
         }
@@ -156,12 +156,12 @@ impl Api for Hip {
     }
 
     fn topology(&self) -> Topology {
-        // Each priority has a pool of its own, and a stream with a mask is in none.
+        // Each priority has its own pool of queues, and a stream with a CU mask has a queue of its own.
         Topology { queues: self.queues, by_priority: true, units_apart: true }
     }
 
     fn health(&self) -> Option<Health> {
-        // Both read the same sensors; the files do not say what holds the clock down.
+        // Both read the same sensors, but the files do not contain throttle reasons.
         self.smi().map(Smi::health).or_else(|| self.sysfs()?.health())
     }
 
@@ -170,12 +170,12 @@ impl Api for Hip {
     }
 
     fn copy_engines(&self) -> u32 {
-        // Runtimes before 6 do not say; every device that they know has some.
+        // Runtimes before 6 do not report it; every device that they support has copy engines.
         self.driver.attribute(self.index, number::ATTRIBUTE_COPY_ENGINES).unwrap_or(1).max(0) as u32
     }
 
     fn cache_bytes(&self) -> u64 {
-        /// The Infinity Cache of the CDNA 3 and CDNA 4 devices, which no attribute tells of.
+        /// Size of the Infinity Cache of CDNA 3 and CDNA 4, which no attribute reports.
         const INFINITY: u64 = 256 << 20;
         let last = match self.architecture.split(':').next() {
             Some("gfx940" | "gfx941" | "gfx942" | "gfx950") => INFINITY,
@@ -235,7 +235,7 @@ impl Api for Hip {
 
     unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos> {
         let mut milliseconds = 0.0f32;
-        // SAFETY: the place is valid for the call; the caller vouches for the events.
+        // SAFETY: the output pointer is valid for the call; the caller vouches for the events.
         let code = unsafe { (self.driver.table.elapsed_time)(&mut milliseconds, from, to) };
         self.check("hipEventElapsedTime", code)?;
         Ok(Nanos((f64::from(milliseconds) * 1e6).round() as i64))
@@ -243,7 +243,7 @@ impl Api for Hip {
 
     fn allocate(&self, bytes: u64) -> Call<u64> {
         let mut address: *mut c_void = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.driver.table.malloc)(&mut address, bytes as usize) };
         self.check("hipMalloc", code).map(|()| address as u64)
     }
@@ -255,9 +255,9 @@ impl Api for Hip {
 
     fn allocate_pinned(&self, bytes: u64) -> Call<u64> {
         let mut address: *mut c_void = std::ptr::null_mut();
-        // Coherent, or a kernel would not see what the host writes while it runs: a gate would stay shut.
+        // Coherent memory: otherwise a running kernel would not see the host's writes, and a gate would never open.
         let flags = number::HOST_PORTABLE | number::HOST_MAPPED | number::HOST_COHERENT;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.driver.table.host_malloc)(&mut address, bytes as usize, flags) };
         self.check("hipHostMalloc", code).map(|()| address as u64)
     }
@@ -287,7 +287,7 @@ impl Api for Hip {
                 (1, Direction::DeviceToHost) => {
                     self.check("hipMemcpyDtoHAsync", (table.copy_to_host)(to, from, bytes, stream))
                 }
-                // Within a device the runtime takes a kernel, unless this asks it to leave the units alone.
+                // Within a device the runtime uses a kernel, unless this flag asks for a copy engine.
                 (1, Direction::DeviceToDevice) if copy.engine && self.limits.copies_without_units => {
                     let kind = number::DEVICE_TO_DEVICE_NO_UNITS;
                     self.check("hipMemcpyAsync", (table.copy)(to, from, bytes, kind, stream))
@@ -312,7 +312,7 @@ impl Api for Hip {
     unsafe fn read(&self, address: u64, out: &mut [u8]) -> Call {
         let stream = self.reads()?;
         let table = &self.driver.table;
-        // SAFETY: the buffer has the size that is told, and outlives the copy; the caller vouches for the address.
+        // SAFETY: the buffer has the stated size and outlives the copy; the caller vouches for the address.
         unsafe {
             let code = (table.copy_to_host)(out.as_mut_ptr().cast(), address as *mut c_void, out.len(), stream);
             self.check("hipMemcpyDtoHAsync", code)?;
@@ -357,7 +357,7 @@ impl Api for Hip {
         unsafe { self.copy_by_host(copy, source, target.0, stream) }
     }
 
-    unsafe fn meet(&self, _: &[Step], _: Stream) -> Call {
+    unsafe fn execute_steps(&self, _: &[Step], _: Stream) -> Call {
         Err(Fault::new("meet", "on HIP, kernels raise and await flags"))
     }
 

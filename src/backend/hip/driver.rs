@@ -1,4 +1,4 @@
-//! HIP's runtime library, open: what it says of itself and of its devices.
+//! HIP's runtime library: opening it, and what it says about itself and its devices.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -8,22 +8,22 @@ use crate::exec::{ExecError, Fault};
 
 use super::table::{NAMES, Table};
 
-/// Numbers of the runtime's header that are used here: the same in every version from 5.2 to 7.
+/// Constants of the runtime's header, the same in every version from 5.2 to 7.
 pub mod number {
     pub use crate::backend::gpu::runtime::number::*;
 
     pub const INVALID_DEVICE: i32 = 101;
     pub const NOT_SUPPORTED: i32 = 801;
-    /// Failures that a kernel has on the device, told by any call that comes after: an address, a time-out, an
-    /// assertion, a launch that failed.
-    pub const LATE: [i32; 4] = [700, 702, 710, 719];
+    /// Status codes of asynchronous failures, which any later call can return: address, timeout, assertion, failed
+    /// launch.
+    pub const ASYNCHRONOUS_FAILURES: [i32; 4] = [700, 702, 710, 719];
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
     pub const HOST_TO_DEVICE: u32 = 1;
     pub const DEVICE_TO_HOST: u32 = 2;
     pub const DEVICE_TO_DEVICE: u32 = 3;
-    /// Since 6.1, within one device: by an engine.
+    /// Since 6.1: copy within a device by a copy engine.
     pub const DEVICE_TO_DEVICE_NO_UNITS: u32 = 1024;
     pub const ATTRIBUTE_COPY_ENGINES: u32 = 2;
     pub const ATTRIBUTE_CLOCK_RATE: u32 = 5;
@@ -34,10 +34,10 @@ pub mod number {
     pub const ATTRIBUTE_WALL_CLOCK_RATE: u32 = 10017;
 }
 
-/// The versions that a library's name may end in, the newest first. They need not be those of ROCm.
+/// Major versions in the library's file name, the newest first. They can differ from ROCm's version.
 const MAJORS: [u32; 4] = [8, 7, 6, 5];
 
-/// The names under which a library may be there, `first` before the others: the version of a library that is open.
+/// File names under which a library may exist. `first` is the version to try first, that of a library already open.
 pub fn versioned(stem: &str, first: Option<u32>) -> Vec<String> {
     let others = MAJORS.into_iter().filter(|&major| Some(major) != first);
     let mut names: Vec<String> = first.into_iter().chain(others).map(|major| format!("{stem}.so.{major}")).collect();
@@ -45,7 +45,7 @@ pub fn versioned(stem: &str, first: Option<u32>) -> Vec<String> {
     names
 }
 
-/// The runtime, open and initialised.
+/// The runtime library, opened and initialized.
 #[derive(Clone, Copy)]
 pub struct HipDriver {
     pub table: Table,
@@ -54,21 +54,21 @@ pub struct HipDriver {
     pub path: &'static str,
 }
 
-/// A runtime without a device that it may use.
+/// Message for a runtime without usable devices.
 pub const NONE_SEEN: &str = "the HIP runtime sees no device";
 
-/// Why there is no runtime.
+/// Why there is no usable runtime.
 pub enum NoDriver {
-    /// There is no such library on this machine.
+    /// The library does not exist on this machine.
     Absent,
-    /// It is there, and this is no machine with an AMD GPU that may be used.
+    /// The library exists, but the machine has no usable AMD GPU, for the given reason.
     NoDevice(String),
-    /// It does not work.
+    /// The runtime exists but does not work.
     Fails(ExecError),
 }
 
 impl HipDriver {
-    /// Opens and initialises the runtime.
+    /// Opens and initializes the runtime.
     pub fn open(paths: &SearchPaths) -> Result<HipDriver, NoDriver> {
         let opened = match paths.open(&versioned("libamdhip64", None)) {
             Ok(opened) => opened,
@@ -80,12 +80,12 @@ impl HipDriver {
         let table = Table::load(&opened).map_err(NoDriver::Fails)?;
         let runtime = Runtime::load(&opened, &NAMES).map_err(NoDriver::Fails)?;
         let symbol = "hipGetErrorString";
-        // SAFETY: the type is that of the vendor's header, with a number for the enumeration.
+        // SAFETY: the type is that of the vendor's header, with an integer for the enumeration.
         let error_string = unsafe { opened.find(symbol) }.ok_or_else(|| NoDriver::Fails(opened.lacks(symbol)))?;
         let driver = HipDriver { table, runtime, error_string, path: opened.path };
         // SAFETY: the function takes a number that has to be 0.
         let code = unsafe { (table.init)(0) };
-        // Without a device, 6 says the former, and 5 the latter.
+        // Without a device, version 6 returns the former and version 5 the latter.
         if matches!(code, number::NO_DEVICE | number::INVALID_DEVICE) {
             return Err(NoDriver::NoDevice(driver.none_seen()));
         }
@@ -93,7 +93,7 @@ impl HipDriver {
         Ok(driver)
     }
 
-    /// The runtime's own words for having no device.
+    /// The runtime's own message for having no device.
     pub fn none_seen(&self) -> String {
         let lacking = self.lacking();
         let lacks = match lacking.is_empty() {
@@ -103,13 +103,13 @@ impl HipDriver {
         format!("{NONE_SEEN} (HIP {}, {}; {lacks})", self.version_text(), self.path)
     }
 
-    /// The names of functions that this runtime lacks, and that can be done without.
+    /// Names of optional functions that this runtime lacks.
     pub fn lacking(&self) -> Vec<&'static str> {
         let upload = self.runtime.graph_upload.is_none().then_some(NAMES.graph_upload);
         self.table.lacking().into_iter().chain(upload).collect()
     }
 
-    /// The fault of a call that returned a number other than 0.
+    /// Returns a fault if a call's status is not 0.
     #[inline]
     pub fn check(&self, call: &'static str, code: i32) -> Result<(), Box<Fault>> {
         if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
@@ -117,7 +117,7 @@ impl HipDriver {
 
     #[cold]
     fn fault(&self, call: &'static str, code: i32) -> Box<Fault> {
-        // SAFETY: the function takes any number, and returns a constant text or nothing.
+        // SAFETY: the function accepts any number, and returns a constant text or null.
         let message = unsafe {
             let text = (self.error_string)(code);
             if text.is_null() { "unknown to this runtime".into() } else { CStr::from_ptr(text).to_string_lossy() }
@@ -126,14 +126,14 @@ impl HipDriver {
             call,
             code: i64::from(code),
             message: message.into_owned(),
-            late: number::LATE.contains(&code),
+            late: number::ASYNCHRONOUS_FAILURES.contains(&code),
         })
     }
 
-    /// The runtime's version, as major, minor and patch.
+    /// The runtime's version: major, minor and patch.
     pub fn version(&self) -> (u32, u32, u32) {
         let mut version = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.table.runtime_version)(&mut version) };
         let version = if code == 0 { version.max(0) as u32 } else { 0 };
         (version / 10_000_000, version / 100_000 % 100, version % 100_000)
@@ -144,7 +144,7 @@ impl HipDriver {
         format!("{major}.{minor}.{patch}")
     }
 
-    /// The version in the name of the library that is open, if there is one in it.
+    /// The major version in the open library's file name; `None` if the name has none.
     pub fn major(&self) -> Option<u32> {
         let (_, version) = self.path.rsplit_once(".so.")?;
         version.split('.').next()?.parse().ok()
@@ -152,7 +152,7 @@ impl HipDriver {
 
     pub fn count(&self) -> Result<u32, Box<Fault>> {
         let mut count = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         match unsafe { (self.table.device_count)(&mut count) } {
             number::NO_DEVICE | number::INVALID_DEVICE => Ok(0),
             code => self.check("hipGetDeviceCount", code).map(|()| count.max(0) as u32),
@@ -161,37 +161,38 @@ impl HipDriver {
 
     pub fn attribute(&self, device: u32, attribute: u32) -> Option<i32> {
         let mut value = 0;
-        // SAFETY: the place is valid for the call; an unknown attribute is refused with a number.
+        // SAFETY: the output pointer is valid for the call; an unknown attribute makes the call fail.
         let code = unsafe { (self.table.device_attribute)(&mut value, attribute, device as c_int) };
         (code == 0).then_some(value)
     }
 
     pub fn name(&self, device: u32) -> Option<String> {
-        // SAFETY: `text` gives a buffer with room for as much as it says.
+        // SAFETY: `text` passes a buffer of the size that it states.
         text(|at, room| unsafe { (self.table.device_name)(at, room, device as c_int) })
     }
 
-    /// Where a device is on the PCI bus, such as `0000:1b:00.0`.
+    /// The device's PCI address, such as `0000:1b:00.0`; `None` if the runtime does not report it.
     pub fn bus(&self, device: u32) -> Option<String> {
-        // SAFETY: `text` gives a buffer with room for as much as it says.
+        // SAFETY: `text` passes a buffer of the size that it states.
         let bus = text(|at, room| unsafe { (self.table.device_bus)(at, room, device as c_int) });
         bus.map(|bus| bus.to_lowercase())
     }
 
-    /// What the compiler has to compile for, such as `gfx942:sramecc+:xnack-`: nothing but the structure of properties
-    /// says so, and it has changed its layout once. From 6.0 on, the name without a number still gives the old one.
+    /// The architecture to compile for, such as `gfx942:sramecc+:xnack-`; `None` if the runtime does not report it.
+    /// Only the structure of device properties contains it, and its layout changed in 6.0. The function without a
+    /// version suffix still fills the old layout.
     pub fn architecture(&self, device: u32) -> Option<String> {
-        /// Where the text lies in each layout, and how long it may be: by AMD's headers of 5.7 and of 6.4.
+        /// Offset of the text in each layout, and its maximum length, according to AMD's headers of 5.7 and of 6.4.
         const OLD: usize = 396;
         const R0600: usize = 1160;
         const LENGTH: usize = 256;
-        // More than any layout has taken so far, and aligned for all of its fields.
+        // Larger than every known layout, and aligned for all of its fields.
         let mut properties = [0u64; 512];
         let (call, at) = match self.table.device_properties_r0600 {
             Some(call) => (call, R0600),
             None => (self.table.device_properties, OLD),
         };
-        // SAFETY: the place has room for more than the structure.
+        // SAFETY: the buffer is larger than the structure.
         let code = unsafe { call(properties.as_mut_ptr().cast(), device as c_int) };
         let bytes: Vec<u8> = properties.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let name = bytes[at..at + LENGTH].split(|byte| *byte == 0).next()?;
@@ -199,7 +200,7 @@ impl HipDriver {
     }
 }
 
-/// An error about the device as such.
+/// An error about the device as a whole.
 pub fn no_device(why: String) -> ExecError {
     ExecError::NoDevice {
         backend: "HIP",

@@ -1,36 +1,37 @@
-//! What a machine says of why a run finds no AMD GPU, or another than one expects: the kernel's driver, the files that
-//! libraries open, and variables that hide devices.
+//! Explains why a run finds no AMD GPU, or a different one than expected: the kernel driver, the files that the
+//! libraries open, and environment variables that hide devices.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Variables that choose devices, in the order in which they are applied: each counts what the one before has left.
-const CHOOSING: [&str; 4] =
+/// Environment variables that select devices, in the order in which they are applied: each numbers the devices that the
+/// one before has left.
+const SELECTING: [&str; 4] =
     ["ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"];
 
-/// Lets the libraries take a device for another.
+/// Makes the libraries treat a device as a different architecture.
 const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
-/// How much of the machine is asked.
+/// Which hints are wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Search {
     /// No device was found: everything that may hide one.
-    Nothing,
-    /// There are some: only what changes them.
+    NoDevice,
+    /// Devices were found: only what changes them.
     Devices,
 }
 
-/// What is worth knowing, each with what to do. `root` is where the system's files are, `/` but for tests; `variable`
-/// reads the environment.
+/// Hints, each with a remedy. `root` is the root of the file system, `/` except in tests; `variable` reads the
+/// environment.
 pub fn hints(root: &Path, search: Search, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut hints = Vec::new();
     let gpus = gpus(root);
-    if search == Search::Nothing {
+    if search == Search::NoDevice {
         hints.extend(driver(root, gpus));
         hints.extend(files(root));
     }
     let known = (gpus > 0).then_some(gpus);
-    hints.extend(CHOOSING.iter().filter_map(|name| choosing(name, &variable(name)?, known, search)));
+    hints.extend(SELECTING.iter().filter_map(|name| selection(name, &variable(name)?, known, search)));
     hints.extend(variable(OVERRIDE).filter(|value| !value.is_empty()).map(|value| {
         format!(
             "{OVERRIDE}={value}: the libraries take the device for that one, and code for it may fail or be slow; unset it \
@@ -40,12 +41,12 @@ pub fn hints(root: &Path, search: Search, variable: impl Fn(&str) -> Option<Stri
     hints
 }
 
-/// Whether the kernel has AMD's driver.
+/// True if the kernel has AMD's driver.
 pub fn has_driver(root: &Path) -> bool {
     root.join("sys/module/amdgpu").exists()
 }
 
-/// GPUs that the kernel's driver offers for computation.
+/// Number of GPUs that the kernel driver offers for computation.
 fn gpus(root: &Path) -> usize {
     let nodes = std::fs::read_dir(root.join("sys/class/kfd/kfd/topology/nodes"));
     let properties = nodes.into_iter().flatten().flatten().map(|node| {
@@ -69,7 +70,7 @@ fn driver(root: &Path, gpus: usize) -> Option<String> {
     Some(format!("the kernel's driver offers {gpus} for computation: what hides them from the libraries stands below"))
 }
 
-/// Files that the libraries open for reading and writing.
+/// A hint about files that the libraries must be able to read and write; `None` if all is well.
 fn files(root: &Path) -> Option<String> {
     let kfd = root.join("dev/kfd");
     let error = std::fs::OpenOptions::new().read(true).write(true).open(&kfd).err()?;
@@ -88,7 +89,7 @@ fn files(root: &Path) -> Option<String> {
     })
 }
 
-/// The group of a file, by name where the system has one for it.
+/// The group that owns a file, by name if the system has one for it.
 #[cfg(unix)]
 fn group(root: &Path, file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -107,14 +108,14 @@ fn group(_: &Path, _: &Path) -> Option<String> {
     None
 }
 
-/// What a variable that chooses devices does, where it leaves none, or fewer than there are.
-fn choosing(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
+/// A hint about a variable that selects devices; `None` if it hides none.
+fn selection(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Option<String> {
     let value = value.trim();
     if value.is_empty() {
         return Some(format!("{name} is set to nothing, which hides every device: unset it"));
     }
     let numbers: Option<Vec<i64>> = value.split(',').map(|part| part.trim().parse().ok()).collect();
-    // A device may be named by its number in the factory as well.
+    // A device may also be selected by its UUID.
     let Some(numbers) = numbers else {
         return Some(format!("{name}={value} chooses among the devices"));
     };
@@ -126,7 +127,7 @@ fn choosing(name: &str, value: &str, gpus: Option<usize>, search: Search) -> Opt
             crate::base::counted(gpus, "GPU")
         )),
         (Some(number), None) => Some(format!("{name}={value}: {number} is no device, and hides what stands behind it")),
-        (None, _) if search == Search::Nothing => Some(format!("{name}={value} chooses among the devices")),
+        (None, _) if search == Search::NoDevice => Some(format!("{name}={value} chooses among the devices")),
         (None, Some(gpus)) if numbers.len() < gpus => Some(format!(
             "{name}={value}: {} of {} are visible, in this order",
             numbers.len(),
@@ -146,7 +147,7 @@ mod tests {
         std::fs::write(path, text).unwrap();
     }
 
-    /// A machine with so many GPUs.
+    /// Creates the files of a machine with `gpus` GPUs.
     fn machine(gpus: usize) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         write(root.path(), "sys/module/amdgpu/version", "6.10.5\n");
@@ -158,32 +159,32 @@ mod tests {
         root
     }
 
-    fn told(root: &Path, search: Search, variables: &[(&str, &str)]) -> String {
+    fn hints_of(root: &Path, search: Search, variables: &[(&str, &str)]) -> String {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         hints(root, search, variable).join("\n")
     }
 
     #[test]
-    fn a_machine_without_the_driver_is_told() {
+    fn a_missing_driver_is_reported() {
         let root = tempfile::tempdir().unwrap();
-        let told = told(root.path(), Search::Nothing, &[]);
+        let hints = hints_of(root.path(), Search::NoDevice, &[]);
         assert!(
-            told.contains("modprobe amdgpu") && told.contains("no /dev/kfd") && told.contains("--device"),
-            "{told}"
+            hints.contains("modprobe amdgpu") && hints.contains("no /dev/kfd") && hints.contains("--device"),
+            "{hints}"
         );
     }
 
     #[test]
-    fn variables_that_hide_devices_are_told() {
+    fn variables_that_hide_devices_are_reported() {
         let root = machine(2);
-        let nothing = |variables| told(root.path(), Search::Nothing, variables);
+        let nothing = |variables| hints_of(root.path(), Search::NoDevice, variables);
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
         let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
         assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "-1")]).contains("there is no device -1"));
         assert!(nothing(&[("ROCR_VISIBLE_DEVICES", "GPU-1234")]).contains("chooses among the devices"));
-        let some = |variables| told(root.path(), Search::Devices, variables);
+        let some = |variables| hints_of(root.path(), Search::Devices, variables);
         assert_eq!(some(&[]), "", "nothing is wrong");
         assert_eq!(some(&[("HIP_VISIBLE_DEVICES", "1,0")]), "", "all of them");
         assert!(some(&[("HIP_VISIBLE_DEVICES", "1")]).contains("1 of 2 GPUs are visible"));
@@ -200,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_without_a_gpu_is_told() {
+    fn a_driver_without_a_gpu_is_reported() {
         let root = machine(0);
-        let nothing = told(root.path(), Search::Nothing, &[]);
+        let nothing = hints_of(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("offers no GPU for computation"), "{nothing}");
-        // What cannot be opened is no file at all here.
+        // A file that cannot be opened is simulated by a missing one.
         std::fs::remove_file(root.path().join("dev/kfd")).unwrap();
         std::fs::create_dir(root.path().join("dev/kfd")).unwrap();
-        let nothing = told(root.path(), Search::Nothing, &[]);
+        let nothing = hints_of(root.path(), Search::NoDevice, &[]);
         assert!(nothing.contains("/dev/kfd does not open"), "{nothing}");
     }
 }

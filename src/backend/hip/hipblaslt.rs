@@ -1,4 +1,4 @@
-//! hipBLASLt's names and numbers.
+//! hipBLASLt's function names and constants, for `gpu::blas`.
 
 use std::ffi::c_int;
 
@@ -8,11 +8,11 @@ use crate::base::DType;
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
-/// An algorithm has three words.
+/// hipBLASLt, whose algorithm descriptor has three 64-bit words.
 pub type HipblasLt = blas::BlasLt<3>;
 pub type Product = blas::Product<3>;
 
-/// The oldest version whose numbers these are: 0.6, of ROCm 6.0. Before, element types and arithmetic had others.
+/// Oldest supported version: 0.6, of ROCm 6.0. Earlier ones used other numbers for element and compute types.
 const OLDEST: c_int = 600;
 
 static DIALECT: Dialect = Dialect {
@@ -40,11 +40,11 @@ static DIALECT: Dialect = Dialect {
     // HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT and HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET.
     batch: [0, 1],
     preferences,
-    asked_twice: false,
+    queries_without_workspace: false,
 };
 
 functions! {
-    /// The function that cuBLASLt has in another form.
+    /// The version function, which has another signature than cuBLASLt's.
     Versions {
         version = "hipblasLtGetVersion"(Handle, *mut c_int);
     }
@@ -65,7 +65,7 @@ fn status(code: c_int) -> &'static str {
     }
 }
 
-/// By `hipDataType`.
+/// The number in `hipDataType`.
 fn element(dtype: DType) -> c_int {
     match dtype {
         DType::F64 => 1,
@@ -75,7 +75,7 @@ fn element(dtype: DType) -> c_int {
     }
 }
 
-/// By `hipblasComputeType_t`.
+/// The number in `hipblasComputeType_t`.
 fn arithmetic(arithmetic: Arithmetic) -> c_int {
     match arithmetic {
         Arithmetic::F64 => 7,
@@ -90,12 +90,12 @@ fn preferences(_: &Gemm, workspace: u64) -> Vec<Setting> {
     vec![(WORKSPACE, workspace.to_le_bytes().to_vec())]
 }
 
-/// `1.1.0`.
+/// Formats a version, such as `1.1.0`.
 fn text(version: c_int) -> String {
     format!("{}.{}.{}", version / 100_000, version / 100 % 1000, version % 100)
 }
 
-/// Opens the library, with a handle on the device that is current.
+/// Opens the library with a handle on the current device.
 pub fn open(paths: &SearchPaths) -> Result<HipblasLt, ExecError> {
     let names = ["libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"].map(str::to_owned);
     let missing = |why| super::missing("hipBLASLt (libhipblaslt)", "for matrix products", "hipblaslt", why);
@@ -103,7 +103,7 @@ pub fn open(paths: &SearchPaths) -> Result<HipblasLt, ExecError> {
     let versions = Versions::load(&opened)?;
     let mut library = HipblasLt::open(&opened, &DIALECT)?;
     let mut version = 0;
-    // SAFETY: the handle is the library's, and the place is valid for the call.
+    // SAFETY: the handle is the library's, and the output pointer is valid for the call.
     let code = unsafe { (versions.version)(library.handle, &mut version) };
     blas::check("hipblasLtGetVersion", code, status)
         .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;

@@ -1,7 +1,7 @@
-//! hipRTC: kernels from text to machine code.
+//! hipRTC, HIP's run-time compiler.
 //!
-//! A compiler that is asked for an architecture that it does not know brings the process down, in every version that
-//! was tried. So it is never asked: its own list is looked at first.
+//! Every tested version crashes the process when asked for an unknown architecture. So the compiler's list of
+//! architectures is checked first.
 
 use std::ffi::{CStr, c_char};
 
@@ -24,7 +24,7 @@ static NAMES: Names = Names {
 };
 
 functions! {
-    /// The code object manager: what hipRTC compiles with.
+    /// The code object manager (`libamd_comgr`), which hipRTC compiles with.
     Manager {
         count = "amd_comgr_get_isa_count"(*mut usize);
         name = "amd_comgr_get_isa_name"(usize, *mut *const c_char);
@@ -33,17 +33,18 @@ functions! {
     }
 }
 
-/// Architectures that every compiler from 5.7 on knows: what is gone by where the compiler's own list cannot be had.
-const SURE: [&str; 8] = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1102"];
+/// Architectures that every compiler from 5.7 on supports, for compilers whose own list is not available.
+const ALWAYS_SUPPORTED: [&str; 8] =
+    ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1102"];
 
-/// The compiler, open.
+/// The opened compiler.
 pub struct Hiprtc {
     compiler: Compiler,
-    /// The architectures that the compiler knows.
+    /// Architectures that the compiler supports.
     pub architectures: Vec<String>,
 }
 
-/// An architecture without its features, which stand behind colons.
+/// An architecture without the features that follow the first colon.
 fn name(architecture: &str) -> &str {
     architecture.split(':').next().unwrap_or_default()
 }
@@ -53,8 +54,8 @@ fn missing(why: NotOpened) -> ExecError {
 }
 
 impl Hiprtc {
-    /// Opens the compiler: of the runtime's version if there are several, and within the runtime's own library where it
-    /// has none beside it, as before 6.0. `device` is the architecture of a device that the runtime runs.
+    /// Opens the compiler, preferably of the runtime's version `major`. Before 6.0 it can be part of the runtime's own
+    /// library. `device` is the architecture of a device that the runtime supports.
     pub fn open(paths: &SearchPaths, major: Option<u32>, device: Option<&str>) -> Result<Hiprtc, ExecError> {
         let beside = paths.open(&versioned("libhiprtc", major));
         let opened = match beside {
@@ -63,8 +64,8 @@ impl Hiprtc {
             Err(broken) => return Err(missing(broken)),
         };
         let compiler = Compiler::open(&opened, &NAMES, missing)?;
-        // A compiler that does not say what it knows: it is of the runtime's version, so it knows what that runs.
-        let unsaid = || SURE.into_iter().chain(device.map(name)).map(str::to_owned).collect();
+        // A compiler without a list has the runtime's version, so it supports the runtime's device.
+        let unsaid = || ALWAYS_SUPPORTED.into_iter().chain(device.map(name)).map(str::to_owned).collect();
         let architectures = known(paths).unwrap_or_else(unsaid);
         Ok(Hiprtc { compiler, architectures })
     }
@@ -74,17 +75,17 @@ impl Hiprtc {
         self.compiler.path
     }
 
-    /// Major and minor: `6.4`.
+    /// Major and minor version, such as `6.4`.
     pub fn version(&self) -> String {
         self.compiler.version_text()
     }
 
-    /// Whether the compiler knows an architecture, such as `gfx942:sramecc+:xnack-`.
+    /// True if the compiler supports an architecture, such as `gfx942:sramecc+:xnack-`.
     pub fn knows(&self, architecture: &str) -> bool {
         self.architectures.iter().any(|known| known == name(architecture))
     }
 
-    /// Compiles to machine code for `architecture`; the error is the compiler's log.
+    /// Compiles to machine code for `architecture`. The error is the compiler's log.
     pub fn compile(&self, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
         if !self.knows(architecture) {
             return Err(format!(
@@ -98,27 +99,27 @@ impl Hiprtc {
     }
 }
 
-/// The architectures that the compiler behind hipRTC has been built for; nothing where it does not say.
+/// Architectures that the code object manager supports; `None` if it does not list them.
 fn known(paths: &SearchPaths) -> Option<Vec<String>> {
     let names = ["libamd_comgr.so.4", "libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"].map(str::to_owned);
     let opened: Opened = paths.open(&names).ok()?;
     let manager = Manager::load(&opened).ok()?;
     let mut count = 0;
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     if unsafe { (manager.count)(&mut count) } != 0 {
         return None;
     }
     let mut found = Vec::new();
     for index in 0..count {
         let mut name: *const c_char = std::ptr::null();
-        // SAFETY: the place is valid for the call; the text, if any, is a constant of the library.
+        // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
         let name = unsafe {
             match (manager.name)(index, &mut name) {
                 0 if !name.is_null() => CStr::from_ptr(name).to_string_lossy().into_owned(),
                 _ => continue,
             }
         };
-        // Such as `amdgcn-amd-amdhsa--gfx942`.
+        // The name has the form `amdgcn-amd-amdhsa--gfx942`.
         found.extend(name.rsplit_once("--").map(|(_, architecture)| architecture.to_owned()));
     }
     (!found.is_empty()).then_some(found)

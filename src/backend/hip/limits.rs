@@ -1,28 +1,28 @@
-//! What versions of HIP's runtime do differently and do not tell: read in AMD's source of the runtime (CLR), by release.
-//! Nothing here was seen on a device.
+//! Behaviour of HIP's runtime that depends on its version and cannot be queried. Read from AMD's source of the runtime
+//! (CLR), by release; not observed on a device.
 
 use crate::base::Bytes;
 
-/// Up to how many bytes of a copy between two devices the runtime takes a kernel, unless ROC_P2P_SDMA_SIZE says
-/// otherwise. The same from 5.6 to 7.
+/// Largest copy between two devices, in bytes, for which the runtime uses a kernel, unless ROC_P2P_SDMA_SIZE is set.
+/// The same from 5.6 to 7.
 const PEER_KERNEL_BYTES: u64 = 1 << 20;
 
-/// What one version of the runtime does, as major and minor.
+/// Behaviour from one version on, given as major and minor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     from: (u32, u32),
-    /// Branches of a graph that run side by side, unless DEBUG_HIP_FORCE_GRAPH_QUEUES says otherwise; nothing where each
-    /// has a stream of its own.
+    /// Branches of a graph that run concurrently, unless DEBUG_HIP_FORCE_GRAPH_QUEUES is set; `None` if each branch has
+    /// a stream of its own.
     pub branches: Option<u32>,
-    /// Copies within a device may be asked to leave its units alone.
+    /// True if a copy within a device can be requested from a copy engine.
     pub copies_without_units: bool,
-    /// Up to how many bytes of a copy to or from the host it takes a kernel, unless GPU_FORCE_BLIT_COPY_SIZE says
-    /// otherwise.
+    /// Largest copy to or from the host, in bytes, for which the runtime uses a kernel, unless GPU_FORCE_BLIT_COPY_SIZE
+    /// is set.
     pub host_kernel_bytes: u64,
 }
 
-/// By what CLR's source has at the tags of 5.6.0 to 6.2.2, in a branch of 6.3, in its main line of October 2024 (the fixed
-/// number of branches; counted to 6.4, which came next) and in a state of 2025 (small copies by a kernel).
+/// Sources: CLR at the tags 5.6.0 to 6.2.2, a branch of 6.3, its main line of October 2024 (the fixed number of
+/// branches; assumed up to 6.4, which came next) and a state of 2025 (small copies by a kernel).
 const VERSIONS: [Limits; 4] = [
     Limits { from: (7, 0), branches: Some(4), copies_without_units: true, host_kernel_bytes: 16 << 10 },
     Limits { from: (6, 4), branches: Some(4), copies_without_units: true, host_kernel_bytes: 0 },
@@ -31,13 +31,13 @@ const VERSIONS: [Limits; 4] = [
 ];
 
 impl Limits {
-    /// Those of a version.
+    /// The behaviour of a version.
     pub fn of((major, minor): (u32, u32)) -> Limits {
         let known = VERSIONS.into_iter().find(|limits| (major, minor) >= limits.from);
         known.expect("the last begins with 0.0")
     }
 
-    /// When a kernel makes a copy.
+    /// Describes when a kernel makes a copy.
     pub fn copies(&self) -> String {
         let host = match self.host_kernel_bytes {
             0 => "to and from the host never".to_owned(),

@@ -1,7 +1,7 @@
-//! Streams that keep to some compute units, by a mask with a bit for each.
+//! Streams restricted to some compute units by a CU mask, which has a bit for each unit.
 //!
-//! Where a device has several XCDs, the kernel's driver deals the bits of a mask out to them in turn: bit i is a unit of
-//! XCD i modulo their number. So bits that lie side by side are balanced, as long as they are a multiple of it.
+//! On a device with several XCDs, the kernel driver distributes the bits of a mask round-robin: bit i is a unit of XCD
+//! i modulo the number of XCDs. So a range of consecutive bits is balanced if its length is a multiple of that number.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::model::Priority;
 use super::Hip;
 use super::driver::number;
 
-/// The words of a mask: a bit for each unit of the device.
+/// The words of a mask with a bit for each unit of the device.
 fn words(part: Part, units: u32) -> Vec<u32> {
     let mut words = vec![0; units.div_ceil(32).max(1) as usize];
     for unit in part.first..(part.first + part.count).min(units) {
@@ -26,12 +26,12 @@ fn counted(words: &[u32]) -> u32 {
 }
 
 impl Hip {
-    /// A stream with a mask, which is read back; nothing where the runtime has no masks.
+    /// Creates a stream with a mask and reads the mask back; `None` if the runtime does not support masks.
     pub(super) fn masked_stream(&self, priority: Priority, part: Part) -> Call<Option<Stream>> {
         let wanted = words(part, self.units());
         let mut stream: Stream = std::ptr::null_mut();
         let create = self.driver.table.stream_create_masked;
-        // SAFETY: both places are valid for the call, and there are as many words as are told.
+        // SAFETY: both pointers are valid for the call, and there are as many words as stated.
         let code = unsafe { create(&mut stream, wanted.len() as u32, wanted.as_ptr()) };
         if code == number::NOT_SUPPORTED {
             return Ok(None);
@@ -40,25 +40,25 @@ impl Hip {
         self.streams.fetch_add(1, Ordering::Relaxed);
         self.masked.store(true, Ordering::Relaxed);
         let mut read = vec![0; wanted.len()];
-        // SAFETY: there is room for as many words as are told, and the stream was made just now.
+        // SAFETY: there is room for as many words as stated, and the stream was made just now.
         let code = unsafe { (self.driver.table.stream_mask)(stream, read.len() as u32, read.as_mut_ptr()) };
-        let told = match code {
+        let difference = match code {
             0 if read == wanted => None,
-            // With a mask for the whole process, runtimes give nothing back.
+            // If a mask is set for the whole process, runtimes return an empty mask.
             0 if counted(&read) == 0 => Some("the runtime does not give it back".to_owned()),
             0 => Some(format!("the runtime gives one of {} back", counted(&read))),
             code => Some(format!("the runtime does not give it back ({code})")),
         };
-        if let Some(told) = told {
-            self.note(format!("a stream with a mask of {} units: {told}; not proven to hold", counted(&wanted)));
+        if let Some(difference) = difference {
+            self.note(format!("a stream with a mask of {} units: {difference}; not proven to hold", counted(&wanted)));
         }
         if priority != Priority::Normal {
-            self.note(format!("a stream with a mask has no priority on HIP: `{}` is left away", priority.name()));
+            self.note(format!("a stream with a mask has no priority on HIP: `{}` is left out", priority.name()));
         }
         Ok(Some(stream))
     }
 
-    /// Says what becomes of masks in a graph.
+    /// Adds a note on what graphs do with masks.
     pub(super) fn note_masks_in_graphs(&self) {
         if self.masked.load(Ordering::Relaxed) {
             self.note(
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(words(Part { first: 0, count: 8 }, 304).len(), 10);
         assert_eq!(words(Part { first: 24, count: 16 }, 64), [0xff00_0000, 0xff]);
         assert_eq!(words(Part { first: 0, count: 99 }, 4), [0xf], "no more than there are");
-        // Of 8 chips each has as many, and the same of every part.
+        // A part has equally many units on each of 8 chips, and the same ones as every other part.
         let chips = |part: Part| {
             let mut chips = [0; 8];
             let words = words(part, 304);

@@ -1,8 +1,8 @@
-//! HIP: an [`Api`] for `backend::gpu`, over AMD's runtime, hipRTC, hipBLASLt or rocBLAS, and RCCL, all
-//! opened when they are needed.
+//! HIP: implements [`Api`] for `backend::gpu` with AMD's runtime, hipRTC, hipBLASLt or rocBLAS, and RCCL, each opened
+//! when needed.
 //!
-//! What differs between versions of ROCm is kept in `table` and `driver`. What AMD's runtime does not do, and CUDA's
-//! does, is told where it is missed: `docs/rocm.md` lists it.
+//! Differences between versions of ROCm are in `table` and `driver`. `docs/rocm.md` lists what AMD's runtime does not
+//! support and CUDA's does; a run notes it when it matters.
 
 mod api;
 mod driver;
@@ -37,19 +37,19 @@ use rocblas::RocBlas;
 use smi::Smi;
 use sysfs::Sysfs;
 
-/// Why nothing is found where there is no library.
+/// Message if the runtime library is missing.
 const NO_LIBRARY: &str = "no libamdhip64.so on this machine";
 
-/// The error for a library that could not be opened; `package` is AMD's name for what brings it.
+/// The error for a library that could not be opened. `package` is AMD's package that contains it.
 fn missing(library: &str, purpose: &str, package: &str, why: NotOpened) -> ExecError {
     why.missing(library, purpose, &format!("AMD's package `{package}`, or set ROCM_PATH"))
 }
 
-/// What there is on this machine.
+/// What this machine offers.
 pub enum Found {
-    /// No runtime.
+    /// No runtime, and the reason.
     Absent(&'static str),
-    /// A runtime that sees no AMD GPU, in its words.
+    /// A runtime that sees no AMD GPU, with its message.
     Nothing(String),
     /// A runtime that does not work.
     Broken(ExecError),
@@ -70,7 +70,7 @@ pub fn find(paths: &SearchPaths) -> Found {
     }
 }
 
-/// Where the management library is, whose functions are all there.
+/// Path of the management library, if it has all functions.
 pub fn smi_library(paths: &SearchPaths) -> Result<String, ExecError> {
     smi::open(paths).map(|(_, path)| path.to_owned())
 }
@@ -80,30 +80,30 @@ pub struct Hip {
     driver: HipDriver,
     paths: SearchPaths,
     index: u32,
-    /// With its features: `gfx942:sramecc+:xnack-`.
+    /// The architecture with its features: `gfx942:sramecc+:xnack-`.
     architecture: String,
     shared_limit: u32,
-    /// Ticks per second of the device's clock that never changes its pace.
+    /// Frequency of the device's constant-rate clock in Hz.
     clock_rate: u64,
     queues: u32,
-    /// What this version of the runtime does.
+    /// Behaviour of this version of the runtime.
     limits: Limits,
-    /// The stream that reads go through, made by the first. It is a `hipStream_t`.
+    /// The stream of reads, a `hipStream_t` made by the first read.
     reads: OnceLock<usize>,
     hiprtc: OnceLock<Hiprtc>,
     hipblaslt: OnceLock<Result<Arc<HipblasLt>, ExecError>>,
     rocblas: OnceLock<Result<Arc<RocBlas>, ExecError>>,
     collectives: OnceLock<(Collectives, &'static str)>,
     smi: OnceLock<Option<Smi>>,
-    /// Streams that are open for work.
+    /// Number of open streams.
     streams: AtomicU32,
-    /// One of them has been made with a mask of compute units.
+    /// True once a stream has been made with a CU mask.
     masked: AtomicBool,
     notes: Mutex<Vec<String>>,
 }
 
 impl Hip {
-    /// Opens device `index`. `queues` is what GPU_MAX_HW_QUEUES says, if it says anything.
+    /// Opens device `index`. `queues` is the value of GPU_MAX_HW_QUEUES; `None` if it is not set.
     pub fn open(paths: SearchPaths, index: u32, queues: Option<u32>) -> Result<Hip, ExecError> {
         let driver = HipDriver::open(&paths).map_err(|why| match why {
             NoDriver::Absent => no_device(NO_LIBRARY.to_owned()),
@@ -123,10 +123,10 @@ impl Hip {
             .ok_or_else(|| no_device("the runtime does not say which architecture the device has".to_owned()))?;
         let attribute = |number| driver.attribute(index, number).filter(|value| *value > 0).map(|value| value as u32);
         let hip = Hip {
-            // The attribute counts thousands. Without it: what every CDNA device has.
+            // The attribute is in kHz. The fallback is the rate of every CDNA device.
             clock_rate: attribute(number::ATTRIBUTE_WALL_CLOCK_RATE).map_or(100_000_000, |rate| u64::from(rate) * 1000),
             shared_limit: attribute(number::ATTRIBUTE_SHARED_PER_BLOCK).unwrap_or(64 << 10),
-            // The documented default.
+            // 4 is the documented default.
             queues: queues.unwrap_or(4).max(1),
             limits: Limits::of((driver.version().0, driver.version().1)),
             architecture,
@@ -152,31 +152,31 @@ impl Hip {
         self.check("hipSetDevice", unsafe { (self.driver.table.set_device)(self.index as i32) })
     }
 
-    /// Compute units; 0 where the runtime does not say.
+    /// Number of compute units; 0 if the runtime does not report it.
     fn units(&self) -> u32 {
         self.driver.attribute(self.index, number::ATTRIBUTE_MULTIPROCESSORS).unwrap_or(0).max(0) as u32
     }
 
-    /// What the kernel's driver says of the device.
+    /// The device in the kernel driver's files; `None` if it is not found.
     fn sysfs(&self) -> Option<Sysfs> {
         Some(Sysfs::new(Path::new("/sys"), &self.driver.bus(self.index)?))
     }
 
-    /// What the management library says of it.
+    /// The device in the management library; `None` if the library is not available.
     fn smi(&self) -> Option<&Smi> {
         self.smi.get_or_init(|| Smi::open(&self.paths, &self.driver.bus(self.index)?)).as_ref()
     }
 
-    /// The chips that compute. Where the driver does not say: by AMD's documents, those of gfx942 have 38 units and those
-    /// of gfx950 have 32.
+    /// Number of XCDs. Without the driver's number it follows from the compute units: by AMD's documents an XCD of
+    /// gfx942 has 38 and one of gfx950 has 32.
     fn xcds(&self) -> u32 {
         let each = match self.architecture.split(':').next() {
             Some("gfx942") => 38,
             Some("gfx950") => 32,
             _ => self.units().max(1),
         };
-        let told = self.sysfs().and_then(|sysfs| sysfs.xcds());
-        told.unwrap_or(if self.units().is_multiple_of(each) { (self.units() / each).max(1) } else { 1 })
+        let reported = self.sysfs().and_then(|sysfs| sysfs.xcds());
+        reported.unwrap_or(if self.units().is_multiple_of(each) { (self.units() / each).max(1) } else { 1 })
     }
 
     fn hiprtc(&self) -> Result<&Hiprtc, ExecError> {
@@ -192,7 +192,7 @@ impl Hip {
         })
     }
 
-    /// Each library that a run may need, with where it was found, or why not.
+    /// Each library that a run may need, with its path or the reason why it was not found.
     pub fn libraries(&self) -> Vec<(&'static str, Result<String, ExecError>)> {
         let at = |version: String, path: &str| format!("{version}, {path}");
         vec![
@@ -209,7 +209,7 @@ impl Hip {
         ]
     }
 
-    /// Keeps a line for the run's notes, once.
+    /// Adds a line to the run's notes unless it is there already.
     fn note(&self, line: String) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if !notes.contains(&line) {

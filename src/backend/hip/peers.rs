@@ -1,4 +1,4 @@
-//! What one device does with another, of this process or of others: reach its memory, copy to it, and say by what they are joined.
+//! Access from one device to others, of this process or of other processes: memory, copies, kinds of links.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,34 +11,38 @@ use super::Hip;
 use super::driver::number;
 use super::table::IpcHandle;
 
-/// What memory of other processes needs and this runtime lacks.
-fn lacks(symbol: &'static str) -> Box<Fault> {
+/// The error for an old runtime that lacks a function for memory of other processes.
+fn no_function(symbol: &'static str) -> Box<Fault> {
     Fault::new(symbol, "this runtime has no such function: it opens no memory of other processes")
 }
 
 impl Hip {
-    /// What another process opens memory of this device by.
+    /// The handle under which another process opens memory of this device.
     ///
     /// # Safety
+    ///
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn export_memory(&self, address: u64) -> Call<Handle> {
-        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| lacks("hipIpcGetMemHandle"))?;
+        let export = self.driver.table.ipc_get_mem_handle.ok_or_else(|| no_function("hipIpcGetMemHandle"))?;
         let mut handle = IpcHandle([0; 64]);
-        // SAFETY: the place is valid for the call, and the caller vouches for the address.
+        // SAFETY: the output pointer is valid for the call, and the caller vouches for the address.
         let code = unsafe { export(&mut handle, address as *mut c_void) };
         self.check("hipIpcGetMemHandle", code).map(|()| handle.0)
     }
 
-    /// Opens memory of another process.
+    /// Opens memory of another process and returns its address.
     pub(super) fn import_memory(&self, handle: &Handle) -> Call<u64> {
-        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| lacks("hipIpcOpenMemHandle"))?;
+        let import = self.driver.table.ipc_open_mem_handle.ok_or_else(|| no_function("hipIpcOpenMemHandle"))?;
         let mut address = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call; a handle that is none is refused.
+        // SAFETY: the output pointer is valid for the call; an invalid handle makes the call fail.
         let code = unsafe { import(&mut address, IpcHandle(*handle), number::IPC_LAZY_PEER_ACCESS) };
         self.check("hipIpcOpenMemHandle", code).map(|()| address as u64)
     }
 
+    /// Closes memory of another process.
+    ///
     /// # Safety
+    ///
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn close_memory(&self, address: u64) {
         if let Some(close) = self.driver.table.ipc_close_mem_handle {
@@ -47,24 +51,28 @@ impl Hip {
         }
     }
 
-    /// Lets devices use memory of the host, and returns where they find it.
+    /// Makes host memory accessible to devices and returns its address there.
     ///
     /// # Safety
+    ///
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn register_host(&self, address: u64, bytes: u64) -> Call<u64> {
         let table = &self.driver.table;
-        let register = table.host_register.ok_or_else(|| lacks("hipHostRegister"))?;
-        let find = table.host_device_pointer.ok_or_else(|| lacks("hipHostGetDevicePointer"))?;
+        let register = table.host_register.ok_or_else(|| no_function("hipHostRegister"))?;
+        let find = table.host_device_pointer.ok_or_else(|| no_function("hipHostGetDevicePointer"))?;
         let flags = number::HOST_REGISTER_PORTABLE | number::HOST_REGISTER_MAPPED;
         // SAFETY: the caller vouches for the memory.
         self.check("hipHostRegister", unsafe { register(address as *mut c_void, bytes as usize, flags) })?;
         let mut there = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call, and the memory is registered.
+        // SAFETY: the output pointer is valid for the call, and the memory is registered.
         let code = unsafe { find(&mut there, address as *mut c_void, 0) };
         self.check("hipHostGetDevicePointer", code).map(|()| there as u64)
     }
 
+    /// Undoes `register_host`.
+    ///
     /// # Safety
+    ///
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn unregister_host(&self, address: u64) {
         if let Some(unregister) = self.driver.table.host_unregister {
@@ -73,16 +81,16 @@ impl Hip {
         }
     }
 
-    /// Whether this device can read and write the memory of another.
+    /// True if this device can access the memory of another directly.
     pub(super) fn can_access(&self, other: &Self) -> Call<bool> {
         let mut can = 0;
         let (own, other) = (self.index as c_int, other.index as c_int);
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (self.driver.table.can_access_peer)(&mut can, own, other) };
         self.check("hipDeviceCanAccessPeer", code).map(|()| can != 0)
     }
 
-    /// From now on it may.
+    /// Enables access to the memory of another device.
     pub(super) fn enable_access(&self, other: &Self) -> Call {
         self.use_device()?;
         // SAFETY: the index is that of a device.
@@ -92,10 +100,11 @@ impl Hip {
         }
     }
 
-    /// A copy row by row to a device that this one does not reach: the runtime goes by way of the host. The function that
-    /// is named after peers is not for this: no capture sees it.
+    /// Copies row by row through host memory, to a device that this one cannot access. The runtime's peer copy is not
+    /// used because a capture does not record it.
     ///
     /// # Safety
+    ///
     /// As for [`Api`](crate::backend::gpu::Api).
     pub(super) unsafe fn copy_by_host(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call {
         (0..copy.rows).try_for_each(|row| {
@@ -107,17 +116,17 @@ impl Hip {
         })
     }
 
-    /// The link to another device, as the runtime knows it: `xGMI, 1 hop`.
+    /// The link to another device as the runtime reports it, such as `xGMI, 1 hop`; `None` if it does not.
     pub(super) fn link_to(&self, other: &Self) -> Option<String> {
         let ask = self.driver.table.link_type?;
         let (mut kind, mut hops) = (0, 0);
-        // SAFETY: both places are valid for the call.
+        // SAFETY: both output pointers are valid for the call.
         let code = unsafe { ask(self.index as c_int, other.index as c_int, &mut kind, &mut hops) };
         (code == 0).then(|| link_text(kind, hops))
     }
 }
 
-/// A link in words; the numbers are those of the HSA runtime.
+/// Describes a link. The numbers are those of the HSA runtime.
 fn link_text(kind: u32, hops: u32) -> String {
     let name = match kind {
         0 => "HyperTransport".to_owned(),

@@ -1,4 +1,4 @@
-//! Matrix products: by hipBLASLt, or by rocBLAS where that is not there or has no algorithm.
+//! Matrix products by hipBLASLt, or by rocBLAS if hipBLASLt is missing or has no algorithm.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use super::Hip;
 use super::hipblaslt::{self, HipblasLt};
 use super::rocblas::{self, RocBlas};
 
-/// A product with its algorithm.
+/// A product with a chosen algorithm.
 pub enum Product {
     Lt(hipblaslt::Product),
     Roc(rocblas::Product),
 }
 
 impl Hip {
-    /// hipBLASLt, or why it cannot be used.
+    /// hipBLASLt, or the reason why it cannot be used.
     pub(super) fn hipblaslt(&self) -> Result<&Arc<HipblasLt>, ExecError> {
         let opened = self.hipblaslt.get_or_init(|| hipblaslt::open(&self.paths).map(Arc::new));
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// rocBLAS, or why it cannot be used.
+    /// rocBLAS, or the reason why it cannot be used.
     pub(super) fn rocblas(&self) -> Result<&Arc<RocBlas>, ExecError> {
         let opened = self.rocblas.get_or_init(|| RocBlas::open(&self.paths).map(Arc::new));
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// The algorithms that there are for a product, the best guess first.
+    /// Up to `wanted` algorithms for a product, the best guess first.
     pub(super) fn algorithms(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
         let why = match self.hipblaslt() {
             Ok(library) => match HipblasLt::products(library, gemm, workspace, wanted) {
@@ -52,13 +52,14 @@ impl Product {
     /// Launches the product.
     ///
     /// # Safety
+    ///
     /// As for `Api::multiply`.
     #[inline]
     pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
         match self {
             // SAFETY: the caller vouches for memory and stream.
             Product::Lt(product) => unsafe { product.multiply(operands, workspace, stream) },
-            // SAFETY: as above, and the thread is the only one that uses the device.
+            // SAFETY: as above, and only this thread uses the device.
             Product::Roc(product) => unsafe { product.multiply(operands, workspace, stream) },
         }
     }

@@ -1,7 +1,7 @@
-//! Whether our prototypes are those that `hip-sys` declares: answered by the compiler, with no code left behind.
+//! Compile-time comparison of our prototypes with those of `hip-sys`; generates no code.
 //!
-//! Handles are opaque here and named there, and enumerations are numbers here. So both sides are brought to one plain
-//! form, and the forms have to be the same type.
+//! Our handles are opaque and enumerations are integers. So both sides are converted to a common plain type, and the
+//! compiler requires the results to be equal.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use hip_sys::hiprt;
 
 use crate::backend::gpu::runtime::Runtime;
 
-/// A type in the form in which it crosses the border.
+/// The plain type that corresponds to a type at the language boundary.
 pub trait Plain {
     type As;
 }
@@ -28,7 +28,7 @@ plain! {
     hiprt::hipDeviceAttribute_t => c_uint, hiprt::hipMemcpyKind => c_uint, hiprt::hipFunction_attribute => c_uint,
     hiprt::hipStreamCaptureMode => c_uint,
     super::table::IpcHandle => super::table::IpcHandle, hiprt::hipIpcMemHandle_t => super::table::IpcHandle,
-    // A status: ours is signed, as the numbers of every vendor are here.
+    // Our status is signed, as for every vendor.
     hiprt::hipError_t => c_int,
 }
 
@@ -50,10 +50,10 @@ macro_rules! functions {
 
 functions! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F G H) (A B C D E F G H I J K) }
 
-/// Compiles where both are the same in their plain form.
+/// Compiles only if both types have the same plain type.
 pub const fn compare<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: PhantomData<Ours>, _: &Theirs) {}
 
-/// Any type, for each argument of a function whose types are to be found out.
+/// Any type, for each argument of a function whose types are inferred.
 macro_rules! any {
     ($arg:ty) => {
         _
@@ -69,7 +69,7 @@ macro_rules! same {
     )* };
 }
 
-/// Compiles where a function that vendors have alike is the same in its plain form.
+/// Compiles only if a function of `Runtime` has the same plain type.
 pub const fn compare_alike<Ours: Plain, Theirs: Plain<As = Ours::As>>(_: fn(&Runtime) -> Ours, _: &Theirs) {}
 
 macro_rules! alike {
@@ -83,7 +83,7 @@ macro_rules! alike {
 
 pub(super) use {alike, any, same};
 
-/// The numbers that are written out in `driver`.
+/// Checks the constants in `driver`.
 const _: () = {
     use super::driver::number;
     assert!(number::NOT_READY == hiprt::hipError_t::hipErrorNotReady as i32);

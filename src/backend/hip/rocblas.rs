@@ -1,4 +1,4 @@
-//! rocBLAS: matrix products where hipBLASLt has none. It chooses its algorithms by itself, when they run.
+//! rocBLAS, for matrix products that hipBLASLt does not support. It chooses its algorithm at run time.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -31,20 +31,20 @@ functions! {
     }
 }
 
-/// The library, open, with a handle on the device that was current.
+/// The opened library, with a handle on the device that was current.
 pub struct RocBlas {
     table: Table,
     handle: RocHandle,
     pub path: &'static str,
 }
 
-// SAFETY: a handle may be used from any thread, by one at a time; the thread of a device's rank is the only one that does.
+// SAFETY: any thread may use a handle, one at a time, and only the thread of the device's rank does.
 unsafe impl Send for RocBlas {}
 // SAFETY: as above.
 unsafe impl Sync for RocBlas {}
 
-/// A matrix as the library takes it: its type, the distance between rows as they lie in memory and between matrices of
-/// a batch, and whether it is transposed.
+/// A matrix as the library expects it: type, stride between rows and between matrices of a batch in elements, and
+/// whether it is transposed.
 #[derive(Clone, Copy)]
 struct Operand {
     dtype: c_int,
@@ -56,9 +56,9 @@ struct Operand {
 /// A product, ready to be launched.
 pub struct Product {
     library: Arc<RocBlas>,
-    /// Rows, columns and depth, in the library's order, and how many products.
+    /// Rows, columns and depth in the library's column-major order, and the batch size.
     sizes: [i32; 4],
-    /// In the library's order: its first operand is our second.
+    /// Operands in the library's column-major order, so the first two are swapped.
     operands: [Operand; 3],
     compute: c_int,
     scalars: Scalars,
@@ -106,17 +106,17 @@ impl RocBlas {
         })?;
         let table = Table::load(&opened)?;
         let mut handle: RocHandle = std::ptr::null_mut();
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
         check("rocblas_create_handle", code)
             .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
         Ok(RocBlas { table, handle, path: opened.path })
     }
 
-    /// The product; nothing where a size is beyond what the library counts in.
+    /// The product; `None` if a size exceeds the library's 32-bit integers.
     ///
-    /// The library thinks in columns: a row-major matrix is its transpose, and `c = a b` is `cᵀ = bᵀ aᵀ`. So the operands
-    /// change places, and nothing is transposed that was not.
+    /// The library is column-major. A row-major matrix is its transpose there, and `c = a b` becomes `cᵀ = bᵀ aᵀ`. So
+    /// the operands are swapped and no transposition is added.
     pub fn product(library: &Arc<RocBlas>, gemm: &Gemm) -> Option<Product> {
         let size = |size: u64| i32::try_from(size).ok();
         Some(Product {
@@ -133,8 +133,9 @@ impl Product {
     /// Launches the product.
     ///
     /// # Safety
-    /// The addresses are device memory that holds the operands, the workspace has the size that is told, the stream is
-    /// alive, and no other thread uses the library's handle.
+    ///
+    /// The addresses are device memory that holds the operands, the workspace has the stated size, the stream is alive,
+    /// and no other thread uses the library's handle.
     pub unsafe fn multiply(&self, at: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
         let Product { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
         let RocBlas { table, handle, .. } = library.as_ref();

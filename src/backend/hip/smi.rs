@@ -1,8 +1,8 @@
-//! AMD's management library: what a device is doing, and what holds it back. Opened where it is there; a figure that it
-//! does not give is absent.
+//! AMD's management library: a device's clocks, power and throttling. Opened if it is installed; values that it does
+//! not report are `None` or left out.
 //!
-//! It is ROCm SMI, not its successor AMD SMI: nearly all of its functions write one number, so that its structures,
-//! which change from version to version, matter little. It only reads: nothing of a device's settings is changed.
+//! Uses ROCm SMI rather than its successor AMD SMI: nearly all of its functions return a single number, so few
+//! structures that change between versions are involved. Only reads: no setting of a device is changed.
 
 use std::time::Instant;
 
@@ -26,25 +26,25 @@ functions! {
     }
     optional {
         default_power_limit = "rsmi_dev_power_cap_default_get"(u32, *mut u64);
-        // From 6.0, when the structure of clocks grew too.
+        // Since 6.0, when the structure of clocks grew too.
         power = "rsmi_dev_current_socket_power_get"(u32, *mut u64);
     }
 }
 
-/// Domains of clocks: that of the compute units, and that of the memory.
+/// Clock domains: compute units and memory.
 const CLOCK_SYSTEM: u32 = 0;
 const CLOCK_MEMORY: u32 = 4;
 
-/// The hottest place of the chip, now.
+/// The sensor at the hottest point of the chip, and its current value.
 const SENSOR_JUNCTION: u32 = 1;
 const TEMPERATURE_NOW: u32 = 0;
 
-/// More than any version's structures take, in words of 64 bits.
+/// Buffer sizes in 64-bit words, larger than the structures of every version.
 const CLOCKS_ROOM: usize = 128;
 const METRICS_ROOM: usize = 2048;
 
-/// Fields of the structure of metrics, in words of 64 bits: by AMD's header of 6.4, which earlier ones begin alike. They
-/// are counted from version 1.6 of the driver's table on.
+/// Offsets in the structure of metrics, in 64-bit words: by AMD's header of 6.4, whose earlier versions begin in the
+/// same way. The driver fills them from version 1.6 of its table on.
 const ACCUMULATED: usize = 53;
 const BY_PROCHOT: usize = 54;
 const BY_POWER: usize = 55;
@@ -55,7 +55,7 @@ const BY_MEMORY: usize = 58;
 /// Opens the library and resolves its functions.
 pub fn open(paths: &SearchPaths) -> Result<(Table, &'static str), ExecError> {
     let mut names = versioned("librocm_smi64", None);
-    // Distributions count in their own way.
+    // Distributions use other version numbers.
     names.push("librocm_smi64.so.1".to_owned());
     let missing = |why| super::missing("ROCm SMI (librocm_smi64)", "for clocks and power", "rocm-smi-lib", why);
     let opened = paths.open(&names).map_err(missing)?;
@@ -66,45 +66,46 @@ pub fn open(paths: &SearchPaths) -> Result<(Table, &'static str), ExecError> {
 pub struct Smi {
     table: Table,
     device: u32,
-    /// What the counters said when it was opened.
-    first: Option<(Instant, Held)>,
+    /// Throttling counters when the device was opened; `None` if it has none.
+    first: Option<(Instant, ThrottleCounters)>,
 }
 
-/// For how many of its own rounds the device has been held down, of all of them.
+/// Counters of the device's control loop: how many of its rounds were throttled, and all rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Held {
+struct ThrottleCounters {
     rounds: u64,
     by_power: u64,
     by_temperature: u64,
 }
 
 impl Smi {
-    /// The device on a PCI bus, such as `0000:1b:00.0`; nothing where there is no such library or it does not work.
+    /// Opens the device with a PCI address such as `0000:1b:00.0`; `None` if the library is not installed or does not
+    /// work.
     pub fn open(paths: &SearchPaths, bus: &str) -> Option<Smi> {
         let (table, _) = open(paths).ok()?;
-        // SAFETY: the function takes a number, of which 0 asks for nothing. The library is never shut down.
+        // SAFETY: the argument is a bit mask of which 0 is valid. The library is never shut down.
         if unsafe { (table.init)(0) } != 0 {
             return None;
         }
         let mut count = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.count)(&mut count) };
         let device = (0..if code == 0 { count } else { 0 }).find(|&device| {
             let mut place = 0;
-            // SAFETY: the place is valid for the call.
+            // SAFETY: the output pointer is valid for the call.
             unsafe { (table.bus)(device, &mut place) == 0 && written(place) == bus }
         })?;
         let mut smi = Smi { table, device, first: None };
-        smi.first = smi.held().map(|held| (Instant::now(), held));
+        smi.first = smi.throttle_counters().map(|counters| (Instant::now(), counters));
         Some(smi)
     }
 
-    /// The clocks of a domain, now and at most, in MHz.
+    /// Current and highest clock of a domain, in MHz.
     fn clock(&self, domain: u32) -> Option<(u32, u32)> {
         let mut place = [0u64; CLOCKS_ROOM];
-        // SAFETY: there is more room than any version's structure takes.
+        // SAFETY: the buffer is larger than the structure of every version.
         let code = unsafe { (self.table.clocks)(self.device, domain, place.as_mut_ptr()) };
-        if code == 0 { clock(&place, self.table.power.is_some()) } else { None }
+        if code == 0 { parse_clock(&place, self.table.power.is_some()) } else { None }
     }
 
     fn watts(&self, read: impl FnOnce(*mut u64) -> i32) -> Option<u32> {
@@ -114,7 +115,7 @@ impl Smi {
 
     fn power(&self) -> Option<u32> {
         let Smi { table, device, .. } = self;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let now = table.power.and_then(|power| self.watts(|at| unsafe { power(*device, at) }));
         // SAFETY: as above.
         now.or_else(|| self.watts(|at| unsafe { (table.average_power)(*device, 0, at) }))
@@ -122,25 +123,25 @@ impl Smi {
 
     fn temperature(&self) -> Option<u32> {
         let mut millidegrees = 0;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let code =
             unsafe { (self.table.temperature)(self.device, SENSOR_JUNCTION, TEMPERATURE_NOW, &mut millidegrees) };
         (code == 0).then(|| (millidegrees / 1000).max(0) as u32)
     }
 
-    /// The device's counters, where it has them.
-    fn held(&self) -> Option<Held> {
+    /// The throttling counters; `None` if the device has none.
+    fn throttle_counters(&self) -> Option<ThrottleCounters> {
         let mut place = vec![0u64; METRICS_ROOM];
-        // SAFETY: there is more room than any version's structure takes.
+        // SAFETY: the buffer is larger than the structure of every version.
         let code = unsafe { (self.table.metrics)(self.device, place.as_mut_ptr()) };
-        if code == 0 { held(&place) } else { None }
+        if code == 0 { parse_counters(&place) } else { None }
     }
 
-    /// How fast the device is now, and what holds it back.
+    /// Current clocks, power and throttling of the device.
     pub fn health(&self) -> Health {
         let clock = self.clock(CLOCK_SYSTEM);
-        let since = self.first.zip(self.held());
-        let share = |of: fn(&Held) -> u64| {
+        let since = self.first.zip(self.throttle_counters());
+        let share = |of: fn(&ThrottleCounters) -> u64| {
             let ((start, first), now) = since?;
             let rounds = now.rounds.checked_sub(first.rounds).filter(|rounds| *rounds > 0)?;
             let held = of(&now).checked_sub(of(&first))?.min(rounds) as f64 / rounds as f64;
@@ -150,20 +151,20 @@ impl Smi {
             clock_mhz: clock.map(|(now, _)| now),
             max_clock_mhz: clock.map(|(_, most)| most),
             power_watts: self.power(),
-            // SAFETY: the place is valid for the call.
+            // SAFETY: the output pointer is valid for the call.
             power_limit_watts: self.watts(|at| unsafe { (self.table.power_limit)(self.device, 0, at) }),
             celsius: self.temperature(),
             reasons: Vec::new(),
-            by_power: share(|held| held.by_power),
-            by_temperature: share(|held| held.by_temperature),
+            by_power: share(|counters| counters.by_power),
+            by_temperature: share(|counters| counters.by_temperature),
         }
     }
 
-    /// What the device may be doing, by name.
+    /// Settings of the device, by name, for the record.
     pub fn facts(&self) -> Vec<(String, String)> {
         let memory = self.clock(CLOCK_MEMORY);
         let default = self.table.default_power_limit;
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         let default = default.and_then(|read| self.watts(|at| unsafe { read(self.device, at) }));
         let facts = [
             ("memory_clock_mhz", memory.map(|(now, _)| now)),
@@ -174,16 +175,16 @@ impl Smi {
     }
 }
 
-/// A place on the bus, as HIP writes it. A partition's number stands in its own bits, or as the function.
+/// Formats a PCI address as HIP does. A partition's number is in bits of its own or in the function number.
 fn written(place: u64) -> String {
     let partition = place >> 28 & 0xf;
     let function = if partition > 0 { partition } else { place & 7 };
     format!("{:04x}:{:02x}:{:02x}.{function:x}", place >> 32, place >> 8 & 0xff, place >> 3 & 0x1f)
 }
 
-/// The current and the highest clock of the structure of clocks, in MHz. Before 6.0 it begins with the number of clocks
-/// and which of them holds; since then a truth value stands before, and all lies one word further.
-fn clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
+/// The current and the highest clock in the structure of clocks, in MHz. Before 6.0 it begins with the number of clocks
+/// and the index of the current one; since then a boolean precedes them, so `grown` shifts all by one word.
+fn parse_clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     let half = |index: usize| (words[index / 2] >> (32 * (index % 2))) as u32 as usize;
     let (count, current, first) = if grown { (half(1), half(2), 2) } else { (half(0), half(1), 1) };
     let clocks = words.get(first..first + count).filter(|clocks| !clocks.is_empty())?;
@@ -191,15 +192,15 @@ fn clock(words: &[u64], grown: bool) -> Option<(u32, u32)> {
     Some((mhz(*clocks.get(current)?)?, mhz(*clocks.iter().max()?)?))
 }
 
-/// The counters in the structure of metrics, where the driver fills them.
-fn held(words: &[u64]) -> Option<Held> {
-    // The driver's table begins with its size and its version.
+/// The counters in the structure of metrics; `None` if the driver does not fill them.
+fn parse_counters(words: &[u64]) -> Option<ThrottleCounters> {
+    // The driver's table begins with its size and version.
     let (format, content) = (words[0] >> 16 & 0xff, words[0] >> 24 & 0xff);
-    // What a table does not have is all ones.
+    // Missing counters are all ones.
     let counter = |index: usize| Some(words[index]).filter(|value| *value != u64::MAX);
     let rounds = counter(ACCUMULATED).filter(|rounds| *rounds > 0)?;
     let of = |indices: &[usize]| indices.iter().filter_map(|&index| counter(index)).max().unwrap_or(0);
-    ((format, content) >= (1, 6)).then(|| Held {
+    ((format, content) >= (1, 6)).then(|| ThrottleCounters {
         rounds,
         by_power: of(&[BY_POWER]),
         by_temperature: of(&[BY_PROCHOT, BY_TEMPERATURE, BY_REGULATOR, BY_MEMORY]),
@@ -219,15 +220,15 @@ mod tests {
 
     #[test]
     fn clocks_are_read_in_both_layouts() {
-        // Three clocks, of which the second holds.
+        // Three clocks, of which the second is current.
         let (low, high) = (132_000_000, 2_100_000_000);
         let old = [3 | 1 << 32, low, 1_700_000_000, high, 0];
-        assert_eq!(clock(&old, false), Some((1700, 2100)));
+        assert_eq!(parse_clock(&old, false), Some((1700, 2100)));
         let grown = [3 << 32, 1, low, 1_700_000_000, high, 0];
-        assert_eq!(clock(&grown, true), Some((1700, 2100)));
-        assert_eq!(clock(&[9 << 32, 1, low, high], true), None, "more than there are");
-        assert_eq!(clock(&[3 << 32, 7, low, low, high], true), None, "none of them");
-        assert_eq!(clock(&[0; 8], true), None);
+        assert_eq!(parse_clock(&grown, true), Some((1700, 2100)));
+        assert_eq!(parse_clock(&[9 << 32, 1, low, high], true), None, "more than there are");
+        assert_eq!(parse_clock(&[3 << 32, 7, low, low, high], true), None, "none of them");
+        assert_eq!(parse_clock(&[0; 8], true), None);
     }
 
     #[test]
@@ -237,9 +238,9 @@ mod tests {
         words[ACCUMULATED] = 1000;
         words[BY_POWER] = 250;
         words[BY_MEMORY] = 3;
-        assert_eq!(held(&words), Some(Held { rounds: 1000, by_power: 250, by_temperature: 3 }));
+        assert_eq!(parse_counters(&words), Some(ThrottleCounters { rounds: 1000, by_power: 250, by_temperature: 3 }));
         words[0] = 4 << 24 | 1 << 16 | 400;
-        assert_eq!(held(&words), None, "an older table says nothing of it");
+        assert_eq!(parse_counters(&words), None, "an older table says nothing of it");
     }
 
     #[test]

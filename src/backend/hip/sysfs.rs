@@ -1,30 +1,31 @@
-//! What the kernel's driver says of a device in files, which every version of ROCm's libraries reads too: its chips, its
-//! partition, its links. A figure that it does not give is absent.
+//! The kernel driver's files about a device: chips, partition, links, sensors. ROCm's libraries read the same files.
+//! Values that a file does not contain are `None` or left out.
 //!
-//! It only reads: nothing of a device's settings is changed.
+//! Only reads: no setting of a device is changed.
 
 use std::path::{Path, PathBuf};
 
 use crate::exec::Health;
 
-/// Kinds of links, as the driver numbers them.
+/// Link types as the driver numbers them.
 const PCIE: u64 = 2;
 const XGMI: u64 = 11;
 
-/// A device's files.
+/// Folders of a device.
 pub struct Sysfs {
-    /// Those of the PCI device.
+    /// The folder of the PCI device.
     pci: PathBuf,
-    /// Those of the driver's node for computation; a partition of a device has one of its own.
+    /// The folder of the compute node; each partition of a device has its own. `None` if there is none.
     node: Option<PathBuf>,
     driver: PathBuf,
 }
 
 impl Sysfs {
-    /// The files below `root`, which is `/sys`, of the device on a PCI bus, such as `0000:1b:00.0`.
+    /// Finds the folders below `root`, which is `/sys` except in tests, of the device with a PCI address such as
+    /// `0000:1b:00.0`.
     pub fn new(root: &Path, bus: &str) -> Sysfs {
         let devices = root.join("bus/pci/devices");
-        // A partition that is not the first has a number in place of the function, and no PCI device of that name.
+        // A partition other than the first has its number as PCI function, and no PCI device of that name exists.
         let whole = bus.rsplit_once('.').map_or(bus.to_owned(), |(place, _)| format!("{place}.0"));
         let pci = Some(devices.join(bus)).filter(|path| path.is_dir()).unwrap_or_else(|| devices.join(whole));
         let nodes = std::fs::read_dir(root.join("class/kfd/kfd/topology/nodes"));
@@ -39,13 +40,13 @@ impl Sysfs {
         Sysfs { pci, node, driver: root.join("module/amdgpu/version") }
     }
 
-    /// The chips that compute.
+    /// Number of XCDs; `None` if the driver does not report it.
     pub fn xcds(&self) -> Option<u32> {
         let properties = Properties::read(self.node.as_ref()?);
         properties.get("num_xcc").and_then(|count| u32::try_from(count).ok()).filter(|count| (1..=64).contains(count))
     }
 
-    /// Everything that says in which state the device is, by name.
+    /// Settings and state of the device, by name, for the record.
     pub fn facts(&self) -> Vec<(String, String)> {
         let mut facts = Vec::new();
         let mut add = |name: &str, value: Option<String>| facts.extend(value.map(|value| (name.to_owned(), value)));
@@ -80,13 +81,14 @@ impl Sysfs {
 }
 
 impl Sysfs {
-    /// How fast the device is now; nothing where the driver does not say. It does not say what holds it back.
+    /// Current clocks and power of the device; `None` if the driver does not report them. Throttle reasons are not
+    /// available here.
     pub fn health(&self) -> Option<Health> {
         let folders = std::fs::read_dir(self.pci.join("hwmon"));
         let sensors = folders.into_iter().flatten().flatten().map(|entry| entry.path()).min()?;
         let number = |name: &str| line(&sensors.join(name))?.parse::<u64>().ok();
         let scaled = |value: Option<u64>, by: u64| value.and_then(|value| u32::try_from(value / by).ok());
-        // The second sensor is that of the hottest place.
+        // The second temperature sensor is at the hottest point.
         Some(Health {
             clock_mhz: scaled(number("freq1_input"), 1_000_000),
             max_clock_mhz: self.highest_clock(),
@@ -97,7 +99,7 @@ impl Sysfs {
         })
     }
 
-    /// The highest clock of those that the driver lists, such as `1: 2100Mhz *`.
+    /// The highest clock in MHz of the driver's list, whose lines look like `1: 2100Mhz *`.
     fn highest_clock(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.pci.join("pp_dpm_sclk")).ok()?;
         let clock = |line: &str| line.split_whitespace().nth(1)?.to_lowercase().strip_suffix("mhz")?.parse().ok();
@@ -105,7 +107,7 @@ impl Sysfs {
     }
 }
 
-/// The links of a device by kind: `7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s`, with the rates that the driver states.
+/// Counts the links of a device by kind: `7 xGMI of 48000 MB/s, 1 PCIe of 64000 MB/s`, with the driver's rates.
 fn links(node: &Path) -> Option<String> {
     let mut found: Vec<(u64, u64, usize)> = Vec::new();
     for folder in ["io_links", "p2p_links"] {
@@ -132,7 +134,7 @@ fn links(node: &Path) -> Option<String> {
     Some(text.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
-/// A bus as the driver writes it: the domain, and the rest in one number.
+/// Splits a PCI address into the domain and the driver's number for the rest.
 fn place(bus: &str) -> Option<(u64, u64)> {
     let hex = |text: &str| u64::from_str_radix(text, 16).ok();
     let (rest, function) = bus.rsplit_once('.')?;
@@ -141,7 +143,7 @@ fn place(bus: &str) -> Option<(u64, u64)> {
     Some((hex(domain)?, hex(bus)? << 8 | hex(device)? << 3 | hex(function)?))
 }
 
-/// Names with numbers, one a line.
+/// Contents of a file with a name and a number on each line.
 struct Properties(String);
 
 impl Properties {
@@ -155,7 +157,7 @@ impl Properties {
     }
 }
 
-/// A file of one line, if there is one in it.
+/// The only line of a file; `None` if it is missing or empty.
 fn line(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let text = text.trim();
@@ -166,7 +168,7 @@ fn line(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A tree with the files of one device, in the form that the kernel's documentation gives them.
+    /// Creates the files of one device as the kernel's documentation describes them.
     fn tree(root: &Path) {
         let write = |path: &str, text: &str| {
             let path = root.join(path);
@@ -208,7 +210,7 @@ mod tests {
         let health = sysfs.health().unwrap();
         assert_eq!(health.line().unwrap(), "1900 of 2100 MHz, 64 °C", "without a power there is none");
         assert_eq!(health.power_limit_watts, Some(750));
-        // The second partition of the same device has no node here, and shares what the device says as a whole.
+        // The second partition of the same device has no compute node here, and shares the files of the PCI device.
         let second = Sysfs::new(root.path(), "0000:1b:00.1");
         assert_eq!(second.xcds(), None);
         assert!(second.facts().contains(&("compute_partition".to_owned(), "SPX".to_owned())));

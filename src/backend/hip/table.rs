@@ -1,7 +1,7 @@
-//! The functions of HIP's runtime: names and prototypes, once, and what is called by them.
+//! Names and prototypes of the HIP runtime's functions, and the table that resolves them.
 //!
-//! The status that they return is a number: a newer runtime may return any. The feature `hip-sys` compares the
-//! prototypes with that crate's declarations.
+//! The returned status is a plain integer, since a newer runtime may return any value. The feature `hip-sys` compares
+//! the prototypes with that crate's.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -9,15 +9,14 @@ use crate::backend::gpu::runtime::{self, Event, Stream};
 use crate::backend::libraries::Opened;
 use crate::exec::ExecError;
 
-/// What stands for memory that another process opens: `hipIpcMemHandle_t`, which is passed whole.
+/// `hipIpcMemHandle_t`: handle under which another process opens memory, passed by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct IpcHandle(pub [u8; 64]);
-/// An address in a device's memory.
+/// An address in device memory.
 pub type Address = *mut c_void;
 
-/// Declares the table: what has to be there, what may be absent, and what may be absent and is younger than the
-/// declarations of `hip-sys`.
+/// Declares the table in three parts: required functions, optional ones, and optional ones newer than `hip-sys`.
 macro_rules! table {
     (
         required { $($field:ident = $symbol:ident ( $($arg:ty),* $(,)? );)* }
@@ -33,7 +32,7 @@ macro_rules! table {
         }
 
         impl Table {
-            /// Resolves every function, or says which one is missing.
+            /// Resolves every function. The error names the first required one that is missing.
             pub fn load(opened: &Opened) -> Result<Table, ExecError> {
                 Ok(Table {
                     $(
@@ -52,7 +51,7 @@ macro_rules! table {
                 })
             }
 
-            /// The names of the functions that this runtime lacks.
+            /// Names of the optional functions that this runtime lacks.
             pub fn lacking(&self) -> Vec<&'static str> {
                 let absent = [
                     $((self.$maybe.is_none(), stringify!($maybe_symbol)),)*
@@ -70,7 +69,7 @@ macro_rules! table {
     };
 }
 
-/// Names the functions that vendors have alike, each with as many arguments as it takes.
+/// Names the functions of `Runtime`, each with its number of arguments.
 macro_rules! names {
     (
         required { $($field:ident = $symbol:ident ( $($arg:tt),* );)* }
@@ -152,7 +151,7 @@ table! {
     }
     optional {
         link_type = hipExtGetLinkTypeAndHopCount(c_int, c_int, *mut c_uint, *mut c_uint);
-        // For copies to ranks in other processes.
+        // Copies to ranks in other processes.
         ipc_get_mem_handle = hipIpcGetMemHandle(*mut IpcHandle, *mut c_void);
         ipc_open_mem_handle = hipIpcOpenMemHandle(*mut *mut c_void, IpcHandle, c_uint);
         ipc_close_mem_handle = hipIpcCloseMemHandle(*mut c_void);
@@ -161,7 +160,7 @@ table! {
         host_device_pointer = hipHostGetDevicePointer(*mut *mut c_void, *mut c_void, c_uint);
     }
     newer {
-        // From 6.0: the same question for the larger structure.
+        // Since 6.0: fills the larger structure.
         device_properties_r0600 = hipGetDevicePropertiesR0600(*mut c_void, c_int);
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::outputs::{PageArgs, share};
-use crate::cli::passed::{Passed, Passing};
+use crate::cli::passed::{Passed, PassedOptions};
 use crate::config::MAX_ITERATIONS;
 use crate::measure::effect::THRESHOLD;
 use crate::measure::paired::FEWEST;
@@ -19,10 +19,10 @@ A side that is not given is the file as it is. The quotes may be left out: `--a 
 Exit codes: 0 compared; 1 b is what `--fail-on` names; 2 bad input; 3 no such device or backend; 4 a
 side failed; 130 interrupted.";
 
-/// Rounds where nobody says how many.
+/// Default number of rounds.
 pub const ROUNDS: u32 = 16;
 
-/// Rounds at most.
+/// Largest number of rounds.
 const MOST_ROUNDS: i64 = 1024;
 
 #[derive(Debug, Args)]
@@ -30,32 +30,32 @@ const MOST_ROUNDS: i64 = 1024;
 pub struct AbArgs {
     /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
     pub file: String,
-    /// What the first side is given
+    /// Options of the first side, in quotes
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub a: String,
-    /// What the second side is given
+    /// Options of the second side, in quotes
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub b: String,
     /// Rounds of four blocks: A B B A, or B A A B
     #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(FEWEST as i64..=MOST_ROUNDS))]
     pub rounds: u32,
-    /// Iterations of a block, in place of as many as take about 20 ms
+    /// Iterations of a block, instead of as many as take about 20 ms
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     pub iterations: Option<u32>,
-    /// The difference that matters, 3% where nothing is said
+    /// Smallest difference that matters, 3% by default
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub threshold: Option<f64>,
-    /// What the order of the blocks is drawn from
+    /// Seed of the random order of blocks
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// Give each block a process of its own: what differs from one process to the next is then part of the interval
+    /// Run each block in a process of its own: the interval then includes differences between processes
     #[arg(long)]
     pub fresh: bool,
-    /// Leave out the runs of each side by itself
+    /// Skip the runs of each side alone
     #[arg(long)]
     pub no_apart: bool,
-    /// What makes the exit code 1
+    /// Exit with code 1 in this case
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub fail_on: Vec<FailOnArg>,
     /// Write the record of the comparison, with every sample
@@ -64,23 +64,23 @@ pub struct AbArgs {
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
-    pub both: Passed<OfBothSides>,
+    pub both: Passed<SideOptions>,
 }
 
-/// What `--fail-on` may be.
+/// Values of `--fail-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOnArg {
     /// B is worse than A
     Worse,
-    /// Nothing can be said
+    /// The difference is too uncertain for a verdict
     CannotTell,
 }
 
-/// Options that both sides have.
+/// Options that apply to both sides.
 #[derive(Clone, Debug)]
-pub struct OfBothSides;
+pub struct SideOptions;
 
-impl Passing for OfBothSides {
+impl PassedOptions for SideOptions {
     const HEADING: &str = "Of both sides";
     const OPTIONS: &[&str] = &[
         "backend",

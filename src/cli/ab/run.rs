@@ -1,4 +1,4 @@
-//! A comparison under way: both sides in turn, then each by itself.
+//! Runs a comparison: alternating blocks of both sides, then each side alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,57 +13,57 @@ use crate::measure::ab::{self, AbBlockRecord, AbRecord, AbSideRecord, BlockMode,
 use crate::measure::pace::Pace;
 use crate::measure::paired::{self, AbSide, OF_A_SIDE, ROUND};
 
+use super::process::{Failure, SideProcess};
 use super::side::SideArgs;
-use super::standing::{Failure, Standing};
 
-/// Iterations of a first block, which tells how long they take and is thrown away.
+/// Iterations of the first block, which determines how long they take and is discarded.
 const PROBE: u64 = 10;
 
-/// How long a block should take.
+/// Target duration of a block.
 const BLOCK: Duration = Duration::from_millis(20);
 
-/// The fewest and the most iterations of a block, where their number is not given.
+/// Minimum and maximum iterations of a block, if their number is not given.
 const ITERATIONS: (u64, u64) = (10, 100);
 
-/// Rounds at most where each block needs a process of its own.
+/// Maximum rounds if each block needs a process of its own.
 const FRESH_ROUNDS: usize = 8;
 
 /// What is compared, and for how long.
 pub struct Plan {
     pub sides: [SideArgs; 2],
     pub rounds: usize,
-    /// Iterations of a block; `None` where they follow from how long they take.
+    /// Iterations of a block; `None` to derive them from their duration.
     pub iterations: Option<u64>,
     pub seed: u64,
-    /// Each block has a process of its own.
+    /// True if each block has a process of its own.
     pub fresh: bool,
-    /// Each side is also run by itself.
+    /// True if each side is also run alone.
     pub apart: bool,
 }
 
-/// A comparison that has ended.
+/// A completed comparison.
 pub struct Done {
     pub record: AbRecord,
-    /// What each side has printed for people.
-    pub said: [String; 2],
+    /// Text that each side printed on standard error.
+    pub stderr: [String; 2],
 }
 
-/// A comparison under way.
+/// A comparison in progress.
 struct AbRun<'a> {
     plan: &'a Plan,
     interrupt: &'a Interrupt,
-    /// The processes that stay on the device; a side without one gets a process for each block.
-    standing: [Option<Standing>; 2],
+    /// The process of each side that stays on the device; `None` if the side gets a new process for each block.
+    processes: [Option<SideProcess>; 2],
     blocks: Vec<AbBlockRecord>,
     /// Iterations of a block.
     iterations: u64,
-    /// How long an iteration of each side should take.
+    /// Estimated duration of an iteration of each side.
     expected: [Duration; 2],
-    said: [String; 2],
+    stderr: [String; 2],
     done: Arc<Control>,
 }
 
-/// Runs the comparison. One that is interrupted keeps the rounds that it has.
+/// Runs the comparison. An interrupted one keeps its complete rounds.
 pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
     let started = jiff::Timestamp::now().to_string();
     let mut run = AbRun::new(plan, interrupt);
@@ -72,16 +72,16 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
     let ungated;
     if let Some(why) = unlike(&ready) {
         ungated = Plan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
-        // Both sides end before others begin.
+        // Both processes must end before new ones begin.
         drop(run);
         run = AbRun::new(&ungated, interrupt);
         (ready, why_fresh) = run.open()?;
         warnings.push(why);
     }
     let plan = run.plan;
-    let (way, rounds) = match run.standing {
+    let (way, rounds) = match run.processes {
         [Some(_), Some(_)] => (BlockMode::Interleaved, plan.rounds),
-        // Fresh processes that were not asked for need not take hours.
+        // Separate processes are slow, so the number of rounds is limited unless the user asked for them.
         _ if !plan.fresh => (BlockMode::Fresh, plan.rounds.min(FRESH_ROUNDS)),
         _ => (BlockMode::Fresh, plan.rounds),
     };
@@ -108,10 +108,10 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
         result: None,
         warnings,
     };
-    Ok(Done { record, said: run.said })
+    Ok(Done { record, stderr: run.stderr })
 }
 
-/// A warning, where one side is held at the gate and the other cannot be; `None` where both are measured alike.
+/// A warning if one side is gated and the other cannot be; `None` if both are measured alike.
 fn unlike(ready: &[Ready; 2]) -> Option<String> {
     let mixed = Pace::of(ready.iter().map(|ready| ready.held)) == Pace::Host;
     let (held, free) = if ready[0].held == Some(true) { ("a", "b") } else { ("b", "a") };
@@ -133,26 +133,26 @@ impl<'a> AbRun<'a> {
         AbRun {
             plan,
             interrupt,
-            standing: [None, None],
+            processes: [None, None],
             blocks: Vec::new(),
             iterations: 0,
             expected: [Duration::ZERO; 2],
-            said: Default::default(),
+            stderr: Default::default(),
             done: Arc::default(),
         }
     }
 
     fn start(&mut self, side: AbSide) -> Result<Ready, Failure> {
-        let (standing, ready) = Standing::start(&self.plan.sides[side as usize], self.interrupt)?;
-        self.standing[side as usize] = Some(standing);
+        let (processes, ready) = SideProcess::start(&self.plan.sides[side as usize], self.interrupt)?;
+        self.processes[side as usize] = Some(processes);
         Ok(ready)
     }
 
-    /// Ends the process of a side. What its first one has printed for people is kept.
+    /// Ends the process of a side. Keeps the text of the side's first process.
     fn finish(&mut self, side: AbSide) {
-        let said = self.standing[side as usize].take().map(Standing::finish).unwrap_or_default();
-        if self.said[side as usize].is_empty() {
-            self.said[side as usize] = said;
+        let stderr = self.processes[side as usize].take().map(SideProcess::finish).unwrap_or_default();
+        if self.stderr[side as usize].is_empty() {
+            self.stderr[side as usize] = stderr;
         }
     }
 
@@ -161,8 +161,8 @@ impl<'a> AbRun<'a> {
         self.finish(AbSide::B);
     }
 
-    /// Starts both sides. Where b fails beside a and not by itself, the device does not take both: then only b is left
-    /// standing, and the reason comes along.
+    /// Starts both sides. If B fails beside A but not alone, the device does not fit both: then only B keeps running,
+    /// and the reason is returned.
     fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
         let a = self.start(AbSide::A)?;
         let mut why = None;
@@ -180,11 +180,11 @@ impl<'a> AbRun<'a> {
         Ok(([a, b], why))
     }
 
-    /// Measures all blocks: in turn, and then apart where that was asked for.
+    /// Measures all blocks: alternating, and then each side alone if requested.
     fn measure(&mut self, ready: &[Ready; 2], way: BlockMode, rounds: usize) -> Result<(), Failure> {
         for side in [AbSide::B, AbSide::A] {
-            // A side that does not stand takes about as long as the other, as far as anybody knows.
-            self.expected[side as usize] = match &self.standing[side as usize] {
+            // A side without a running process is assumed to take as long as the other.
+            self.expected[side as usize] = match &self.processes[side as usize] {
                 Some(_) => {
                     let probe = self.block(side, PROBE)?;
                     let time = ab::level(&probe.time_ns, ready[side as usize].period).unwrap_or(0.0).max(1.0);
@@ -218,9 +218,9 @@ impl<'a> AbRun<'a> {
         Ok(())
     }
 
-    /// Measures and keeps a block of a side; `round` is `None` of a side by itself.
+    /// Measures and keeps a block of a side. `round` is `None` if the side runs alone.
     fn keep(&mut self, side: AbSide, round: Option<usize>) -> Result<(), Failure> {
-        let fresh = self.standing[side as usize].is_none();
+        let fresh = self.processes[side as usize].is_none();
         if fresh {
             self.start(side)?;
         }
@@ -233,14 +233,14 @@ impl<'a> AbRun<'a> {
         Ok(())
     }
 
-    /// A block of a side that stands.
+    /// Measures a block in the side's running process.
     fn block(&mut self, side: AbSide, iterations: u64) -> Result<Block, Failure> {
         let expected = self.expected[side as usize] * u32::try_from(iterations).unwrap_or(u32::MAX);
-        let standing = self.standing[side as usize].as_mut().expect("a block is asked of a side that stands");
-        standing.block(iterations, expected, self.interrupt)
+        let processes = self.processes[side as usize].as_mut().expect("a block is asked of a side that stands");
+        processes.block(iterations, expected, self.interrupt)
     }
 
-    /// As many iterations as take a block's time on the slower side; few where nothing varies.
+    /// Number of iterations that fill a block's target duration on the slower side; the minimum if times do not vary.
     fn fitting(&self, ready: &[Ready; 2]) -> u64 {
         let (fewest, most) = ITERATIONS;
         if ready.iter().all(|ready| ready.record.simulated) {

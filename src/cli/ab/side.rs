@@ -1,4 +1,4 @@
-//! What a side of `aorta ab` is given: a text of options, as a shell would read it.
+//! Parses the options of a side of `aorta ab`, given as one text in the syntax of a shell.
 
 use crate::base::shell;
 use crate::cli::error::InputError;
@@ -6,25 +6,27 @@ use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
 use crate::measure::paired::AbSide;
 
-/// Options that may be given several times.
+/// Options that can be repeated.
 const SEVERAL: [&str; 3] = ["--set", "--env", "--config"];
 
-/// The option that says whether iterations are held.
+/// The option that sets whether iterations are gated.
 const GATE: &str = "--gate=";
 
-/// A side: which one, what was written for it, and the arguments of its `aorta exec`.
+/// A side: A or B, its text, and the arguments of its `aorta exec`.
 #[derive(Clone, Debug)]
 pub struct SideArgs {
     pub side: AbSide,
-    /// The file, the options of both sides and its own.
+    /// The file, the options of both sides and those of this side.
     pub arguments: Vec<String>,
 }
 
 impl SideArgs {
-    /// Reads a side's options, as words and as `aorta exec` reads them. A first word that is no option is a file in place of the one that was given.
+    /// Reads a side's options. Returns the words and the parsed arguments of `aorta exec`. A first word that is not an
+    /// option replaces `file`.
     ///
     /// # Errors
-    /// The options are none of `aorta exec`, or are for a run by itself.
+    ///
+    /// The options are not valid for `aorta exec`, or only make sense for a single run.
     pub fn read(side: AbSide, file: &str, given: &str, both: &[String]) -> Result<(SideArgs, ExecArgs), InputError> {
         let option = format!("`--{}`", side.name());
         let mistake = |why: &str, help: &str| InputError::bad_value(&option, given, why, help);
@@ -51,7 +53,7 @@ impl SideArgs {
 }
 
 impl SideArgs {
-    /// The same, not held at the gate.
+    /// The same side without the gate.
     pub fn ungated(mut self) -> SideArgs {
         let option = GATE.trim_end_matches('=');
         while let Some(at) = self.arguments.iter().position(|word| word == option || word.starts_with(GATE)) {
@@ -64,8 +66,8 @@ impl SideArgs {
     }
 }
 
-/// Whether a side's own words say something else for an option that both have. Of those that may be there several times,
-/// the last counts for each name.
+/// True if a side's own words override `word`, an option of both sides. For repeatable options, the names must be equal
+/// too.
 fn overridden(word: &str, own: &[String]) -> bool {
     let option = word.split_once('=').map_or(word, |(option, _)| option);
     let again = |own: &String| own == option || own.split_once('=').is_some_and(|(name, _)| name == option);

@@ -1,11 +1,11 @@
-//! Sides of `aorta ab` without quotes: `--a --set n=4 --b --set n=8`.
+//! Accepts sides of `aorta ab` without quotes: `--a --set n=4 --b --set n=8`.
 
 use std::ffi::OsString;
 
 use clap::Args;
 
 use super::AbArgs;
-use super::args::OfBothSides;
+use super::args::SideOptions;
 use crate::base::shell;
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::Passed;
@@ -13,9 +13,9 @@ use crate::cli::passed::Passed;
 /// The options that introduce a side.
 const SIDES: [&str; 2] = ["--a", "--b"];
 
-/// The program's arguments, with the words behind `--a` and `--b` as one text each, as if they had been quoted. A side
-/// without quotes begins with an option. It ends before the other side, an option of `aorta ab` itself, and a word that
-/// belongs to no option.
+/// Joins the words after `--a` and `--b` into one text each, as if they had been quoted. A side without quotes begins
+/// with an option. It ends before the other side, before an option of `aorta ab` itself, and before a word that belongs
+/// to no option.
 pub fn quoted(words: Vec<OsString>) -> Vec<OsString> {
     if !is_ab(&words) {
         return words;
@@ -27,12 +27,12 @@ pub fn quoted(words: Vec<OsString>) -> Vec<OsString> {
     }
 }
 
-/// Whether the program is asked for `ab`.
+/// True if the arguments call `aorta ab`.
 fn is_ab(words: &[OsString]) -> bool {
     let mut rest = words.iter().skip(1);
     while let Some(word) = rest.next() {
         match word.to_str() {
-            // The only option of all commands, and its value.
+            // The only global option, and its value.
             Some("--diagnostics") => {
                 rest.next();
             }
@@ -43,10 +43,10 @@ fn is_ab(words: &[OsString]) -> bool {
     false
 }
 
-/// What the options of a side are.
+/// The options that a side can have.
 struct Options {
     exec: clap::Command,
-    /// Options of `aorta ab` that no side has.
+    /// Options of `aorta ab` that a side cannot have.
     own: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Options {
         let names = |command: &clap::Command| -> Vec<String> {
             command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
         };
-        let both = names(&Passed::<OfBothSides>::augment_args(clap::Command::new("both")));
+        let both = names(&Passed::<SideOptions>::augment_args(clap::Command::new("both")));
         let own = names(&AbArgs::augment_args(clap::Command::new("ab")));
         Options {
             exec: ExecArgs::augment_args(clap::Command::new("exec")),
@@ -81,7 +81,7 @@ impl Options {
         quoted
     }
 
-    /// Words from the first on that are options of a side, with their values; 0 where the first is a text in quotes, no
+    /// Number of leading words that are options of a side or their values; 0 if the first word is a quoted text, no
     /// option, or an option of `aorta ab` itself.
     fn side(&self, words: &[&str]) -> usize {
         let mut count = 0;
@@ -92,7 +92,8 @@ impl Options {
                 break;
             }
             let known = self.exec.get_arguments().find(|arg| arg.get_long() == Some(name));
-            // An option that does not exist is told when the side is read, with what seems to be its value.
+            // An unknown option stays with what seems to be its value, so that the error is reported when the side is
+            // read.
             let has_value = match known {
                 Some(known) => known.get_action().takes_values(),
                 None => words.get(count + 1).is_some_and(|next| !next.starts_with('-')),

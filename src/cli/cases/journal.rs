@@ -1,4 +1,4 @@
-//! The file that cases are written to, one after the other, each on the disk before the next begins.
+//! The file of cases. Each case is written to disk before the next one starts.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
@@ -9,32 +9,31 @@ use sha2::{Digest, Sha256};
 use crate::backend;
 use crate::base::{counted, hex, shell, visible};
 use crate::cli::error::InputError;
-use crate::cli::{environment, output, own};
+use crate::cli::{environment, output, ownership};
 use crate::measure::cases::{self, Axis, Case, Cases, Header};
 
 use crate::cli::sweep::typed;
 
-/// An open file of cases. Without a path, nothing is kept.
+/// An open file of cases; writes nothing if it has no path.
 pub struct Journal {
     pub path: Option<PathBuf>,
     file: Option<File>,
-    /// Lines reach the disk. A pipe has none.
+    /// True if lines are synced to disk; false for a pipe.
     on_disk: bool,
-    /// The bytes that the file has, by what this program knows of it.
+    /// Expected length of the file in bytes, to detect other writers.
     length: u64,
 }
 
-/// What a file has before a sweep begins.
+/// An opened file of cases and its contents.
 pub struct Opened {
     pub journal: Journal,
-    /// The cases that it has.
+    /// Cases in the file.
     pub cases: Vec<Case>,
     /// True if the last line was truncated and has been discarded.
-    pub torn: bool,
+    pub truncated: bool,
 }
 
-/// Where a sweep is kept for which nobody has said where: the same place for the same sweep. Nothing where there is no
-/// home.
+/// Default path of a sweep's cases, the same for the same sweep. `None` without a home folder.
 pub fn own_path(header: &Header) -> Option<PathBuf> {
     let same = Header { started: String::new(), ..header.clone() };
     let digest = hex(Sha256::digest(cases::line(&same)));
@@ -42,14 +41,14 @@ pub fn own_path(header: &Header) -> Option<PathBuf> {
     Some(environment::state_folder()?.join("sweeps").join(format!("{stem}-{}.jsonl", &digest[..12])))
 }
 
-/// Opens a file for a sweep.
+/// Opens the file of a sweep.
 ///
-/// With `resume`, what it has is kept, and has to be of the same sweep; a line that was not ended is cut off. Without,
-/// the file begins anew: one that somebody has `named` must not be there yet.
+/// With `resume`, the file must belong to the same sweep; its cases are kept, and an incomplete last line is cut off.
+/// Otherwise the file starts empty, and a `named` file must not exist yet.
 pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -> Result<Opened, InputError> {
     let Some(path) = path else {
         let journal = Journal { path: None, file: None, on_disk: false, length: 0 };
-        return Ok(Opened { journal, cases: Vec::new(), torn: false });
+        return Ok(Opened { journal, cases: Vec::new(), truncated: false });
     };
     let failed = |why: std::io::Error| InputError::Unwritable {
         name: path.display().to_string(),
@@ -58,7 +57,7 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
     };
     match (named, path.parent()) {
         (true, _) => output::check_file(&path)?,
-        (false, Some(folder)) => own::private_folder(folder).map_err(|why| failed(io::Error::other(why)))?,
+        (false, Some(folder)) => ownership::private_folder(folder).map_err(|why| failed(io::Error::other(why)))?,
         (false, None) => {}
     }
     let file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
@@ -78,21 +77,21 @@ pub fn open(path: Option<PathBuf>, named: bool, header: &Header, resume: bool) -
     if on_disk {
         file.set_len(length).map_err(failed)?;
     }
-    let torn = read.as_ref().is_some_and(|read| read.torn);
+    let truncated = read.as_ref().is_some_and(|read| read.torn);
     let mut journal = Journal { path: Some(path), file: Some(file), on_disk, length };
     if read.is_none() {
         journal.line(&cases::line(header))?;
     }
-    Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), torn })
+    Ok(Opened { journal, cases: read.map_or_else(Vec::new, |read| read.cases), truncated })
 }
 
 impl Journal {
-    /// Appends a case. When this comes back, a crash can no longer take it away.
+    /// Appends a case. After this returns, the case survives a crash.
     pub fn append(&mut self, case: &Case) -> Result<(), InputError> {
         self.line(&cases::line(case))
     }
 
-    /// One write for a line: it is there whole, or its end is missing.
+    /// Writes a line by one call, so that after a crash the line is either complete or truncated.
     fn line(&mut self, line: &str) -> Result<(), InputError> {
         let line = &*visible::visible(line);
         let (Some(path), Some(file)) = (&self.path, &mut self.file) else { return Ok(()) };
@@ -117,11 +116,12 @@ impl Journal {
     }
 }
 
-/// Takes the file for this process until it ends, so that two runs never write to one file. Where the file system knows
-/// no locks, a foreign line is found when the next one is written.
+/// Locks the file for this process until it ends, so that two runs never write to one file. On a file system without
+/// locks, `line` detects another writer.
 ///
 /// # Errors
-/// Another process has it.
+///
+/// Another process has locked the file.
 fn lock(path: &Path, file: &File) -> Result<(), InputError> {
     if backend::lock(file) {
         return Ok(());
@@ -130,13 +130,13 @@ fn lock(path: &Path, file: &File) -> Result<(), InputError> {
     Err(InputError::CasesBusy { name: path.display().to_string(), holder })
 }
 
-/// The process that has locked the file, as the system lists it; `None` where it does not.
+/// The id of the process that has locked the file; `None` if the system does not list it.
 #[cfg(unix)]
 fn holder(file: &File) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // `1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF`: the process, and the device and the inode of the file.
+    // `1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF`: process id, and device and inode of the file.
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let same = words.get(1) == Some(&"FLOCK") && words.get(5)?.rsplit(':').next() == Some(inode.as_str());
@@ -149,7 +149,7 @@ fn holder(_file: &File) -> Option<u32> {
     None
 }
 
-/// Reads a file of cases. Nothing where it has no whole line.
+/// Reads a file of cases; `None` if it has no complete line.
 fn read(path: &Path) -> Result<Option<Cases>, InputError> {
     let unreadable = |why: std::io::Error| InputError::Unreadable {
         name: path.display().to_string(),
@@ -166,7 +166,7 @@ fn is_there(path: &Path, cases: &[Case]) -> InputError {
     InputError::CasesThere { name: name.to_string(), has: counted(cases.len(), "case") }
 }
 
-/// Fails where a file is of another sweep, and says what differs.
+/// Fails if a file belongs to another sweep. The error says what differs.
 fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
     let mut differences = Vec::new();
     let mut differ = |what: &str, there: &str, now: &str| {

@@ -1,4 +1,4 @@
-//! How many cases have run: a line that changes on a terminal, else a line for each case, both on standard error.
+//! Shows how many cases have run, on standard error: a line that is redrawn on a terminal, otherwise one line per case.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::base::visible;
 use crate::cli::output;
 use crate::measure::cases::Case;
 
-/// How often the line is drawn while a case runs.
+/// Interval between redraws while a case runs.
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// What is told while cases run.
+/// Progress of a command that runs cases.
 pub struct Progress {
     total: usize,
     ended: usize,
-    /// How long each case took that was run, in seconds.
+    /// Duration of each case that was run, in seconds.
     took: Vec<f64>,
-    /// On a terminal.
+    /// The redrawn line; `None` if standard error is not a terminal.
     bar: Option<ProgressBar>,
 }
 
@@ -34,8 +34,8 @@ impl Progress {
         Progress { total, ended: 0, took: Vec::new(), bar }
     }
 
-    /// Counts cases that are known already.
-    pub fn know<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
+    /// Counts cases whose results are in the file already.
+    pub fn count_known<'a>(&mut self, cases: impl Iterator<Item = &'a Case>) {
         for case in cases {
             self.ended += 1;
             self.took.extend(Some(case.seconds).filter(|seconds| *seconds > 0.0));
@@ -55,7 +55,7 @@ impl Progress {
         self.took.push(case.seconds);
         match &self.bar {
             Some(bar) => bar.inc(1),
-            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, said(case))),
+            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, summary(case))),
         }
     }
 }
@@ -68,8 +68,8 @@ impl Drop for Progress {
     }
 }
 
-/// A case in a few words.
-fn said(case: &Case) -> String {
+/// Summarizes a case's result in a few words.
+fn summary(case: &Case) -> String {
     let median = case.record.as_ref().and_then(|record| record.variants.first()?.time.p50_ns);
     let simulated = case.record.as_ref().is_some_and(|record| record.simulated);
     let figure = median.map(|median| format!("{median}{}", if simulated { ", simulated" } else { "" }));
@@ -82,13 +82,13 @@ fn said(case: &Case) -> String {
     }
 }
 
-/// Seconds that so many cases will take, if they are like those that were run.
+/// Estimated seconds for the remaining cases; `None` before the first case has run.
 fn estimate(took: &[f64], left: usize) -> Option<f64> {
     let mean = took.iter().sum::<f64>() / took.len() as f64;
     (!took.is_empty()).then_some(mean * left as f64)
 }
 
-/// A time as somebody says it who waits for it.
+/// Formats a duration roughly, such as `5 min`.
 fn rough(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     match seconds {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_goes_by_what_was() {
+    fn the_remaining_time_is_estimated_from_completed_cases() {
         assert_eq!(estimate(&[], 4), None);
         assert_eq!(estimate(&[1.0, 3.0], 4), Some(8.0));
         assert_eq!([0.2, 90.0, 91.0, 5400.0, 5401.0].map(rough), ["1 s", "90 s", "2 min", "90 min", "1 h 30 min"]);

@@ -1,4 +1,4 @@
-//! The run of a case, and what became of it.
+//! Runs a case and determines its outcome.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -7,22 +7,23 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::Planned;
-use crate::cli::child::{Child, Ended, Interrupt, Silence, not_started};
+use crate::cli::child::{Child, Ended, Interrupt, LineError, not_started};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{DONE, FAILED, NOT_HELD};
+use crate::cli::{CHECK_FAILED, DONE, FAILED};
 use crate::measure::RunRecord;
 use crate::measure::cases::{Case, Status};
 
-/// The code of a run for which memory did not suffice.
+/// Code of the diagnostic for insufficient memory.
 const OUT_OF_MEMORY: &str = "aorta::exec::out_of_memory";
 
-/// Lines at the end of what a case has said that are told of one that died without a reason.
+/// Number of last lines of output that are reported for a process that died without an error.
 const LAST_LINES: usize = 3;
 
-/// Runs `aorta exec`, and waits for its end. What it prints is kept from the terminal. `None` where it was interrupted.
+/// Runs `aorta exec` and waits for its end. Its output does not reach the terminal. `None` if it was interrupted.
 ///
 /// # Errors
-/// The process cannot be started, or there is no place for its record.
+///
+/// The process cannot be started, or there is no room for its record.
 pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Result<Option<Case>, CliError> {
     if interrupt.stopped() {
         return Ok(None);
@@ -33,7 +34,7 @@ pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Re
     };
     let folder = tempfile::Builder::new().prefix("aorta-case-").tempdir().map_err(failed)?;
     let path = folder.path().join("record.json");
-    // A word of `arguments` may be anything, also `--`: what is ours comes before.
+    // `arguments` may contain any word, also `--`, so our own options come first.
     let own = ["--diagnostics", "json", "--until-input-ends", "--json"].map(OsStr::new);
     let words = own.into_iter().chain([path.as_os_str()]).chain(arguments.iter().map(OsStr::new));
     let began = Instant::now();
@@ -47,7 +48,7 @@ pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Re
     };
     let ended = child.end();
     let seconds = (began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
-    if silence == Silence::Interrupted || interrupt.stopped() || ended.was_interrupted() {
+    if silence == LineError::Interrupted || interrupt.stopped() || ended.was_interrupted() {
         return Ok(None);
     }
     let Planned { name, values, .. } = planned;
@@ -60,14 +61,14 @@ pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Re
     }))
 }
 
-/// Whether an error is that a disk, or the user's part of it, is full.
+/// True for an error that means that a disk or a quota is full.
 fn full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether the folder of temporary files has no room left: a case then fails for reasons that it cannot tell.
+/// True if the folder of temporary files is full. A case then fails for reasons that it cannot report.
 fn is_full() -> bool {
-    // More than one block, since a file's first bytes may have room where no others have.
+    // Writes more than one block, since a nearly full disk may still have room for a few bytes.
     let tried = tempfile::tempfile().and_then(|mut file| file.write_all(&[0; 1 << 16]));
     tried.is_err_and(|error| full(&error))
 }
@@ -77,7 +78,7 @@ fn no_room() -> String {
     format!("{} is full, where cases have their temporary files; TMPDIR names another folder", folder.display())
 }
 
-/// A diagnostic as `--diagnostics json` has it.
+/// A diagnostic in the format of `--diagnostics json`.
 #[derive(Deserialize)]
 struct Diagnostic {
     severity: String,
@@ -86,20 +87,20 @@ struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// The error that a line is; `None` of everything else that is printed.
+    /// Parses a line as an error diagnostic; `None` for any other line.
     fn error(line: &str) -> Option<Diagnostic> {
         serde_json::from_str(line).ok().filter(|diagnostic: &Diagnostic| diagnostic.severity == "error")
     }
 }
 
-/// The record of a run that went to its end, else how it has ended, and why.
+/// The record of a completed run, otherwise the case's status and the reason.
 fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Result<Box<RunRecord>, (Status, String)> {
-    if let Some(DONE | NOT_HELD) = ended.code {
+    if let Some(DONE | CHECK_FAILED) = ended.code {
         let read = record.ok_or_else(|| "it wrote no record".to_owned()).and_then(|text| RunRecord::from_json(&text));
         return read.map(Box::new).map_err(|why| (Status::Failed, why));
     }
     let short = errors.iter().any(|error| error.code.as_deref() == Some(OUT_OF_MEMORY));
-    // A failure may be told twice: as it was met, and with the operation that was found then.
+    // A failure can be reported twice: when it occurred, and again with the operation found by diagnosis.
     let mut messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
     messages.dedup();
     let why = if messages.is_empty() { last_lines(&ended.stderr) } else { Some(messages.join("; ")) };
@@ -113,7 +114,7 @@ fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Resu
     })
 }
 
-/// The end of what a process that died has printed to people; `None` where it printed nothing.
+/// The last lines that a dead process printed; `None` if it printed nothing.
 fn last_lines(text: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     (!lines.is_empty()).then(|| lines[lines.len().saturating_sub(LAST_LINES)..].join("; "))

@@ -17,7 +17,7 @@ const AFTER_HELP: &str = "\
 Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun`
 likewise, give each rank a process and a GPU of its own, on one host or several. The first prints.";
 
-/// Ranks at most: each has a thread.
+/// Maximum number of ranks, since each has a thread.
 pub const MAX_RANKS: u32 = 1024;
 
 #[derive(Debug, Args)]
@@ -27,80 +27,80 @@ pub struct ExecArgs {
     pub file: String,
     #[command(flatten)]
     pub workload: WorkloadArgs,
-    /// What runs it
+    /// Where it runs
     #[arg(long, value_name = "BACKEND")]
     pub backend: Option<BackendArg>,
-    /// The GPU, by its number
+    /// The GPU's index
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
-    /// Ranks, each on a GPU of its own, or simulated; without it, a file with collectives takes all GPUs of this machine
+    /// Ranks, each on its own GPU or simulated; by default, a file with collectives uses all GPUs of this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub ranks: Option<u32>,
-    /// Let one device stand for a rank of N: what ranks do together becomes a kernel that holds units for as long
+    /// Run one rank of N on one device, with kernels that take the place and the time of what ranks do together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MAX_RANKS)))]
     #[arg(conflicts_with = "ranks")]
     pub emulate: Option<u32>,
-    /// The rank that it stands for
+    /// The rank to run with --emulate
     #[arg(long, value_name = "R", requires = "emulate", default_value = "0", hide_default_value = true)]
     pub rank: u32,
     /// How operations reach the device
     #[arg(long, value_name = "HOW")]
     pub launch: Option<LaunchSetting>,
-    /// Whether iterations are held until the host has issued them
+    /// Hold each iteration on the device until the host has issued it
     #[arg(long, value_name = "WHEN")]
     pub gate: Option<GateSetting>,
-    /// How iterations find the device's caches
+    /// State of the device's caches at the begin of an iteration
     #[arg(long, value_name = "STATE")]
     pub cache: Option<CacheSetting>,
-    /// What floats hold at the beginning where the file says `random`
+    /// Initial values of floats where the file says `random`
     #[arg(long, value_name = "WHAT")]
     pub data: Option<DataSetting>,
     #[command(flatten)]
     pub expected: ExpectedArgs,
-    /// How long an iteration may take before the run is called hung, such as `10s`
+    /// Longest duration of an iteration before the run counts as hung, such as `10s`
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
     /// How long to measure
     #[arg(long, value_name = "EFFORT")]
     pub effort: Option<Effort>,
-    /// Warm-up iterations, in place of the effort's
+    /// Warm-up iterations, instead of the effort's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_ITERATIONS)))]
     pub warmup: Option<u32>,
-    /// Measured iterations, in place of the effort's
+    /// Measured iterations, instead of the effort's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     pub iterations: Option<u32>,
     /// Compare every output with the CPU's
     #[arg(long)]
     pub verify: bool,
-    /// Show the N operations with the most time of their own, and what usually helps each
+    /// Show the N operations with the most time not hidden by others, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Write one iteration for Perfetto
+    /// Write one traced iteration for Perfetto
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
-    /// Write every buffer, as it is after one iteration, as a NumPy file into this folder
+    /// Write every buffer as a NumPy file into this folder, as it is after one iteration
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
-    /// Tell a profiler of each operation: `aorta profile` sets it.
+    /// Add named ranges for a profiler. Set by `aorta profile`.
     #[arg(long, hide = true)]
     pub ranges: Option<RangesArg>,
-    /// Set a variable for the vendor's driver
+    /// Set an environment variable for the vendor's driver
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// The variables are set: this is the child.
+    /// True in the restarted process, whose environment has the variables.
     #[arg(long, hide = true)]
     pub env_is_set: bool,
-    /// A case of a sweep: it ends when its standard input does. The program starts itself so.
+    /// End when standard input ends. Set by commands that run cases.
     #[arg(long, hide = true)]
     pub until_input_ends: bool,
-    /// A side of `aorta ab`: measure when asked. The program starts itself so.
+    /// Measure blocks on request. Set by `aorta ab`.
     #[arg(long, hide = true)]
     pub blocks: bool,
-    /// A run has failed: find the operation. The program starts itself so.
+    /// Find the operation that failed. Set when a failed run starts itself again.
     #[arg(long, hide = true)]
     pub diagnose: Option<DiagnoseArg>,
     #[command(flatten)]
@@ -108,7 +108,7 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
-    /// Puts the settings that have a flag in place of those from files and from `--config`.
+    /// Overrides the settings of files and of `--config` by those that have a flag.
     pub fn change(&self, settings: &mut Settings) {
         settings.launch = self.launch.unwrap_or(settings.launch);
         settings.gate = self.gate.unwrap_or(settings.gate);
@@ -120,7 +120,7 @@ impl ExecArgs {
         plan.iterations = self.iterations.unwrap_or(plan.iterations);
     }
 
-    /// The command of the run, as far as a scenario can say it.
+    /// The run's command line, as far as a scenario can express it.
     pub fn words(&self) -> Vec<String> {
         let mut words = ["aorta", "exec", &self.file].map(str::to_owned).to_vec();
         words.extend(self.workload.words());
@@ -138,27 +138,28 @@ impl ExecArgs {
         words
     }
 
-    /// The first option that is for a run by itself, where the run is a side of `aorta ab`, and what to do instead.
+    /// The first option that only makes sense for a single run and not for a side of `aorta ab`, and what to do
+    /// instead. `None` if there is none.
     pub fn by_itself(&self) -> Option<(&'static str, &'static str)> {
-        const AB: &str = "leave it away: `--json` of `aorta ab` writes every sample";
-        const LONG: &str = "leave it away: `--rounds` and `--iterations` of `aorta ab` say how long";
+        const AB: &str = "leave it out: `--json` of `aorta ab` writes every sample";
+        const LONG: &str = "leave it out: `--rounds` and `--iterations` of `aorta ab` say how long";
         const BOTH: &str =
             "a side is measured in one way: `--a \"--launch stream\" --b \"--launch graph\"` compares the two";
         let given = [
             (self.files.json.is_some(), "--json", AB),
             (self.files.csv.is_some(), "--csv", AB),
-            (self.page.is_given(), "--format", "leave it away: `--format` of `aorta ab` says how the page is written"),
+            (self.page.is_given(), "--format", "leave it out: `--format` of `aorta ab` says how the page is written"),
             (self.trace.is_some(), "--trace", AB),
-            (self.outputs.is_some(), "--outputs", "leave it away: `aorta exec` writes them"),
-            (self.top.is_some(), "--top", "leave it away: `aorta exec` shows them"),
-            (self.verify, "--verify", "leave it away: `aorta exec --verify` compares with the CPU"),
+            (self.outputs.is_some(), "--outputs", "leave it out: `aorta exec` writes them"),
+            (self.top.is_some(), "--top", "leave it out: `aorta exec` shows them"),
+            (self.verify, "--verify", "leave it out: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),
             (self.iterations.is_some(), "--iterations", LONG),
             (matches!(self.launch, Some(LaunchSetting::Both)), "--launch both", BOTH),
-            (self.ranges.is_some(), "--ranges", "leave it away"),
-            (self.diagnose.is_some(), "--diagnose", "leave it away"),
-            (self.blocks, "--blocks", "leave it away"),
-            (self.until_input_ends, "--until-input-ends", "leave it away"),
+            (self.ranges.is_some(), "--ranges", "leave it out"),
+            (self.diagnose.is_some(), "--diagnose", "leave it out"),
+            (self.blocks, "--blocks", "leave it out"),
+            (self.until_input_ends, "--until-input-ends", "leave it out"),
         ];
         given.into_iter().find(|(given, ..)| *given).map(|(_, option, instead)| (option, instead))
     }

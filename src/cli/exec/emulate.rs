@@ -1,4 +1,4 @@
-//! `--emulate N`: one device stands for a rank of N.
+//! `--emulate N`: runs one rank of N on one device, with kernels in place of collectives.
 
 use crate::backend::emulate::Emulated;
 use crate::config::Settings;
@@ -7,7 +7,7 @@ use super::super::backends::{self, Chosen};
 use super::super::error::{CliError, InputError};
 use super::super::load::Loaded;
 
-/// What was loaded for a world, with that rank alone.
+/// Reduces a program loaded for a world to one rank.
 pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliError> {
     if rank >= world {
         return Err(InputError::BadValue {
@@ -23,17 +23,17 @@ pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliErro
     Ok(loaded)
 }
 
-/// A launcher has started several processes, and one device stands for a rank by itself.
+/// The error if a launcher has started several processes, since emulation needs only one.
 pub fn launched(world: u32) -> InputError {
     InputError::BadValue {
         what: "`--emulate`".to_owned(),
         value: world.to_string(),
         why: "a launcher has started a process for each rank".to_owned(),
-        help: "start `aorta exec` by itself for `--emulate`, or leave it away here".to_owned(),
+        help: "start `aorta exec` by itself for `--emulate`, or leave it out here".to_owned(),
     }
 }
 
-/// The backend with kernels in place of what ranks do together.
+/// Wraps the backend so that kernels replace operations between ranks.
 pub fn with(chosen: Chosen, settings: &Settings) -> Result<Chosen, CliError> {
     if chosen.backend.name() == "host" {
         return Err(InputError::BadValue {

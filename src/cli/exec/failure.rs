@@ -1,8 +1,6 @@
-//! What follows when a run has failed: where it is not certain which operation it is about, the same command goes once
-//! more, to find out.
+//! Diagnoses a failed run: if the failing operation is not certain, the same command runs once more to find it.
 //!
-//! It goes as a program of its own. A device that has failed in this one does not work again before it has ended, and
-//! one that hangs keeps its memory.
+//! It runs as a new process. A failed device does not work again within this one, and one that hangs keeps its memory.
 
 use clap::ValueEnum;
 
@@ -10,18 +8,18 @@ use crate::backend;
 use crate::exec::{self, Diagnosis, ExecError};
 
 use super::measuring::Run;
+use super::multi_process;
 use super::restart::restart;
-use super::together;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
 
-/// What `--diagnose` may be.
+/// Values of `--diagnose`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DiagnoseArg {
-    /// Where an iteration hangs
+    /// Find where an iteration hangs
     Hang,
-    /// Which operation fails
+    /// Find which operation fails
     Fault,
 }
 
@@ -34,33 +32,33 @@ impl DiagnoseArg {
     }
 }
 
-/// What is done about a failure.
+/// What to do when a run fails.
 #[derive(Clone, Copy, Debug)]
-pub struct Aftermath {
+pub struct OnFailure {
     how: DiagnosticsArg,
-    /// The rank of this process, where a launcher has started several.
+    /// The rank of this process; `None` if no launcher has started several.
     rank: Option<u32>,
-    /// The command can go once more: it is not that already, no profiler watches, and its file can be read again.
+    /// True if the command can run again: it is not a second run already, no profiler is attached, and its file can be
+    /// read again.
     again: bool,
 }
 
-impl Aftermath {
-    pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> Aftermath {
-        Aftermath {
+impl OnFailure {
+    pub fn of(args: &super::ExecArgs, how: DiagnosticsArg) -> OnFailure {
+        OnFailure {
             how,
             rank: None,
             again: args.diagnose.is_none() && args.ranges.is_none() && !args.blocks && args.file != "-",
         }
     }
 
-    /// That of the process of a rank among others: none of them runs again by itself.
-    pub fn once(how: DiagnosticsArg, rank: u32) -> Aftermath {
-        Aftermath { how, rank: Some(rank), again: false }
+    /// For one process of several, which never runs again by itself.
+    pub fn once(how: DiagnosticsArg, rank: u32) -> OnFailure {
+        OnFailure { how, rank: Some(rank), again: false }
     }
 
-    /// Starts the command once more where that may say more about an error, which is told before. Comes back where it
-    /// does not.
-    pub fn look_again(self, error: &CliError) {
+    /// Prints the error and runs the command again if that may tell more about it. Returns if it does not.
+    pub fn rerun(self, error: &CliError) {
         let CliError::Exec { error: failure, .. } = error else { return };
         if !self.again || !failure.wants_diagnosis() {
             return;
@@ -74,15 +72,15 @@ impl Aftermath {
             DiagnoseArg::Hang => "Running it once more, with a mark at each operation, to find where it hangs:\n",
             DiagnoseArg::Fault => "Running it once more, one operation after the other, to find which one fails:\n",
         });
-        // Where it can take this one's place it does so here. The error has been told in any case.
+        // Replaces this process where the system supports it. The error has been printed in any case.
         let code = restart(&["--diagnose", what.name()], &[]).unwrap_or(FAILED);
         backend::leave(code);
     }
 
-    /// A thread does not come back from a call, so that the run cannot end: the program does.
+    /// Ends the program because a thread is stuck in a call, so the run cannot end regularly.
     pub fn leave(self, error: CliError) -> ! {
-        self.look_again(&error);
-        if self.rank.is_none_or(|rank| together::tells(&error, rank)) {
+        self.rerun(&error);
+        if self.rank.is_none_or(|rank| multi_process::prints_error(&error, rank)) {
             error.print(self.how);
         }
         backend::leave(error.code());
@@ -90,20 +88,18 @@ impl Aftermath {
 }
 
 impl Run<'_> {
-    /// Looks for the operation that a run failed at.
+    /// Searches for the operation that failed.
     pub(super) fn diagnose(&self, what: DiagnoseArg) -> CliResult {
         let schedules = self.schedules();
         let ranks: Vec<exec::Rank> =
             (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(super::measuring::one).collect();
         let opened = exec::prepare_ranks(&ranks, self.chosen.backend.as_ref(), &self.exec_options());
         let (diagnosis, nothing) = match what {
-            DiagnoseArg::Hang => {
-                (Diagnosis::Hang, "It did not hang again: in its first iterations everything came to its end.\n")
-            }
+            DiagnoseArg::Hang => (Diagnosis::Hang, "It did not hang again: its first iterations completed.\n"),
             DiagnoseArg::Fault => (
                 Diagnosis::Fault,
-                "It did not fail again, one operation after the other: what failed needs them side by side, as a race \
-                 does, or came from the machine.\n",
+                "It did not fail again with one operation after the other: the failure depends on concurrency, as a race \
+                 does, or on the machine.\n",
             ),
         };
         let found = opened.and_then(|mut ranks| ranks.diagnose(diagnosis, &self.control));

@@ -1,4 +1,4 @@
-//! What Ctrl-C does, and a launcher or a shell that ends its processes.
+//! Handles Ctrl-C, and the signals by which launchers and shells end processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,29 +8,29 @@ use crate::backend::{self, keeping_hang_ups};
 use crate::cli::INTERRUPTED;
 use crate::exec::Control;
 
-/// How long after a first signal a launcher may send another of the same meaning.
-const PASSED_ON: Duration = Duration::from_secs(2);
+/// Time after a first signal within which a launcher may repeat it.
+const REPEAT_WINDOW: Duration = Duration::from_secs(2);
 
-/// How long after a first signal a run may take to notice that it has to end.
-const PATIENCE: Duration = Duration::from_millis(400);
+/// Time allowed for a run to notice the first signal.
+const NOTICE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// How long a run that has noticed may take to tell what it has measured.
-const TELLS: Duration = Duration::from_secs(10);
+/// Time allowed for a run that has noticed to report what it has measured.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The first Ctrl-C, or SIGTERM, ends the run after the iteration under way, and at once while none has begun: kernels may
-/// still be compiled, and there is nothing to keep. A run that is somewhere else, as in the reference of a verification,
-/// or in a long report, is ended after a moment by `give_up`. The second signal ends it at once.
+/// Installs the signal handler. The first Ctrl-C or SIGTERM ends the run after the current iteration, or at once if
+/// none has begun: kernels may still be compiling, and there is nothing to keep. If the run is elsewhere, for example
+/// in a verification's reference or in a long report, `give_up` ends it shortly after. A second signal ends it at once.
 ///
-/// Of what is `launched`, the first waits for the others always: processes end together, and one that was gone before them
-/// would be their error. And as a launcher passes on what a terminal may have told its processes already, only a later one
-/// is the second.
+/// In a `launched` process, the first signal always waits for the other processes, which would otherwise report this
+/// one's end as an error. A launcher may forward a signal that the terminal has already sent, so only a later one
+/// counts as the second.
 pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() + Clone + Send + 'static) {
     let control = control.clone();
     let mut first: Option<Instant> = None;
     let handler = move || {
         let waits = match first {
             None => launched || control.begun(),
-            Some(first) => launched && first.elapsed() <= PASSED_ON,
+            Some(first) => launched && first.elapsed() <= REPEAT_WINDOW,
         };
         if !waits {
             backend::leave(INTERRUPTED);
@@ -39,17 +39,17 @@ pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() +
         if first.is_none() && !launched {
             let (give_up, control) = (give_up.clone(), control.clone());
             let end = move || {
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(NOTICE_TIMEOUT);
                 if control.noticed() {
-                    std::thread::sleep(TELLS);
+                    std::thread::sleep(REPORT_TIMEOUT);
                 }
                 give_up();
             };
-            // Without a thread, the run ends when it looks whether it was stopped.
+            // Without a thread, the run ends the next time it checks for an interruption.
             let _ = std::thread::Builder::new().name("interrupt".to_owned()).spawn(end);
         }
         first.get_or_insert_with(Instant::now);
     };
-    // Without a handler, Ctrl-C ends the program as it always does.
+    // Without a handler, Ctrl-C ends the program at once.
     keeping_hang_ups(|| drop(ctrlc::set_handler(handler)));
 }

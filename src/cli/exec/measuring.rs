@@ -1,4 +1,4 @@
-//! The run itself: what is measured, compared with the CPU, and written of its buffers.
+//! Executes a prepared run: measures it, compares it with the CPU, and writes its buffers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,43 +13,44 @@ use crate::report;
 use crate::schedule::Schedule;
 
 use super::prepare::Ready;
-use super::telling::Telling;
-use super::{Part, interrupt};
+use super::results::Results;
+use super::{ProcessRole, interrupt};
 use crate::cli::backends::{self, Chosen};
 use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
 use crate::cli::{INTERRUPTED, environment, load, output};
 
-/// A run with everything that it needs to know.
+/// A run with everything that it needs.
 pub(super) struct Run<'a> {
     pub(super) settings: &'a Settings,
     pub(super) loaded: &'a load::Loaded,
     pub(super) chosen: &'a Chosen,
-    /// A variable that makes every call wait for the device, so that nothing can be held.
+    /// The environment variable that makes every driver call synchronous, so that nothing can be gated; `None` if none
+    /// does.
     pub(super) blocking: Option<&'static str>,
     pub(super) verify: bool,
-    /// The world of which the device stands for a rank, and that rank.
+    /// The emulated world's size and the rank in it; `None` without `--emulate`.
     pub(super) emulated: Option<(u32, u32)>,
-    /// A profiler watches.
+    /// True if a profiler is attached.
     pub(super) profiled: bool,
-    /// The variables that the run was given, each `NAME=VALUE`.
+    /// Environment variables given to the run, each `NAME=VALUE`.
     pub(super) variables: &'a [String],
-    pub(super) part: &'a Part,
+    pub(super) role: &'a ProcessRole,
     pub(super) control: Arc<Control>,
-    telling: &'a Telling,
+    results: &'a Results,
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(ready: &'a Ready, part: &'a Part, telling: &'a Arc<Telling>) -> Self {
+    pub(super) fn new(ready: &'a Ready, role: &'a ProcessRole, results: &'a Arc<Results>) -> Self {
         let Ready { args, settings, loaded, chosen, .. } = ready;
         let blocking = environment::blocking_calls().filter(|_| settings.gate == GateSetting::Auto);
-        let control = part.control.clone();
+        let control = role.control.clone();
         if chosen.backend.peers().is_some() {
             control.link();
         }
-        let kept = telling.clone();
-        interrupt::watch(&control, part.launched, move || {
-            if kept.tell_kept("the run was interrupted: its figures are of the phases before") {
+        let kept = results.clone();
+        interrupt::watch(&control, role.launched, move || {
+            if kept.report_partial("the run was interrupted: its figures are from the phases before") {
                 backend::leave(INTERRUPTED);
             }
         });
@@ -62,9 +63,9 @@ impl<'a> Run<'a> {
             emulated: args.emulate.map(|world| (world, args.rank)),
             profiled: args.ranges.is_some(),
             variables: &args.env,
-            part,
+            role,
             control,
-            telling,
+            results,
         }
     }
 
@@ -82,8 +83,8 @@ impl<'a> Run<'a> {
         self.loaded.compiled.schedules(self.chosen.backend.topology())
     }
 
-    /// Writes `NAME.npy` for each buffer; for bf16, which NumPy does not know, `NAME.bf16.npy` holds the bits. Several
-    /// ranks have a folder each, written by whichever process has run the rank.
+    /// Writes `NAME.npy` for each buffer. NumPy has no bf16, so `NAME.bf16.npy` holds its bits. Each of several ranks
+    /// has a folder, written by the process that ran it.
     pub(super) fn write_outputs(&self, folder: &Path, record: &mut RunRecord) -> Result<(), CliError> {
         let schedules = self.schedules();
         let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
@@ -112,10 +113,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Says that the CPU takes its time for the reference, where it does.
+    /// Prints a note if the CPU's reference will take long.
     fn announce_reference(&self) {
         let flops: f64 = self.loaded.compiled.ranks.iter().map(|rank| measure::totals(&rank.program).0).sum();
-        if self.part.leads && flops > LONG {
+        if self.role.leads && flops > LONG_REFERENCE {
             let preset = if self.loaded.compiled.preset.is_none() {
                 " A smaller preset takes less: `aorta show FILE`."
             } else {
@@ -128,7 +129,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What was measured, and what ended it too early; the error alone where nothing was.
+    /// The record, and the error that ended the measurement early; only the error if nothing was measured.
     pub(super) fn record(&self) -> Result<(RunRecord, Option<CliError>), CliError> {
         let loaded = self.loaded;
         let backend = self.chosen.backend.as_ref();
@@ -136,13 +137,14 @@ impl<'a> Run<'a> {
         let exec_options = self.exec_options();
         let started = jiff::Timestamp::now().to_string();
         let profile = backends::known(&backend.device(), self.settings)?;
-        // Worked out once: the device does not wait between two phases until everything around the figures is told again.
+        // Assembled once, so that the device does not idle between two phases while everything around the figures is
+        // collected again.
         let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
         let around = self.assemble(&schedules, nothing, started.clone(), None);
         let keep = |measured: Measured| {
             let mut record = RunRecord { complete: false, variants: measured.variants, ..around.clone() };
             record.warnings.extend(measured.warnings);
-            self.telling.keep(record);
+            self.results.keep(record);
         };
         let first = self.emulated.map_or(0, |(_, rank)| rank);
         let ranks = RankRequest::all(first, &loaded.compiled.ranks, &schedules);
@@ -154,14 +156,14 @@ impl<'a> Run<'a> {
         };
         let measured = {
             let total = measure::iterations(&request);
-            let _progress = self.part.leads.then(|| Progress::start(self.control.clone(), total));
+            let _progress = self.role.leads.then(|| Progress::start(self.control.clone(), total));
             measure::measure(&request).map_err(|error| self.failed(error))?
         };
         let mut failure = measured.failure.clone();
         let timer = if failure.is_none() { self.timer() } else { None };
         let mut record = self.assemble(&schedules, measured, started, timer);
         if record.complete {
-            self.telling.keep(record.clone());
+            self.results.keep(record.clone());
         }
         if self.verify && record.complete {
             self.announce_reference();
@@ -191,16 +193,16 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Arithmetic of an iteration from which on the CPU takes long for it: seconds on a slow one.
-const LONG: f64 = 1e11;
+/// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
+const LONG_REFERENCE: f64 = 1e11;
 
-/// Notes that a run was interrupted when it had been measured.
+/// Adds a warning to the record of an interrupted run.
 fn interrupted(record: &mut RunRecord, before: &str) {
     record.complete = false;
     record.warnings.push(format!("the run was interrupted before {before}"));
 }
 
-/// A rank with its number and schedule.
+/// Pairs a rank's number with its program and schedule.
 pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {
     exec::Rank { number, program: &rank.program, schedule }
 }

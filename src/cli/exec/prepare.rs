@@ -1,29 +1,30 @@
-//! From arguments to a run for which everything is there: settings, the file, the devices.
+//! Prepares a run: reads arguments, settings and the file, and opens devices.
 
 use crate::compile::Ranks;
 use crate::config::{Expected, Settings};
 
 use super::args::ExecArgs;
-use super::{emulate, scenario, together};
+use super::{emulate, multi_process, scenario};
 use crate::cli::backends::{self, BackendArg, Chosen};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{load, output, profile};
 
-/// A run for which everything is there.
+/// A run that is ready to start.
 pub(super) struct Ready {
     pub args: ExecArgs,
     pub settings: Settings,
     pub loaded: load::Loaded,
     pub chosen: Chosen,
-    /// It has collectives, and is one rank since nobody said how many and there were no GPUs to count.
+    /// True if the file has collectives but runs as one rank, because no number was given and there were no GPUs to
+    /// count.
     pub one_rank: bool,
-    /// The caller's own ranges of what is normal.
+    /// The user's own normal ranges; `None` if not given.
     pub expected: Option<Expected>,
 }
 
-/// The arguments with what a scenario says, and the settings with what the arguments say.
+/// Merges the arguments with a scenario, and the settings with the arguments.
 pub fn settle(mut args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
-    // A flag comes after what `--config` says.
+    // A flag overrides `--config`.
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let mut settings = load::settings(&args.config)?;
     let args = scenario::with_scenario(args, &mut settings)?;
@@ -31,7 +32,7 @@ pub fn settle(mut args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     Ok((args, settings))
 }
 
-/// The ranks of a run in one process, and whether there were no GPUs to count for them.
+/// How a single process determines the number of ranks, and whether there were no GPUs to count.
 fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     match args.emulate.or(args.ranks) {
         Some(ranks) => (Ranks::Exactly(ranks), false),
@@ -42,10 +43,10 @@ fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     }
 }
 
-/// The text of the file, with the command that checks it.
+/// Reads the file, and determines the command that checks it.
 fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
     let mut text = load::find(&args.file, settings)?;
-    // What came on standard input cannot be read again.
+    // Standard input cannot be read again.
     if args.file != "-" {
         text.check = ["aorta", "check", &args.file].map(str::to_owned).into();
         for pair in args.config.config.iter().filter(|pair| !pair.starts_with("timeout=")) {
@@ -58,7 +59,7 @@ fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
     Ok(text)
 }
 
-/// Whether these arguments make a run, as far as that is known without a device: what it would load.
+/// Compiles what the arguments would run. Finds every mistake that can be found without a device.
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     let (args, settings) = settle(args)?;
     let text = find(&args, &settings)?;
@@ -69,11 +70,11 @@ pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     }
 }
 
-/// Reads the file and opens the devices: those of all ranks, or of the one that is this process's.
+/// Compiles the file and opens the devices: for all ranks, or for this process's rank.
 pub(super) fn prepare(
     args: ExecArgs,
     settings: Settings,
-    process: Option<&together::Process>,
+    process: Option<&multi_process::Process>,
 ) -> Result<Ready, CliError> {
     let text = find(&args, &settings)?;
     let wanted = args.backend.unwrap_or(BackendArg::Auto);
@@ -98,9 +99,9 @@ pub(super) fn prepare(
     }
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
-    let one_of = process.map(|process| process.one_of());
+    let launched_rank = process.map(|process| process.launched_rank());
     let ranks = loaded.compiled.ranks.len() as u32;
-    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, one_of.as_ref())?;
+    let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, launched_rank.as_ref())?;
     if args.emulate.is_some() {
         chosen = emulate::with(chosen, &settings)?;
     }
@@ -111,7 +112,7 @@ pub(super) fn prepare(
     Ok(Ready { args, settings, loaded, chosen, one_rank, expected })
 }
 
-/// Fails where nothing is computed that could be looked at.
+/// Fails if `flag` needs results but nothing computes any.
 fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<(), InputError> {
     if emulated {
         let help = "run all ranks: `--ranks N` in place of `--emulate N`";

@@ -1,4 +1,4 @@
-//! The record of a run, from what was measured and what is known around it.
+//! Assembles the record of a run from the measurements and the environment.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::schedule::Schedule;
 use super::measuring::Run;
 use crate::cli::{environment, output};
 
-/// The hash of a text that is written to it.
+/// Hashes all text written to it.
 #[derive(Default)]
 struct Hashing(Sha256);
 
@@ -27,8 +27,8 @@ impl fmt::Write for Hashing {
 }
 
 impl Run<'_> {
-    /// The record of what was measured; `schedules` has that of each rank, and `timer` is what timing costs on the device,
-    /// where that is known.
+    /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
+    /// known.
     pub(super) fn assemble(
         &self,
         schedules: &[Schedule],
@@ -47,11 +47,11 @@ impl Run<'_> {
             notes.push("the run went under a profiler: its figures are no measurement".to_owned());
         }
         if let Some(variable) = self.blocking {
-            notes.push(format!("{variable} is set, so that every call waits: no iteration was held at a gate"));
+            notes.push(format!("{variable} is set, so every driver call is synchronous: no iteration was gated"));
         }
         for variant in &measured.variants {
-            let told = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
-            notes.extend(told.map(|told| format!("{}: {told}", variant.launch)));
+            let note = timer.zip(variant.time.p50_ns).and_then(|(timer, time)| timer.too_short(time));
+            notes.extend(note.map(|note| format!("{}: {note}", variant.launch)));
         }
         measured.warnings.splice(0..0, notes);
         let compiled = &self.loaded.compiled;
@@ -62,29 +62,29 @@ impl Run<'_> {
             emulated: self.emulated.map(|(world, _)| world),
             workload: self.loaded.workload(),
             device: Device { facts, ..record.device },
-            environment: environment::describe(&self.part.facts, self.variables),
+            environment: environment::describe(&self.role.facts, self.variables),
             program: ProgramRecord { plan: self.plan(schedules), ..record.program },
             ..record
         }
     }
 
-    /// What timing costs on the device, where that can be measured. Asked behind the runs and not before: on an H200 it
-    /// leaves the process in a state in which each kernel begins a sixth of a microsecond later.
+    /// Measures the timing overhead of the device; `None` if it cannot be measured. Called after the runs: on an H200
+    /// it leaves the process in a state in which each kernel starts a sixth of a microsecond later.
     pub(super) fn timer(&self) -> Option<Timer> {
-        // What is no measurement needs none of its timer either. A run that can go on without does.
+        // Without measurements the timer does not matter either. If it fails, the run continues without it.
         let timed = self.settings.effort != Effort::Sanity && environment::blocking_calls().is_none();
         let asked = timed.then(|| self.chosen.backend.timer()).transpose();
-        let told = asked.unwrap_or_else(|error| {
+        let timer = asked.unwrap_or_else(|error| {
             output::eprint(&format!(
                 "What timing costs could not be measured, and is not part of the record: {error}\n"
             ));
             None
         });
-        told.flatten()
+        timer.flatten()
     }
 
-    /// The hash of what all ranks run. `None` for an interrupted run of very many operations: whoever has pressed Ctrl-C
-    /// does not wait for it, and its figures are compared with no others.
+    /// The hash of all ranks' plans. `None` for an interrupted run with very many operations: the user should not wait
+    /// for it, and its figures are not compared with others.
     fn plan(&self, schedules: &[Schedule]) -> Option<String> {
         let operations = self.loaded.compiled.ranks.iter().flat_map(|rank| &rank.program.cycle);
         if self.control.stopped() && operations.map(|step| step.ops.len()).sum::<usize>() > measure::STOPPED_OPERATIONS

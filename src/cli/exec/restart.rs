@@ -1,17 +1,17 @@
-//! Starts the command again, where the environment has to be another.
+//! Starts the command again with a different environment.
 
 use crate::cli::CliResult;
 use crate::cli::error::InputError;
 use crate::cli::secret;
 
-/// Starts the same command again with further flags, and with the variables in its environment: drivers read them when
-/// they start.
+/// Starts the same command with additional flags and environment variables, since drivers read the environment only
+/// once.
 pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
     let failed = |why: std::io::Error| InputError::NoRestart { why: why.to_string() };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = std::process::Command::new(program);
     let mut arguments = std::env::args_os().skip(1);
-    // Behind `exec`, since a `--` may follow.
+    // Flags go directly after `exec`, because `--` may follow.
     command.args(arguments.next()).args(flags).args(arguments);
     for variable in variables {
         let Some((name, value)) = variable.split_once('=').filter(|(name, _)| !name.is_empty()) else {
@@ -22,7 +22,7 @@ pub(super) fn restart(flags: &[&str], variables: &[String]) -> CliResult {
         }
         command.env(name, value);
     }
-    // Where it can take this one's place, signals reach it, and its exit code is that of the command.
+    // Replacing this process passes signals on, and makes its exit code the command's.
     #[cfg(unix)]
     {
         use std::os::unix::process::CommandExt;

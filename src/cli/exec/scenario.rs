@@ -1,4 +1,4 @@
-//! What a scenario says where the command's arguments say nothing.
+//! Merges a scenario with the command's arguments, which take precedence.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use crate::config::{LaunchSetting, Scenario, Settings};
 use super::args::{ExecArgs, MAX_RANKS};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{library, load, reach};
+use crate::cli::{file_access, library, load};
 
-/// The arguments with what a scenario says where they say nothing.
+/// Returns the arguments completed by a scenario.
 pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs, CliError> {
     if !args.file.ends_with(".ron") {
         return Ok(args);
@@ -23,13 +23,13 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
         what: format!("`{what}` of {}", path.display()),
         value: value.to_owned(),
         why: why.to_owned(),
-        help: format!("write `{what}: {instead}`, or leave it away"),
+        help: format!("write `{what}: {instead}`, or leave it out"),
     };
-    // A path is relative to the scenario; a bare name is looked up as everywhere.
+    // A path is relative to the scenario; a bare name is looked up as on the command line.
     let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());
     if beside.is_some() || library::find(&scenario.workload).is_none() {
         let named = beside.clone().unwrap_or_else(|| PathBuf::from(&scenario.workload));
-        reach::check(&path, &named, "workload")?;
+        file_access::check(&path, &named, "workload")?;
     }
     args.file = beside.map_or(scenario.workload, |file| file.display().to_string());
     args.workload.preset = args.workload.preset.or(scenario.preset);
@@ -42,7 +42,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
             args.workload.set.push(format!("{name}={value}"));
         }
     }
-    // The scenario's device is for a GPU: another backend in its place has none.
+    // The scenario's device index refers to a GPU, so it does not apply to the CPU or the simulator.
     let elsewhere = matches!(args.backend, Some(BackendArg::Sim | BackendArg::Host));
     args.device = args.device.or(scenario.device.filter(|_| !elsewhere));
     if let Some(backend) = scenario.backend
@@ -66,7 +66,7 @@ pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Resu
         let chosen = args.config.config.iter().any(|pair| pair.starts_with("profile="));
         if !chosen {
             if profile.ends_with(".ron") {
-                reach::check(&path, profile.as_ref(), "profile")?;
+                file_access::check(&path, profile.as_ref(), "profile")?;
             }
             settings.profile = profile;
         }

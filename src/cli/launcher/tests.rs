@@ -1,11 +1,11 @@
-//! What launchers set, as they set it.
+//! Environments as launchers set them.
 
 use super::*;
 
-/// The process that has started this one.
+/// Id of the parent process.
 const PARENT: u32 = 4711;
 
-/// What is found in an environment of `NAME=value` words.
+/// Parses an environment of `NAME=value` words.
 fn found(words: &str) -> Result<Option<Launcher>, String> {
     let get = |name: &str| {
         let pairs = words.split_whitespace().filter_map(|word| word.split_once('='));
@@ -17,7 +17,7 @@ fn found(words: &str) -> Result<Option<Launcher>, String> {
     })
 }
 
-/// The launcher, the rank of how many, the rank on its host, and where they meet.
+/// Summarizes the launcher, rank, world size, local rank, address and port.
 fn place(words: &str) -> String {
     let Some(launcher) = found(words).unwrap_or_else(|error| panic!("{words}: {error}")) else {
         return "none".to_owned();
@@ -32,15 +32,15 @@ const TORCHRUN: &str = "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MAST
 #[test]
 fn torchrun() {
     assert_eq!(place(TORCHRUN), "torchrun: 3 of 4, 1 here, at node0:29500");
-    // Its agent listens at the port itself.
+    // The agent listens on the port itself.
     let agent = format!("{TORCHRUN} TORCHELASTIC_USE_AGENT_STORE=True");
     assert_eq!(place(&agent), "torchrun: 3 of 4, 1 here, at node0:29501");
     let none = format!("{TORCHRUN} TORCHELASTIC_USE_AGENT_STORE=False");
     assert_eq!(place(&none), "torchrun: 3 of 4, 1 here, at node0:29500");
-    // Inside of a step of Slurm that has one process on each host.
+    // Inside a Slurm step with one process on each host.
     let nested = format!("{TORCHRUN} SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0");
     assert_eq!(place(&nested), "torchrun: 3 of 4, 1 here, at node0:29500");
-    // By hand, as frameworks are started without a launcher.
+    // Set by hand, as frameworks are started without a launcher.
     let hand = "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=10.0.0.1 MASTER_PORT=12345";
     assert_eq!(place(hand), "torchrun: 0 of 2, 0 here, at 10.0.0.1:12345");
 }
@@ -52,13 +52,13 @@ const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_
 fn open_mpi() {
     let here = place(OPEN_MPI);
     assert!(here.starts_with("Open MPI: 1 of 2, 1 here, at 127.0.0.1:"), "{here}");
-    // The port is the job's: another job has another, another rank the same.
+    // The port depends on the job and not on the rank.
     assert_ne!(place(&OPEN_MPI.replace("1234567890", "1234567891")), here);
     assert_eq!(place(&OPEN_MPI.replace("_RANK=1", "_RANK=0")), here.replace("1 of 2, 1 here", "0 of 2, 0 here"));
-    // What a user says comes first.
+    // The user's values take precedence.
     let given = format!("{OPEN_MPI} MASTER_ADDR=gpu01 MASTER_PORT=1025");
     assert_eq!(place(&given), "Open MPI: 1 of 2, 1 here, at gpu01:1025");
-    // On several hosts somebody has to say where rank 0 is.
+    // With several hosts the user must give rank 0's address.
     let two = OPEN_MPI.replace("OMPI_COMM_WORLD_LOCAL_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=1");
     let two = two.replace("OMPI_COMM_WORLD_LOCAL_RANK=1", "OMPI_COMM_WORLD_LOCAL_RANK=0");
     assert!(found(&two).unwrap_err().contains("MASTER_ADDR, the host of rank 0, is not set"));
@@ -70,10 +70,10 @@ fn mpich() {
     let words = "PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2";
     let here = place(words);
     assert!(here.starts_with("MPICH: 0 of 2, 0 here, at 127.0.0.1:"), "{here}");
-    // Without a name, a job goes by the process that has started all of it.
+    // Without a job name, the parent process's id serves as the name.
     let job = found(words).unwrap().unwrap().job;
     assert!(job.contains("of process 4711"), "{job}");
-    // From there on nothing tells it from another one on other hosts.
+    // On several hosts, such a name would not be unique.
     let two = "PMI_RANK=0 PMI_SIZE=4 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 MASTER_ADDR=gpu01";
     assert!(found(two).unwrap_err().contains("MASTER_PORT, a free port of that host, is not set"));
     assert_eq!(place(&format!("{two} MASTER_PORT=2000")), "MPICH: 0 of 4, 0 here, at gpu01:2000");
@@ -93,9 +93,9 @@ fn slurm() {
     assert_eq!(place(&format!("{STEP} MASTER_ADDR=a MASTER_PORT=9")), "Slurm: 5 of 8, 1 here, at a:9");
     let unknown = STEP.replace(" SLURM_STEP_NODELIST=gpu[03-04]", " SLURM_LAUNCH_NODE_IPADDR=10.1.1.1");
     assert_eq!(place(&unknown), here.replace("gpu03", "10.1.1.1"));
-    // With `--mpi=pmi2`, Slurm sets what MPICH does, and is still the one that says more.
+    // With `--mpi=pmi2`, Slurm sets MPICH's variables too, and its own take precedence.
     assert_eq!(place(&format!("{STEP} PMI_RANK=5 PMI_SIZE=8")), here);
-    // MPICH's own launcher, which Slurm has started once on each of two hosts.
+    // MPICH's own launcher, started by Slurm once on each of two hosts.
     let hydra = "SLURM_JOB_ID=77 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 PMI_RANK=5 \
                  PMI_SIZE=8 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 MASTER_ADDR=a MASTER_PORT=9";
     assert_eq!(place(hydra), "MPICH: 5 of 8, 1 here, at a:9");
@@ -129,9 +129,9 @@ fn lists_of_hosts() {
     }
 }
 
-/// Half of what a launcher sets, or what cannot be, says which variable is wrong.
+/// An incomplete or contradictory set of variables names the wrong variable.
 #[test]
-fn contradictions_are_told() {
+fn contradictory_variables_are_errors() {
     let cases = [
         ("RANK=0", "WORLD_SIZE is not set; set it, or `unset RANK`"),
         ("TORCHELASTIC_RUN_ID=x", "RANK is not set; set it, or `unset TORCHELASTIC_RUN_ID`"),

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::cli::outputs::{Files, PageArgs};
-use crate::cli::passed::{Passed, Passing};
+use crate::cli::passed::{Passed, PassedOptions};
 
 const AFTER_HELP: &str = "\
 A NAME is that of a shipped suite, or the path of your own (`.ron`). Each case is a run of `aorta exec` in a
@@ -16,33 +16,33 @@ with `--strict`; without it, as long as another case ran, it does not.";
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct SuiteArgs {
-    /// The suite; without it, all that are shipped are listed
+    /// The suite; without it, the shipped suites are listed
     pub name: Option<String>,
     /// Run only the cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Print the command of each case, and run nothing
+    /// Print the command of each case without running anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Fail too where a case was skipped or is missing
+    /// Also fail if a case was skipped or is missing
     #[arg(long)]
     pub strict: bool,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Go on with the same suite: cases that the file has are not run again
+    /// Continue the same suite: cases that are in the file do not run again
     #[arg(long, requires = "json")]
     pub resume: bool,
     #[command(flatten)]
-    pub same: Passed<OfAllCases>,
+    pub same: Passed<CaseOptions>,
 }
 
-/// Options that all cases have.
+/// Options that apply to all cases.
 #[derive(Clone, Debug)]
-pub struct OfAllCases;
+pub struct CaseOptions;
 
-impl Passing for OfAllCases {
+impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] = &["backend", "device", "effort", "expected", "env", "config", "config-file"];
 }

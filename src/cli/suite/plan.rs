@@ -1,4 +1,4 @@
-//! From a suite to what there is to run: which cases this machine can run, and by which arguments.
+//! Expands a suite to the cases that this machine can run, with their arguments.
 
 use std::path::Path;
 
@@ -10,31 +10,31 @@ use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
-use crate::cli::{exec, library, load, reach};
+use crate::cli::{exec, file_access, library, load};
 use crate::config::{Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
 
 use super::args::SuiteArgs;
 
-/// A case of a suite before it has run.
+/// A case of a suite that has not run yet.
 #[derive(Debug)]
 pub struct SuitePlan {
     pub planned: Planned,
     pub case: SuiteCase,
 }
 
-/// What cases can have here.
+/// The capabilities of this machine and backend.
 pub struct Machine {
-    /// Of a GPU backend: how many there are. The simulator and the CPU run as many ranks as are asked for.
+    /// Number of GPUs; `None` for the simulator and the CPU, which run any number of ranks.
     gpus: Option<u32>,
-    /// The CPU and GPUs compute results, the simulator none.
+    /// True if results are computed: on the CPU and GPUs, not on the simulator.
     computes: bool,
-    /// Of each device, where that is known.
+    /// Memory of each device; `None` until it is known.
     pub memory: Option<Bytes>,
 }
 
 impl Machine {
-    /// As the backend that was asked for has it. Devices are not opened: a case does that in its own process.
+    /// The machine for the requested backend. Devices are not opened: each case does that in its own process.
     pub fn here(args: &ExecArgs, settings: &Settings) -> Result<Machine, CliError> {
         let wanted = args.backend.unwrap_or(BackendArg::Auto);
         let gpus = match wanted {
@@ -46,14 +46,14 @@ impl Machine {
         Ok(Machine { gpus, computes: !simulated, memory: memory.map(|bytes| Bytes(bytes as u64)) })
     }
 
-    /// Why a case does not fit, as far as the memory is known.
+    /// Why a case needs more memory than the device has; `None` if it fits or the memory is not known.
     pub fn too_small(&self, case: &SuiteCase) -> Option<String> {
         let (needed, there) = (case.needs.memory()?, self.memory?);
         (there < needed).then(|| format!("it needs {needed} of device memory, and there are {there}"))
     }
 }
 
-/// A suite by its name or its path, with its text.
+/// Finds a suite by name or path. Returns its text too.
 pub fn find(name: &str) -> Result<(Suite, String), CliError> {
     if name.ends_with(".ron") || name.contains('/') {
         let text = load::read(Path::new(name), load::FileKind::Suite)?;
@@ -63,7 +63,7 @@ pub fn find(name: &str) -> Result<(Suite, String), CliError> {
     Ok((Suite::parse(name, text)?, text.to_owned()))
 }
 
-/// Every case with what becomes of it, in the order of the suite.
+/// Plans every case, in the suite's order.
 pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<SuitePlan>, CliError> {
     let cases = suite.expanded().into_iter();
     let named = cases.map(|case| (case.name.clone().unwrap_or_default(), case));
@@ -71,8 +71,8 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     let planned: Vec<SuitePlan> = named
         .filter(|(name, _)| name.contains(only))
         .map(|(name, case)| {
-            let fate = fate(suite, &case, args, machine);
-            SuitePlan { planned: Planned { name, values: IndexMap::new(), fate }, case }
+            let command = command(suite, &case, args, machine);
+            SuitePlan { planned: Planned { name, values: IndexMap::new(), command }, case }
         })
         .collect();
     if planned.is_empty() {
@@ -83,8 +83,13 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     Ok(planned)
 }
 
-/// The arguments of a case's run, or how it ends without one.
-fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Result<Vec<String>, (Status, String)> {
+/// The arguments of a case, or its status and the reason if it cannot run.
+fn command(
+    suite: &Suite,
+    case: &SuiteCase,
+    args: &SuiteArgs,
+    machine: &Machine,
+) -> Result<Vec<String>, (Status, String)> {
     let Some(file) = workload(&suite.name, &case.workload) else {
         let near = match library::unknown(&case.workload) {
             InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
@@ -95,7 +100,7 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
     };
     if suite.name.ends_with(".ron")
         && library::find(&file).is_none()
-        && let Err(error) = reach::check(Path::new(&suite.name), Path::new(&file), "workload")
+        && let Err(error) = file_access::check(Path::new(&suite.name), Path::new(&file), "workload")
     {
         return Err((Status::Failed, format!("bad input: {error}")));
     }
@@ -117,13 +122,13 @@ fn fate(suite: &Suite, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) ->
     }
 }
 
-/// What `aorta exec` is given for a case.
+/// The arguments of `aorta exec` for a case.
 fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine) -> Vec<String> {
     let mut arguments = vec![file];
     arguments.extend(case.preset.iter().map(|preset| format!("--preset={preset}")));
     arguments.extend(case.params.iter().map(|(name, value)| format!("--set={name}={value}")));
     arguments.extend(case.streams.iter().map(|streams| format!("--streams={streams}")));
-    // Where no GPUs can be counted, a file has as many ranks as it needs.
+    // If GPUs cannot be counted, a case gets as many ranks as it needs.
     let ranks = case.ranks.or(case.needs.gpus.filter(|_| machine.gpus.is_none()));
     arguments.extend(ranks.map(|ranks| format!("--ranks={ranks}")));
     arguments.extend(case.launch.map(|launch| format!("--launch={}", launch.name())));
@@ -134,13 +139,14 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
     arguments
 }
 
-/// Whether the arguments make a run, as far as that is known without a device: no time is lost on the cases before.
+/// Compiles what a case would run, so that mistakes are found before any case runs.
 fn examine(arguments: &[String]) -> Result<(), String> {
     let parsed = exec_args(arguments).map_err(|mistake| mistake.why)?;
     exec::examine(parsed).map(drop).map_err(|error| error.text())
 }
 
-/// What `aorta exec` is given for a workload: a file beside the suite, a shipped one, or any other file.
+/// The `FILE` argument for a workload: a file beside the suite, a shipped workload, or any other file. `None` if it
+/// does not exist.
 fn workload(suite: &str, name: &str) -> Option<String> {
     let beside = Path::new(suite).parent().map(|folder| folder.join(name)).filter(|_| suite.ends_with(".ron"));
     if let Some(beside) = beside.filter(|path| path.is_file()) {

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 use super::axes::shuffled;
 use crate::cli::outputs::{Files, PageArgs};
-use crate::cli::passed::{Passed, Passing};
+use crate::cli::passed::{Passed, PassedOptions};
 
 const AFTER_HELP: &str = "\
 A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that
@@ -23,44 +23,44 @@ pub struct SweepArgs {
     pub file: String,
     #[command(flatten)]
     pub lists: Passed<Axes>,
-    /// Go through all axes together, first value with first value, in place of each with each
+    /// Combine the first values of all axes, the second values, and so on, instead of each with each
     #[arg(long)]
     pub zip: bool,
-    /// Look for the best case in place of running each: for spaces that are too large for that
+    /// Search for the best case instead of running all of them, for large spaces
     #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry", "format", "output"], help_heading = "Search")]
     pub search: bool,
-    /// Runs that a search may take; comparing its best with the file as it is comes on top
+    /// Runs that a search may make, in addition to comparing its best case with the unchanged file
     #[arg(long, value_name = "N", default_value = "40", requires = "search", help_heading = "Search")]
     #[arg(value_parser = clap::value_parser!(u32).range(4..=4096))]
     pub budget: u32,
-    /// What a search is drawn from
+    /// Seed of the search
     #[arg(long, value_name = "N", default_value = "1", requires = "search", help_heading = "Search")]
     pub seed: u64,
     /// In which order cases run
     #[arg(long, value_name = "ORDER", default_value = "shuffled")]
     pub order: Order,
-    /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` the other way round
+    /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "search")]
     pub sort: Option<String>,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Go on with the same sweep: cases that its file has are not run again
+    /// Continue the same sweep: cases that are in its file do not run again
     #[arg(long)]
     pub resume: bool,
     /// With `--resume`: run cases again that failed or ran out of memory
     #[arg(long, requires = "resume")]
     pub retry: bool,
     #[command(flatten)]
-    pub same: Passed<OfAllCases>,
+    pub same: Passed<CaseOptions>,
 }
 
-/// Options of which several values are an axis, in the order of the axes.
+/// Options that become an axis if they have several values, in the order of the axes.
 #[derive(Clone, Debug)]
 pub struct Axes;
 
-impl Passing for Axes {
+impl PassedOptions for Axes {
     const HEADING: &str = "Axes";
     const OPTIONS: &[&str] = &[
         "preset", "set", "streams", "ranks", "launch", "sync", "cache", "gate", "data", "device", "emulate", "env",
@@ -69,27 +69,27 @@ impl Passing for Axes {
     const LISTS: bool = true;
 }
 
-/// Options that all cases have.
+/// Options that apply to all cases.
 #[derive(Clone, Debug)]
-pub struct OfAllCases;
+pub struct CaseOptions;
 
-impl Passing for OfAllCases {
+impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] =
         &["backend", "effort", "warmup", "iterations", "timeout", "cycle", "config-file", "verify"];
 }
 
-/// In which order cases run.
+/// The order in which cases run.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Order {
-    /// The same mixed order each time: a device that slows down meanwhile makes no trend along an axis
+    /// A fixed shuffled order, so that a device that slows down causes no trend along an axis
     Shuffled,
-    /// As the table has them
+    /// The order of the table
     Given,
 }
 
 impl Order {
-    /// The places of so many cases, in this order.
+    /// The indices of `count` cases in this order.
     pub fn of(self, count: usize) -> Vec<usize> {
         match self {
             Order::Shuffled => shuffled(count),

@@ -1,4 +1,4 @@
-//! From the options of a sweep to its axes, and from the axes to its cases.
+//! Derives axes from the options of a sweep, and cases from the axes.
 
 use indexmap::IndexMap;
 
@@ -9,30 +9,30 @@ use crate::measure::cases::Axis;
 
 use super::values::{split, unquoted};
 
-/// Cases at most.
+/// Maximum number of cases.
 pub const MAX_CASES: usize = 4096;
 
-/// Cases of which one has to run before a search begins.
-const SOME: u64 = 64;
+/// Number of cases tried before a search begins; one of them must be able to run.
+const TRIED_CASES: u64 = 64;
 
-/// Options whose value is `NAME=VALUE`: each name is an axis of its own.
+/// Options with the value `NAME=VALUE`, where each name is an axis of its own.
 const NAMED: [&str; 3] = ["set", "env", "config"];
 
-/// What the options of a sweep say: axes, and what is the same in all cases.
+/// The options of a sweep: axes, and what all cases share.
 #[derive(Debug, Default, PartialEq)]
 pub struct Options {
     pub axes: Vec<Axis>,
-    /// As `aorta exec` takes them.
+    /// Arguments of `aorta exec` that all cases share.
     pub fixed: Vec<String>,
 }
 
 impl Options {
-    /// Adds an option as it was given. One value is the same in all cases; several are an axis.
+    /// Adds an option. A single value applies to all cases; several values make an axis.
     pub fn add(&mut self, option: &str, given: &str) -> Result<(), InputError> {
         let named = NAMED.contains(&option);
         let (name, text) = match given.split_once('=') {
             Some((name, text)) if named => (name.trim(), text),
-            // Whoever reads the option says what is wrong with it.
+            // The parser of the option reports what is wrong with it.
             None if named => ("", given),
             _ => (option, given),
         };
@@ -64,7 +64,7 @@ impl Options {
     }
 }
 
-/// Adds a value, of which each may be there once.
+/// Adds a value, which must not be there yet.
 pub fn add_value(axis: &mut Axis, value: &str) -> Result<(), InputError> {
     let value = if axis.option == "env" { unquoted(value) } else { value };
     let named = NAMED.contains(&axis.option.as_str());
@@ -81,7 +81,7 @@ pub fn add_value(axis: &mut Axis, value: &str) -> Result<(), InputError> {
     Ok(())
 }
 
-/// The word that gives a case a value of an axis.
+/// The argument that gives a case a value of an axis.
 fn argument(axis: &Axis, value: &str) -> String {
     match NAMED.contains(&axis.option.as_str()) {
         true => format!("--{}={}={value}", axis.option, axis.name),
@@ -89,13 +89,13 @@ fn argument(axis: &Axis, value: &str) -> String {
     }
 }
 
-/// An axis as it is typed.
+/// An axis as the user would type it.
 pub fn typed(axis: &Axis) -> String {
     argument(axis, &axis.values.join(",")).replacen('=', " ", 1)
 }
 
-/// All cases, by the places of their values in each axis: each value with each, the last axis fastest; or, zipped, the first
-/// of each, the second of each, and so on.
+/// All cases as indices into the axes' values: each value with each, the last axis varying fastest; or, with `zip`, the
+/// first values, the second values, and so on.
 pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
     let Some(first) = axes.first() else { return Ok(Vec::new()) };
     if zip && let Some(other) = axes.iter().find(|axis| axis.values.len() != first.values.len()) {
@@ -106,7 +106,7 @@ pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
             other.name,
             other.values.len()
         );
-        let help = "give all axes as many values, or leave `--zip` away for each value with each".to_owned();
+        let help = "give all axes as many values, or leave `--zip` out for each value with each".to_owned();
         return Err(InputError::Axes { why, help });
     }
     let product = axes.iter().try_fold(1usize, |all, axis| all.checked_mul(axis.values.len()));
@@ -119,8 +119,8 @@ pub fn cases(axes: &[Axis], zip: bool) -> Result<Vec<Vec<usize>>, InputError> {
     Ok((0..count).map(|index| places(axes, zip, index)).collect())
 }
 
-/// A few cases of as many as there may be: one that can run is enough to begin with.
-pub fn some(axes: &[Axis]) -> Vec<Vec<usize>> {
+/// Up to 64 cases that cover every value, to check that at least one can run.
+pub fn covering(axes: &[Axis]) -> Vec<Vec<usize>> {
     let drawn = |case: u64, axis: u64, values: usize| (hash(case, axis) % values as u64) as usize;
     let places = |case: u64| {
         let place = |(number, axis): (u64, &Axis)| match case {
@@ -130,11 +130,11 @@ pub fn some(axes: &[Axis]) -> Vec<Vec<usize>> {
         };
         (0..).zip(axes).map(place).collect()
     };
-    (0..SOME).map(places).collect()
+    (0..TRIED_CASES).map(places).collect()
 }
 
 fn places(axes: &[Axis], zip: bool, index: usize) -> Vec<usize> {
-    // How many cases one value of an axis lasts.
+    // Number of consecutive cases with the same value of this axis.
     let mut lasts: usize = axes.iter().map(|axis| axis.values.len()).product::<usize>().max(1);
     let place = |axis: &Axis| {
         lasts /= axis.values.len();
@@ -143,8 +143,8 @@ fn places(axes: &[Axis], zip: bool, index: usize) -> Vec<usize> {
     axes.iter().map(place).collect()
 }
 
-/// The case that has these values, by their places in each axis; `same` are the arguments that all cases have.
-pub fn at(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
+/// The case with these values, given as indices into the axes. `same` are the arguments that all cases share.
+pub fn case(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
     let (mut values, mut arguments) = (IndexMap::new(), same.to_vec());
     for (axis, &place) in axes.iter().zip(places) {
         let value = &axis.values[place];
@@ -152,11 +152,11 @@ pub fn at(axes: &[Axis], same: &[String], places: &[usize]) -> Planned {
         arguments.push(argument(axis, value));
     }
     let named = values.iter().map(|(name, value)| format!("{name}={value}"));
-    Planned { name: named.collect::<Vec<_>>().join(", "), values, fate: Ok(arguments) }
+    Planned { name: named.collect::<Vec<_>>().join(", "), values, command: Ok(arguments) }
 }
 
-/// The same order for the same number of cases, and none that an axis could be seen in: a device that heats up or slows
-/// down meanwhile then adds noise, and no trend along an axis.
+/// A permutation that is the same for the same number of cases and does not correlate with an axis, so that a device
+/// that heats up or slows down adds noise rather than a trend.
 pub fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by_key(|&index| (hash(0, index as u64), index));
@@ -179,7 +179,7 @@ mod tests {
 
     fn names(given: &[(&str, &str)], zip: bool) -> Vec<String> {
         let axes = options(given).unwrap().axes;
-        cases(&axes, zip).unwrap().iter().map(|places| at(&axes, &[], places).name).collect()
+        cases(&axes, zip).unwrap().iter().map(|places| case(&axes, &[], places).name).collect()
     }
 
     fn wrong(given: &[(&str, &str)], zip: bool) -> String {
@@ -192,8 +192,8 @@ mod tests {
         assert_eq!(made.fixed, ["--set=n=4", "--env=A=0,1"]);
         let typed: Vec<_> = made.axes.iter().map(typed).collect();
         assert_eq!(typed, ["--streams 1,2", "--set m=[1, 2],8"]);
-        let last = at(&made.axes, &["x".to_owned()], &[1, 1]);
-        assert_eq!(last.fate.unwrap(), ["x", "--streams=2", "--set=m=8"]);
+        let last = case(&made.axes, &["x".to_owned()], &[1, 1]);
+        assert_eq!(last.command.unwrap(), ["x", "--streams=2", "--set=m=8"]);
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_cases_is_told() {
+    fn axes_without_cases_are_reported() {
         assert_eq!(wrong(&[("streams", "1,,2")], false), "a value of `--streams` is empty");
         assert_eq!(wrong(&[("set", "n=1,2,1")], false), "`--set n` has the value `1` twice");
         assert_eq!(wrong(&[("set", "streams=1,2"), ("streams", "4,8")], false), "two axes are called `streams`");
@@ -225,10 +225,10 @@ mod tests {
             let axes: Vec<Axis> = lengths.iter().enumerate().map(axis).collect();
             let all = cases(&axes, false).unwrap();
             prop_assert_eq!(all.len(), lengths.iter().product::<usize>());
-            let distinct: BTreeSet<String> = all.iter().map(|places| at(&axes, &[], places).name).collect();
+            let distinct: BTreeSet<String> = all.iter().map(|places| case(&axes, &[], places).name).collect();
             prop_assert_eq!(distinct.len(), all.len());
             for (index, axis) in axes.iter().enumerate() {
-                // Each value is in as many cases as every other.
+                // Each value occurs in equally many cases.
                 for value in 0..axis.values.len() {
                     let of_it = all.iter().filter(|places| places[index] == value).count();
                     prop_assert_eq!(of_it * axis.values.len(), all.len());

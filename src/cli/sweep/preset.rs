@@ -1,4 +1,4 @@
-//! A preset that gives a parameter a list of values: each list is an axis.
+//! Presets that give a parameter a list of values: each list becomes an axis.
 
 use crate::base::SourceMap;
 use crate::cli::error::InputError;
@@ -8,7 +8,7 @@ use crate::syntax::ast::{DeclKind, ExprKind};
 
 use super::axes::{Options, add_value};
 
-/// Adds the lists of a preset before the other axes, in their order. What the command line gives stands over the preset.
+/// Adds the lists of a preset before the other axes, in their order. Values on the command line take precedence.
 pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut Options) -> Result<(), InputError> {
     let given = |options: &Options, name: &str| {
         let fixed = [format!("--set={name}="), format!("--{name}=")];
@@ -32,7 +32,7 @@ pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut Options
                 add_value(&mut axis, sources.text(item.span))?;
             }
             match axis.values.as_slice() {
-                // An empty list is a mistake of the file, which is told when a case is checked.
+                // An empty list is a mistake in the file, reported when a case is checked.
                 [] => {}
                 [only] => options.fixed.push(format!("--set={name}={only}")),
                 _ => {

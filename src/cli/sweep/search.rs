@@ -1,4 +1,4 @@
-//! `aorta sweep --search`: the best point of the axes, without trying each.
+//! `aorta sweep --search`: finds the best point of the axes without running every case.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,11 @@ use crate::measure::scaling;
 use crate::measure::search::{self, Found, Objective, Search};
 use crate::report::{self, page};
 
-/// Options of `aorta exec` that say how long to measure, or what to do besides: what runs in turn has its own.
+/// Options that set how long to measure or what else to do. The final comparison has its own.
 const BY_ITSELF: [&str; 3] = ["--effort=", "--iterations=", "--verify"];
 
-/// Searches within a budget of runs, shows what was found, and measures the best in turn with the file as it is.
+/// Searches within a budget of runs, shows the result, and compares the best case with the unchanged file in
+/// alternating blocks.
 pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliResult {
     let header = &sweep.header;
     let orders: Vec<Option<Vec<usize>>> = header.axes.iter().map(order).collect();
@@ -37,7 +38,7 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     };
     let (mut found, mut ended) = search.run(None, &mut cases);
     if let Some(End::Mixed) = ended {
-        // The points that were run are known: the search goes through them again, and then further.
+        // The runs made so far are known, so the repeated search reuses them and then continues.
         (cases.pace, cases.taken, cases.last) = (Pace::Host, BTreeMap::new(), BTreeMap::new());
         (found, ended) = search.run(None, &mut cases);
     }
@@ -53,12 +54,12 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
     match ended {
         Some(End::Failed(error)) => return Err(error),
         Some(End::Interrupted) => return Ok(INTERRUPTED),
-        Some(End::Spent | End::Mixed) | None => {}
+        Some(End::BudgetSpent | End::Mixed) | None => {}
     }
-    cases.beside_default(&found)
+    cases.compare_with_default(&found)
 }
 
-/// The places of an axis's values in the order of their numbers; nothing of one whose values are not all numbers.
+/// Indices of an axis's values in ascending order; `None` if a value is not a number.
 fn order(axis: &Axis) -> Option<Vec<usize>> {
     let numbers: Option<Vec<f64>> = axis.values.iter().map(|value| value.trim().parse().ok()).collect();
     let numbers = numbers?;
@@ -67,53 +68,53 @@ fn order(axis: &Axis) -> Option<Vec<usize>> {
     Some(order)
 }
 
-/// The cases of the axes, as a search sees them.
+/// The cases of the axes as the search sees them.
 struct Cases<'a> {
     sweep: &'a Sweep,
-    /// For each axis, the places of its values in the order of their numbers.
+    /// For each axis, indices of its values in ascending order; `None` if a value is not a number.
     orders: Vec<Option<Vec<usize>>>,
     runner: &'a mut Runner,
     fitting: BTreeMap<Vec<usize>, bool>,
-    /// Runs that may still be made.
+    /// Number of runs left in the budget.
     left: usize,
-    /// All runs of each case, by its name, and how many of them this search has taken.
+    /// All runs of each case by name, and how many of them this search has used.
     runs: BTreeMap<String, Vec<Case>>,
     taken: BTreeMap<String, usize>,
-    /// The last run of each case that this search has taken.
+    /// The last run of each case that this search has used.
     last: BTreeMap<String, Case>,
     /// Which times are compared.
     pace: Pace,
 }
 
-/// Why a search has ended early.
+/// Why a search ended early.
 enum End {
     Interrupted,
     Failed(CliError),
-    /// A case could not be held at the gate and another was: the costs so far cannot be compared.
+    /// One case could not be gated although another was, so their times cannot be compared.
     Mixed,
-    /// All runs have been made.
-    Spent,
+    /// The budget is spent.
+    BudgetSpent,
 }
 
 impl Cases<'_> {
-    /// The case of a point.
+    /// The case at a point.
     fn planned(&self, point: &[usize]) -> Planned {
         let place = |(order, &place): (&Option<Vec<usize>>, &usize)| order.as_ref().map_or(place, |order| order[place]);
         let places: Vec<usize> = self.orders.iter().zip(point).map(place).collect();
-        axes::at(&self.sweep.header.axes, &self.sweep.header.arguments, &places)
+        axes::case(&self.sweep.header.axes, &self.sweep.header.arguments, &places)
     }
 
     fn arguments(&self, point: &[usize]) -> Vec<String> {
-        self.planned(point).fate.unwrap_or_default()
+        self.planned(point).command.unwrap_or_default()
     }
 
-    /// The next run of a case: one that an earlier search has had, or a new one.
+    /// The next run of a case: a known one, or a new one.
     fn next(&mut self, planned: &Planned) -> Result<Case, End> {
         let taken = self.taken.entry(planned.name.clone()).or_default();
         let known = self.runs.entry(planned.name.clone()).or_default();
         if known.len() == *taken {
-            // A search that begins again has spent some already.
-            self.left = self.left.checked_sub(1).ok_or(End::Spent)?;
+            // A resumed search has used up some of its budget already.
+            self.left = self.left.checked_sub(1).ok_or(End::BudgetSpent)?;
             let run = self.runner.case(&planned.name, |interrupt| self.sweep.run(planned, interrupt));
             known.push(run.map_err(End::Failed)?.ok_or(End::Interrupted)?);
         }
@@ -121,14 +122,15 @@ impl Cases<'_> {
         Ok(known[*taken - 1].clone())
     }
 
-    /// Whether the runs that are known have other times in common than those that are compared.
+    /// True if the known runs no longer have the compared times in common.
     fn is_mixed(&self) -> bool {
         let records = self.runs.values().flatten().filter_map(|case| case.record.as_ref()?.variants.first());
         self.pace != Pace::common(records)
     }
 
-    /// Measures the best in turn with the file as it is; where that cannot run, with the worst point that was measured.
-    fn beside_default(&self, found: &Found) -> CliResult {
+    /// Compares the best case with the unchanged file in alternating blocks, or with the worst measured case if the
+    /// file cannot run.
+    fn compare_with_default(&self, found: &Found) -> CliResult {
         let Some(best) = found.best() else { return Ok(FAILED) };
         let mut default = self.sweep.header.arguments.clone();
         if fits(&default).is_ok() {

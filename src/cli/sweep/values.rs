@@ -1,7 +1,7 @@
-//! Values of an option, taken apart at commas.
+//! Splits the value of an option at commas.
 
-/// The values that a text lists: split at each comma that stands outside of brackets and quotes, without the blanks
-/// around. So `[1, 2]`, `max(1, 2)` and `"a,b"` are one value each. A text without such a comma is one value.
+/// Splits a text at each comma outside of brackets and quotes, and trims the parts. So `[1, 2]`, `max(1, 2)` and
+/// `"a,b"` are one value each.
 pub fn split(text: &str) -> Vec<&str> {
     let mut values = Vec::new();
     let (mut depth, mut quoted, mut escaped, mut from) = (0u32, false, false, 0);
@@ -12,7 +12,7 @@ pub fn split(text: &str) -> Vec<&str> {
             '"' => quoted = !quoted,
             _ if quoted => {}
             '(' | '[' | '{' => depth += 1,
-            // One that closes nothing is no business of this function: whoever reads the value says so.
+            // An unmatched closing bracket is reported by the parser of the value.
             ')' | ']' | '}' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
                 values.push(text[from..at].trim());
@@ -25,7 +25,7 @@ pub fn split(text: &str) -> Vec<&str> {
     values
 }
 
-/// A value without the quotes around it, for what is no expression of the language.
+/// Removes the quotes around a value that is not an expression of the language.
 pub fn unquoted(value: &str) -> &str {
     let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.filter(|inner| !inner.contains('"')).unwrap_or(value)
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(unquoted("Ring"), "Ring");
     }
 
-    /// A value that is whole by itself: its brackets and quotes close.
+    /// A value whose brackets and quotes are balanced.
     fn value() -> impl Strategy<Value = String> {
         let word = prop_oneof!["[a-z0-9]{1,4}", Just("64MiB".to_owned()), Just(r#""x,y""#.to_owned())];
         word.prop_recursive(3, 16, 4, |inner| {
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_joined_is_split(values in prop::collection::vec(value(), 1..6), blank in " ?") {
+        fn joined_values_are_split_again(values in prop::collection::vec(value(), 1..6), blank in " ?") {
             let joined = values.join(&format!("{blank},{blank}"));
             prop_assert_eq!(split(&joined), values);
         }

@@ -1,6 +1,6 @@
 //! Advice for metrics outside of their normal range. Causes that the record itself shows come first.
 
-use crate::config::expected::{Figure, Range, Way};
+use crate::config::expected::{CopyDirection, Figure, Range};
 use crate::measure::record::{RunRecord, Variant};
 
 /// Environment variables that keep NCCL and RCCL from using the fastest path.
@@ -35,8 +35,8 @@ enum Limit {
 fn limit(range: &Range) -> Limit {
     match (range.figure, range.direction) {
         (Figure::Issue | Figure::GraphLaunch, _) => Limit::Host,
-        (Figure::BusBandwidth, _) | (_, Some(Way::Peer)) => Limit::Network,
-        (_, Some(Way::H2d | Way::D2h)) => Limit::Link,
+        (Figure::BusBandwidth, _) | (_, Some(CopyDirection::Peer)) => Limit::Network,
+        (_, Some(CopyDirection::H2d | CopyDirection::D2h)) => Limit::Link,
         // Anything may limit a metric; of one that is about streams alone, the host does.
         _ => Limit::Device,
     }

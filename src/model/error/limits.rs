@@ -1,9 +1,9 @@
-//! What a file asks for beyond a limit. Each says how to ask for less, or how to raise the limit where a setting does.
+//! Errors about limits. Each says how to need less, or which setting raises the limit.
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-/// More than is allowed of operations, turns, calls or memory.
+/// Too many operations, turns, calls, or too much memory.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum LimitError {
     #[error("{} more than {limit} operations", match iterations {

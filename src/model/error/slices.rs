@@ -1,9 +1,9 @@
-//! Every mistake in the brackets behind a name: indices and slices that do not lie in what they pick from.
+//! Errors in the brackets after a name: indices and slices that are out of range.
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
-/// An index or a slice that picks nothing that is there.
+/// An index or a slice that does not exist.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SliceError {
     #[error("index {index} is outside of `{name}`, which has {size} there")]

@@ -1,4 +1,4 @@
-//! What is right in a file and still looks like a mistake. Knows no device; changes nothing.
+//! Warnings about valid files that look like a mistake. Independent of the device; changes nothing.
 
 mod ranges;
 mod results;
@@ -12,7 +12,7 @@ use crate::syntax::Ast;
 
 use super::program::Program;
 
-/// Everything that a file should be told, although it can run.
+/// A warning about a valid file.
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelWarning {
     #[error("the {what} `{name}` is never used")]
@@ -36,7 +36,7 @@ pub enum ModelWarning {
     )]
     IdleStreams {
         name: String,
-        /// `1 is`, `2 are`.
+        /// Number and verb: `1 is`, `2 are`.
         idle: String,
         count: usize,
         used: usize,
@@ -45,14 +45,14 @@ pub enum ModelWarning {
         which: String,
     },
 
-    #[error("this loop has no turn")]
+    #[error("this loop never runs")]
     #[diagnostic(
         code(aorta::model::empty_range),
         severity(Warning),
         help("a range counts up: write `rev({least}..{count})` to count down")
     )]
     EmptyRange {
-        /// The end of the range that was probably meant, which is left out of it, and its beginning.
+        /// The end and the begin of the range that was probably meant; the end is excluded.
         count: String,
         least: String,
         #[label("ends before it begins")]
@@ -80,7 +80,7 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("this copy holds the host until it is done")]
+    #[error("this copy blocks the host until it is complete")]
     #[diagnostic(
         code(aorta::model::pageable_copy),
         severity(Advice),
@@ -96,21 +96,21 @@ pub enum ModelWarning {
 }
 
 impl ModelWarning {
-    /// Where it is, as an offset, for sorting.
+    /// Location as an offset, for sorting.
     fn offset(&self) -> usize {
         self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
     }
 }
 
-/// Warnings told of one file.
+/// Maximum number of warnings for one file.
 const MAX_WARNINGS: usize = 100;
 
-/// What a file should be told, in the order of its text, a hundred things at most.
+/// The warnings for a file, in the order of its text, at most a hundred.
 pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     let mut warnings = Vec::new();
     unused::names(ast, &mut warnings);
     ranges::backwards(ast, &mut warnings);
-    // What is idle or unread on this rank may be what another one uses.
+    // Something unused on this rank may be used on another one.
     if !(program.by_rank && program.world > 1) {
         unused::streams(program, &mut warnings);
         results::unread(ast, program, &mut warnings);

@@ -1,11 +1,11 @@
-//! Loops that never run, because their range goes the wrong way.
+//! Loops that never run because their range is reversed.
 
 use crate::syntax::ast::*;
 use crate::syntax::{walk, written};
 
 use super::ModelWarning;
 
-/// Loops over ranges that end below their beginning, whatever the parameters are: `n - 1..0`, `7..0`.
+/// Finds loops over ranges that end below their begin, whatever the parameters are: `n - 1..0`, `7..0`.
 pub(super) fn backwards(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     walk::stmts(ast, &mut |stmt| {
         let StmtKind::For { over: Expr { kind: ExprKind::Range { from, to, .. }, span }, .. } = &stmt.kind else {

@@ -1,4 +1,4 @@
-//! What becomes of results, and how copies travel.
+//! Unused results, and copies that use pageable memory.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,14 +10,14 @@ use crate::syntax::walk;
 
 use super::ModelWarning;
 
-/// Operations that work on computed values and whose outputs are scratch memory that nothing reads, in any turn.
+/// Finds operations with computed inputs whose outputs are scratch memory that nothing reads in any turn.
 ///
-/// Silent are operations whose inputs nothing computes (a benchmark of a shape needs no reader), those that leave an
-/// output out by `_`, and those that a figure names.
+/// No warning for operations whose inputs nothing computes (a benchmark of a shape needs no reader), for outputs given
+/// as `_`, and for operations that a metric names.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let meant = meant(ast);
     let written = written(program);
-    // For each place in the text, the first such operation; nothing once a turn has been read.
+    // For each location, the first such operation; `None` once an operation there has been read.
     let mut found: FxHashMap<SrcSpan, Option<String>> = FxHashMap::default();
     for step in &program.cycle {
         let read = read(program, step);
@@ -34,7 +34,7 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
     for (span, name) in found {
         let Some(name) = name.filter(|_| !meant.contains(&span)) else { continue };
         let in_figure = |part: &str| figures.iter().any(|symbol| ast.names.name(*symbol) == part);
-        // `f[3].up` is in a figure by `f` and by `up`.
+        // A metric of `f` or of `up` covers `f[3].up`.
         if !name.split(['.', '[', ']']).any(in_figure) {
             warnings.push(ModelWarning::UnreadResult { name, at: span.into() });
         }
@@ -50,7 +50,7 @@ fn is_unread(program: &Program, step: &Step, op: OpId, read: &[bool], written: &
         && step.inputs(op).iter().map(memory).any(|memory| written[memory.index()])
 }
 
-/// Memories that some operation writes.
+/// For each memory, true if some operation writes it.
 fn written(program: &Program) -> Vec<bool> {
     let mut written = vec![false; program.memories.len()];
     for step in &program.cycle {
@@ -61,7 +61,7 @@ fn written(program: &Program) -> Vec<bool> {
     written
 }
 
-/// Memories that some operation of an iteration reads.
+/// For each memory, true if some operation of an iteration reads it.
 fn read(program: &Program, step: &Step) -> Vec<bool> {
     let mut read = vec![false; program.memories.len()];
     for view in step.ids().flat_map(|op| step.inputs(op)) {
@@ -70,8 +70,8 @@ fn read(program: &Program, step: &Step) -> Vec<bool> {
     read
 }
 
-/// Calls that say of an output that it is not wanted, and those that write an output of the definition around: whether
-/// that is read is the business of whoever calls it.
+/// Calls with `_` as an output, and calls that write an output of the enclosing definition, whose caller decides
+/// whether to read it.
 fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
     let mut meant = FxHashSet::default();
     let mut mark = |body: &Block, outputs: &[Param]| {
@@ -124,7 +124,7 @@ fn figure_names(ast: &Ast) -> FxHashSet<Symbol> {
     names
 }
 
-/// Copies from or to memory that copy engines do not reach, one for each place in the text.
+/// Finds copies from or to memory that copy engines cannot access, one for each location.
 pub(super) fn pageable_copies(program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut told: FxHashSet<SrcSpan> = FxHashSet::default();
     for step in &program.cycle {

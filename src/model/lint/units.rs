@@ -1,4 +1,4 @@
-//! Units of metrics that are nearly some of the language.
+//! Units of metrics that resemble a unit of the language.
 
 use crate::base::suggest;
 use crate::base::units::{self, Dimension, UNITS, Unit};
@@ -6,7 +6,7 @@ use crate::model::program::Program;
 
 use super::ModelWarning;
 
-/// What units are called elsewhere.
+/// Names of units in other tools.
 const ELSEWHERE: [(&[&str], &str); 4] = [
     (&["sec", "secs", "second", "seconds"], "s"),
     (&["msec", "msecs", "millis", "milliseconds"], "ms"),
@@ -14,7 +14,7 @@ const ELSEWHERE: [(&[&str], &str); 4] = [
     (&["nsec", "nsecs", "nanos", "nanoseconds"], "ns"),
 ];
 
-/// Metrics with a text for a unit, where a unit of the language that measures the same is near.
+/// Finds metrics with a unit given as text that resembles a unit of the language with the same dimension.
 pub(super) fn as_text(program: &Program, warnings: &mut Vec<ModelWarning>) {
     for metric in &program.metrics {
         let Some(text) = metric.unit.as_deref().filter(|text| units::unit(text).is_none()) else { continue };

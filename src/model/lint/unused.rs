@@ -1,4 +1,4 @@
-//! Declarations that nothing names, and streams on which nothing runs.
+//! Unused declarations, and streams without operations.
 
 use rustc_hash::FxHashSet;
 
@@ -9,8 +9,8 @@ use crate::syntax::walk;
 
 use super::ModelWarning;
 
-/// Parameters, values, streams, buffers and definitions that are declared and never named. A name that a `def` gives
-/// an argument of its own counts for the outer one too: rather silent than wrong.
+/// Finds parameters, values, streams, buffers and definitions that nothing names. If an argument of a `def` has the
+/// same name, its uses count for the outer name too, to avoid false warnings.
 pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     let mut used: FxHashSet<Symbol> = FxHashSet::default();
     walk::exprs(ast, &mut |expr| match &expr.kind {
@@ -46,7 +46,7 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     });
 }
 
-/// Families of which only some members have operations.
+/// Finds families with operations on only some of their members.
 pub(super) fn streams(program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut busy = vec![false; program.streams.len()];
     for step in &program.cycle {
@@ -57,7 +57,7 @@ pub(super) fn streams(program: &Program, warnings: &mut Vec<ModelWarning>) {
         let idle: Vec<&str> =
             family.iter().filter(|(index, _)| !busy[*index]).map(|(_, stream)| stream.name.as_str()).collect();
         let (Some(first), Some(last)) = (idle.first(), idle.last()) else { continue };
-        // Where none has an operation, the name may stand in a branch that was not taken.
+        // If no member has an operation, the use may be in a branch that was not taken.
         if idle.len() == family.len() {
             continue;
         }

@@ -1,8 +1,8 @@
-//! Metrics and expectations: the function first, everything it works on in brackets.
+//! Metrics and expectations as text: a function followed by its arguments in parentheses.
 
 use crate::model::{FigureExpr, Program, Statistic};
 
-/// A figure's expression; its depth is limited by the parser.
+/// An expression of a metric. Its depth is limited by the parser.
 pub fn figure(program: &Program, expr: &FigureExpr) -> String {
     let of = |slot: &Option<usize>, statistic: &Option<Statistic>| {
         let slot = slot.map(|slot| format!(".slot[{slot}]")).unwrap_or_default();

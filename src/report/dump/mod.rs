@@ -1,7 +1,7 @@
-//! Each stage of a workload as plain text: what stands between two arrows of the way from text to figures.
+//! Text forms of each compilation stage, for `aorta dump`.
 //!
-//! For whoever works on aorta, and for tests. Places in the file are left out, so that a stage changes where its meaning
-//! does.
+//! Meant for people who work on aorta, and for tests. Source locations are left out, so that a dump changes only if the
+//! meaning does.
 
 mod figures;
 mod model;
@@ -19,7 +19,7 @@ pub use work::work;
 use crate::base::OpId;
 use crate::model::{Program, Step};
 
-/// `#3 map act`.
+/// The heading of an operation, such as `#3 map act`.
 fn operation(program: &Program, step: &Step, op: OpId) -> String {
     let info = step.op(op);
     let (name, label) = (program.op_name(info), program.op_text(info));

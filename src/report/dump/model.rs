@@ -1,4 +1,4 @@
-//! The program: everything evaluated, nothing left by name.
+//! The program as text, with everything evaluated.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ pub fn model(program: &Program) -> String {
     text
 }
 
-/// `x: f32[4, 8] in device, random (seed 0, deviation 1)`.
+/// A memory, such as `x: f32[4, 8] in device, random (seed 0, deviation 1)`.
 pub(super) fn memory(program: &Program, id: MemoryId) -> String {
     let memory = program.memory(id);
     let layout = program.layout(id);
@@ -78,7 +78,7 @@ fn run(program: &Program, step: &Step, op: OpId, text: &mut String) {
             let _ = writeln!(text, "  options {:?}", spec.attrs);
         }
         if let Some(expression) = &spec.expression {
-            // A value a line, each of those before it; what a kernel computes for an element.
+            // The expression that a kernel computes for an element: one value per line, operands before their uses.
             let lines: Vec<String> = expression.c_text().lines().map(|line| line.trim().to_owned()).collect();
             let _ = writeln!(text, "  expression {}", lines.join(" "));
             for (index, constant) in expression.constants().iter().enumerate() {

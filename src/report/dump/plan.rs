@@ -1,4 +1,4 @@
-//! The graph: what waits for what, and why.
+//! The graph of dependencies as text.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::plan::{Plan, Reason};
 
 use super::{iteration, operation};
 
-/// The plan as text: below each operation what it waits for.
+/// The plan as text: each operation, and below it the operations that it waits for.
 pub fn plan(program: &Program, plan: &Plan) -> String {
     let mut text = String::new();
     for (index, (step, graph)) in program.cycle.iter().zip(&plan.steps).enumerate() {

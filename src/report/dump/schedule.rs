@@ -1,4 +1,4 @@
-//! The schedule: lanes, what the host issues in its order, and where memory lies.
+//! The schedule as text: lanes, the order of launches, events, and memory layout.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ fn units(units: Option<Units>) -> String {
     units.map(|units| format!(", {}", units.text())).unwrap_or_default()
 }
 
-/// Where memory lies; scratch that shares a place stands in one line.
+/// The memory layout. Scratch memories that share an address are on one line.
 fn memory(program: &Program, schedule: &Schedule) -> String {
     let mut text = "\nmemory\n".to_owned();
     let mut scratch: BTreeMap<u64, (u64, Vec<&str>)> = BTreeMap::new();

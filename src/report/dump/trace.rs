@@ -1,4 +1,4 @@
-//! An observed iteration, operation by operation, as streams and as a graph side by side.
+//! An observed iteration as text: each operation, as streams and as a graph side by side.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use crate::schedule::Schedule;
 
 use super::operation;
 
-/// The traces of the same iteration as text; `device` says on what, and that it was simulated if it was.
+/// The traces of the same iteration as text. `device` describes the device, and says if it was simulated.
 pub fn trace(program: &Program, schedule: &Schedule, device: &str, streams: &Trace, graph: &Trace) -> String {
     let mut text = format!(
         "{device}: when each operation started and ended, in ns\n{:<28} {:<10} {:>17} {:>17}\n",
         "", "", "as streams", "as a graph"
     );
     let step = &program.cycle[streams.step];
-    // Both are in the order of issue.
+    // Both are in the order of launches.
     for (span, as_graph) in streams.spans.iter().zip(&graph.spans) {
         let _ = writeln!(
             text,

@@ -1,4 +1,4 @@
-//! Everything that a run does, for telling whether two runs do the same.
+//! Everything that a run executes, to determine whether two runs execute the same.
 
 use std::fmt::{self, Write};
 
@@ -10,8 +10,8 @@ use crate::schedule::Schedule;
 use super::model::memory;
 use super::schedule;
 
-/// Writes what one rank runs: memory with its contents, launches, operations with their slices, and the schedule. Places in
-/// the text, parameters and figures are no part of it.
+/// Writes what one rank executes: memories with their contents, launches, operations with their slices, and the
+/// schedule. Source locations, parameters and metrics are not included.
 pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::Result {
     for id in (0..program.memories.len()).map(MemoryId::from) {
         writeln!(out, "memory {}", memory(program, id))?;

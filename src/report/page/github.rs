@@ -1,9 +1,9 @@
-//! A page as commands of GitHub's workflows, which shows them on the page of a run.
+//! A page as commands of GitHub's workflows, which GitHub shows on the page of a run.
 
 use super::{Check, Outcome, Page};
 use crate::base::workflow;
 
-/// An error for each check that failed, a warning for what is doubtful or missing, a notice for the rest that is told.
+/// An error for each failed check, a warning for what is doubtful or missing, and a notice for everything else.
 pub fn github(pages: &[Page]) -> String {
     let mut out = String::new();
     let mut say = |level: &str, title: &str, text: &str| {
@@ -16,7 +16,7 @@ pub fn github(pages: &[Page]) -> String {
                 say(level, &format!("{}: {}", check.class, check.kind), text);
             }
         }
-        // The lines of a section with a table are about its case.
+        // A section with a table is about one case.
         for section in page.sections.iter().filter(|section| section.table.is_some()) {
             let title = if section.title.is_empty() { &page.name } else { &section.title };
             section.lines.iter().for_each(|line| say("warning", title, line));
@@ -29,7 +29,7 @@ pub fn github(pages: &[Page]) -> String {
     out
 }
 
-/// How loud a check is told; `None` of what is as it should be, and of a case without a verdict, which is told once.
+/// The command for a check; `None` if it passed, and for a case without a verdict, which is reported once for all.
 fn level(check: &Check) -> Option<&'static str> {
     match (check.outcome, check.kind) {
         (Outcome::Failed | Outcome::Error, _) => Some("error"),

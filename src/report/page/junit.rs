@@ -1,11 +1,11 @@
-//! A page for machines that build and test: each check is a test.
+//! A page as JUnit XML for CI systems: each check is a test.
 
 use std::fmt::Write as _;
 
 use super::xml::escaped;
 use super::{Check, Outcome, Page};
 
-/// JUnit's XML, a test suite for each page. The text of a page is the output of its suite.
+/// JUnit XML with a test suite for each page, whose output is the page's text.
 pub fn junit(pages: &[Page]) -> String {
     let command = pages.first().map_or("aorta", |page| page.command);
     let mut out = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{command}\">\n");
@@ -25,7 +25,7 @@ fn suite(page: &Page, out: &mut String) {
         count(Outcome::Skipped)
     );
     page.checks.iter().for_each(|check| test(check, out));
-    let lines: Vec<String> = page.said().collect();
+    let lines: Vec<String> = page.all_text().collect();
     let _ = writeln!(out, "    <system-out>{}</system-out>\n  </testsuite>", escaped(&lines.join("\n")));
 }
 
@@ -37,11 +37,11 @@ fn test(check: &Check, out: &mut String) {
         Outcome::Error => format!("<error type=\"{kind}\" message=\"{why}\"/>"),
         Outcome::Skipped => format!("<skipped message=\"{kind}: {why}\"/>"),
     };
-    let said = match check.figures.is_empty() {
+    let all_text = match check.figures.is_empty() {
         true => String::new(),
         false => format!("<system-out>{}</system-out>", escaped(&check.figures)),
     };
     let time = check.seconds.map(|seconds| format!(" time=\"{seconds:.3}\"")).unwrap_or_default();
     let (class, name) = (escaped(&check.class), escaped(&check.name));
-    let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>{element}{said}</testcase>");
+    let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>{element}{all_text}</testcase>");
 }

@@ -1,18 +1,18 @@
-//! A page for papers: tables that need the package `booktabs`.
+//! A page as LaTeX tables, which need the package `booktabs`.
 
 use std::fmt::Write as _;
 
 use super::{ABSENT, Column, Page};
 use crate::base::visible;
 
-/// The lines of each page as comments, and its tables. Those with the same columns are one `tabular`.
+/// The tables of all pages, with lines as comments. Tables with the same columns are joined into one `tabular`.
 pub fn latex(pages: &[Page]) -> String {
     pages.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
 fn one(page: &Page) -> String {
     let mut out = String::from("% needs \\usepackage{booktabs}\n");
-    for line in page.said() {
+    for line in page.all_text() {
         let _ = writeln!(out, "% {}", line.replace(['\n', '\r'], " "));
     }
     let tables = page.sections.iter().filter_map(|section| Some((section.title.as_str(), section.table.as_ref()?)));
@@ -45,10 +45,10 @@ fn row(cells: &[String], out: &mut String) {
     let _ = writeln!(out, "{} \\\\", cells.join(" & "));
 }
 
-/// Text that LaTeX prints as it is.
+/// Escapes text for LaTeX.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    // Written out before the backslash of that is escaped.
+    // Hidden characters are escaped first, since their escapes contain a backslash.
     for letter in visible::visible(text).chars() {
         match letter {
             '%' | '&' | '_' | '#' | '$' | '{' | '}' => escaped.extend(['\\', letter]),
@@ -69,7 +69,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn what_means_something_is_escaped() {
+    fn special_characters_are_escaped() {
         assert_eq!(
             escaped("5 % of a_b & 3 µs, × 2\\"),
             "5 \\% of a\\_b \\& 3 \\textmu{}s, $\\times$ 2\\textbackslash{}"

@@ -1,8 +1,8 @@
-//! A page for pages, mails and comments on a change.
+//! A page as Markdown.
 
 use super::{Page, Table};
 
-/// Words of a table that a reader looks for first.
+/// Cells that are emphasized.
 const EMPHASIZED: [&str; 5] = ["better", "worse", "failed", "not held", "out of memory"];
 
 /// The result first, then sections: lines as lists, tables as tables.
@@ -13,8 +13,8 @@ pub fn markdown(pages: &[Page]) -> String {
 fn one(page: &Page) -> String {
     let bold = |text: &str| format!("**{}**\n", escaped(text));
     let list = |lines: &[String]| lines.iter().map(|line| format!("- {}\n", escaped(line))).collect::<String>();
-    let cautions: Vec<String> = page.cautions().collect();
-    let mut parts = vec![bold(&page.summary), list(&cautions)];
+    let warning_lines: Vec<String> = page.warning_lines().collect();
+    let mut parts = vec![bold(&page.summary), list(&warning_lines)];
     for section in &page.sections {
         parts.extend((!section.title.is_empty()).then(|| bold(&section.title)));
         parts.extend([
@@ -39,8 +39,8 @@ fn table(table: &Table) -> String {
     text
 }
 
-/// Text that stays in its cell, and is no markup: no links, images or HTML, and on GitHub no mention of a person, no
-/// reference to an issue and no address that becomes a link by itself.
+/// Escapes text so that it stays in its cell and contains no markup: no links, images or HTML, and on GitHub no
+/// mentions, references to issues or automatic links.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (at, letter) in text.char_indices() {
@@ -48,7 +48,7 @@ fn escaped(text: &str) -> String {
         match letter {
             '|' | '*' | '_' | '[' | ']' | '<' | '`' | '\\' | '~' | '!' | '$' => escaped.extend(['\\', letter]),
             '&' => escaped.push_str("&amp;"),
-            // GitHub finds these behind a backslash too, but not in an element of their own.
+            // GitHub recognizes these even after a backslash, but not in an element of their own.
             '@' | '#' => alone(letter, &mut escaped),
             ':' if behind.starts_with("//") => alone(letter, &mut escaped),
             '.' if ends_with(before, "www") => alone(letter, &mut escaped),
@@ -66,7 +66,7 @@ fn alone(letter: char, out: &mut String) {
     out.push_str("</span>");
 }
 
-/// Whether the text ends so, in any case.
+/// True if the text ends with `end`, ignoring case.
 fn ends_with(text: &str, end: &str) -> bool {
     let begin = text.len().checked_sub(end.len());
     begin.and_then(|begin| text.get(begin..)).is_some_and(|last| last.eq_ignore_ascii_case(end))
@@ -77,12 +77,12 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn a_cell_stays_a_cell() {
+    fn cells_are_escaped() {
         assert_eq!(escaped("a|b_c[2]\n`d` -> <e>"), "a\\|b\\_c\\[2\\] \\`d\\` -> \\<e>");
     }
 
     #[test]
-    fn nothing_becomes_a_link_or_calls_somebody() {
+    fn markdown_contains_no_links_or_mentions() {
         assert_eq!(escaped("![a](b) <img src=x>"), "\\!\\[a\\](b) \\<img src=x>");
         assert_eq!(escaped("@team #1 a/b#2"), "<span>@</span>team <span>#</span>1 a/b<span>#</span>2");
         assert_eq!(

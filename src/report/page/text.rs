@@ -5,7 +5,7 @@ use comfy_table::presets::NOTHING;
 
 use super::{Page, Table};
 
-/// Sections with an empty line between them, then the result and what there is to know about it.
+/// Sections separated by empty lines, then the summary and warnings.
 pub fn text(pages: &[Page]) -> String {
     pages.iter().map(one).collect::<Vec<_>>().join("\n")
 }
@@ -25,7 +25,7 @@ fn one(page: &Page) -> String {
         }
     }
     let result = Some(&page.summary).filter(|summary| !summary.is_empty()).cloned();
-    write(&result.into_iter().chain(page.cautions()).collect::<Vec<_>>(), &mut out);
+    write(&result.into_iter().chain(page.warning_lines()).collect::<Vec<_>>(), &mut out);
     out.trim_end().to_owned() + "\n"
 }
 

@@ -1,6 +1,6 @@
-//! Text as XML takes it.
+//! Escapes text for XML.
 
-/// Text in XML, also between quotes. Letters that XML cannot hold are left out.
+/// Escapes text for XML, also inside quotes. Characters that XML cannot contain are left out.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -22,7 +22,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn what_is_no_text_in_xml_is_escaped_or_left_out() {
+    fn invalid_xml_characters_are_escaped_or_left_out() {
         assert_eq!(escaped("a < \"b\" & c\u{1b}[0m"), "a &lt; &quot;b&quot; &amp; c[0m");
     }
 }

@@ -1,4 +1,4 @@
-//! From a program with its plan and schedule to the document.
+//! Builds the plan's document from a program, its plan and its schedule.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{
     CriticalPath, Edge, Hazard, Iteration, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
 };
 
-/// What a document is made from.
+/// What a document is built from.
 pub struct Request<'a> {
     pub workload: Workload,
     pub program: &'a Program,
@@ -24,13 +24,13 @@ pub struct Request<'a> {
     pub schedule: &'a Schedule,
     /// The rank whose plan it is.
     pub rank: u32,
-    /// The device by which times are modelled, and whose queues the schedule was made for.
+    /// The device profile for modelled times and for the hardware queues of the schedule.
     pub profile: &'a Profile,
-    /// `file:line:column` of a place.
+    /// Formats a source location as `file:line:column`.
     pub places: &'a dyn Fn(SrcSpan) -> String,
 }
 
-/// Makes the document.
+/// Builds the document.
 pub fn build(request: Request) -> PlanDocument {
     let Request { program, plan, schedule, profile, .. } = request;
     let mut builder = Builder::new(&request);
@@ -92,14 +92,14 @@ fn memory(schedule: &Schedule) -> MemoryRecord {
     }
 }
 
-/// What operations of the same kind share.
+/// Figures that operations of the same kind share.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     flops: f64,
     bytes: u64,
 }
 
-/// Makes iterations; keeps every text and figure that may be needed again.
+/// Builds iterations. Caches texts and figures that may be needed again.
 struct Builder<'a> {
     program: &'a Program,
     schedule: &'a Schedule,
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
 
     fn iteration(&mut self, step: &Step, graph: &StepPlan, durations: Vec<f64>) -> Iteration {
         let figures: Vec<Figures> = step.ids().map(|op| self.figures(step.op(op))).collect();
-        // In whole nanoseconds, so that sums are exact.
+        // Rounded to whole nanoseconds, so that sums are exact.
         let durations: Vec<f64> = durations.into_iter().map(f64::round).collect();
         let timing = graph.timing(&durations);
         let mut operations: Vec<Operation> = step.ids().map(|op| self.operation(step, op)).collect();
@@ -242,7 +242,7 @@ impl<'a> Builder<'a> {
         edges
     }
 
-    /// Where the text declares what data asks for too.
+    /// The location of an `after` that declares a dependency which the data requires too; `None` if there is none.
     fn declared(&mut self, step: &Step, op: OpId, from: OpId, distance: u32, reason: plan::Reason) -> Option<Text> {
         if !matches!(reason, plan::Reason::Data { .. }) {
             return None;

@@ -1,7 +1,7 @@
-//! What differs between two documents.
+//! Differences between two plans.
 //!
-//! Operations are matched by what the file calls them: iteration, label with its path, kind, and which of those that are
-//! called so it is. Their numbers only say where they stand.
+//! Operations are matched by iteration, label with its path, kind, and index among operations that agree in these.
+//! Operation numbers are not used, since they depend on the position in the file.
 
 use std::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use crate::base::{Bytes, Flops, counted};
 
 use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice};
 
-/// The differences as text, each line with `-` for the first, `+` for the second or `~` for both. Nothing where the
-/// plans are the same; what they are called, and the values of parameters, are no difference by themselves.
+/// The differences as text; lines begin with `-` for the first plan, `+` for the second and `~` for both. `None` if the
+/// plans are the same; names of files and values of parameters do not count.
 pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
     let mut text = String::new();
     let sides = [a, b].map(KeyedDocument::new);
@@ -32,7 +32,7 @@ pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
     (!text.is_empty()).then(|| format!("- {}\n+ {}\n{text}", a.title(), b.title()))
 }
 
-/// What is known of a plan as a whole.
+/// Differences between the plans as a whole.
 fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
     let figures = |document: &PlanDocument| {
         let memory = document.memory;
@@ -65,10 +65,10 @@ fn section(text: &mut String, title: &str, lines: &str) {
     }
 }
 
-/// What the file calls an operation, and which of those that are called so.
+/// Kind, label and index that identify an operation.
 type Key<'a> = (&'a str, Option<&'a str>, u32);
 
-/// A document, with what the file calls the operations of each iteration.
+/// A document with the keys of each iteration's operations.
 struct KeyedDocument<'a> {
     document: &'a PlanDocument,
     keys: Vec<Vec<Key<'a>>>,
@@ -79,7 +79,7 @@ impl<'a> KeyedDocument<'a> {
         KeyedDocument { document, keys: document.iterations.iter().map(keys_of).collect() }
     }
 
-    /// The operations of a slot; none where the cycle is shorter.
+    /// The operations of a slot; none if the cycle is shorter.
     fn operations(&self, index: usize) -> impl Iterator<Item = (Key<'a>, &'a Operation)> {
         let iteration = self.document.iterations.get(index).into_iter();
         iteration.flat_map(move |iteration| self.keys[index].iter().copied().zip(&iteration.operations))
@@ -94,7 +94,7 @@ impl<'a> KeyedDocument<'a> {
         })
     }
 
-    /// The stream, and the real one where that is called otherwise.
+    /// The declared stream, and the real one if it has another name.
     fn place(&self, operation: &Operation) -> String {
         let lane = &self.document.lanes[operation.lane as usize].name;
         match *lane == *operation.stream {
@@ -134,7 +134,7 @@ fn only(sign: &str, side: &KeyedDocument, operation: &Operation, lines: &mut Str
     let _ = writeln!(lines, "{sign} {} on {}", described(operation), side.place(operation));
 }
 
-/// What changed of an operation that both have.
+/// Describes what changed in an operation that both plans have.
 fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operation, lines: &mut String) {
     let (from, to) = (a.place(before), b.place(after));
     if from != to {
@@ -153,7 +153,7 @@ fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operat
     }
 }
 
-/// `#3/#5 probs: softmax`: the numbers in both, where they differ.
+/// The heading of a changed operation, such as `#3/#5 probs: softmax`, with both numbers if they differ.
 fn heading(before: &Operation, after: &Operation) -> String {
     match before.id == after.id {
         true => before.heading(),
@@ -161,7 +161,7 @@ fn heading(before: &Operation, after: &Operation) -> String {
     }
 }
 
-/// `#3 probs: softmax(x bf16[8, 2] -> y bf16[8, 2]), 80 FLOP, 64 B, 951 ns`.
+/// An operation in one line, such as `#3 probs: softmax(x bf16[8, 2] -> y bf16[8, 2]), 80 FLOP, 64 B, 951 ns`.
 fn described(operation: &Operation) -> String {
     let list = |slices: &[Slice]| {
         slices.iter().map(|slice| format!("{} {}", slice.slice, slice.shape)).collect::<Vec<_>>().join(", ")
@@ -195,14 +195,20 @@ fn edges(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
             }
             let from = side.document.source(index, edge);
             let to = &side.document.iterations[index].operations[edge.to as usize];
-            let ago = edge.ago();
-            let _ = writeln!(lines, "{sign} {} waits for {}{ago}: {}", to.heading(), from.heading(), edge.why());
+            let distance_suffix = edge.distance_suffix();
+            let _ = writeln!(
+                lines,
+                "{sign} {} waits for {}{distance_suffix}: {}",
+                to.heading(),
+                from.heading(),
+                edge.why()
+            );
         }
     }
     section(text, "edges", &lines);
 }
 
-/// Whether one operation waits for another as it did. A line that moved in the file is no other reason.
+/// True if two edges have the same reason. A line that moved in the file does not count as a difference.
 fn same_reason(a: &Edge, b: &Edge) -> bool {
     let same = match (&a.reason, &b.reason) {
         (Reason::After { .. }, Reason::After { .. }) | (Reason::Wait { .. }, Reason::Wait { .. }) => true,
@@ -229,7 +235,7 @@ fn critical_path(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
     section(text, "critical path", &lines);
 }
 
-/// Real streams, by what is on them.
+/// Differences between real streams, compared by the declared streams that they carry.
 fn streams(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
     let lanes = |document: &PlanDocument| -> Vec<String> {
         let lanes = document.lanes.iter().map(|lane| {

@@ -37,7 +37,7 @@ pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-/// The operations of an iteration, a box for each stream around its own.
+/// The operations of an iteration, in one box per stream.
 fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
     for (stream, operations) in document.iterations[index].by_stream().into_iter().enumerate() {
         writeln!(out, "  subgraph cluster_i{index}_s{stream} {{")?;
@@ -63,9 +63,9 @@ fn label(operation: &Operation) -> String {
 
 fn attributes(edge: &Edge, critical: bool) -> String {
     let mut text = match edge.reason {
-        // The box says which stream; a label on each such edge would say it again.
+        // The box shows the stream already.
         Reason::Stream => "tooltip=\"same stream\"".to_owned(),
-        _ => format!("label={}", quoted(&format!("{}{}", edge.why(), edge.ago()))),
+        _ => format!("label={}", quoted(&format!("{}{}", edge.why(), edge.distance_suffix()))),
     };
     match (critical, edge.is_stream()) {
         (true, _) => text += &format!(", color=\"{CRITICAL}\", penwidth=2"),
@@ -73,13 +73,13 @@ fn attributes(edge: &Edge, critical: bool) -> String {
         (false, false) => {}
     }
     if edge.distance > 0 {
-        // An edge from an earlier iteration points back in this one, and has no say in its layout.
+        // The edge comes from an earlier iteration, so it must not affect the layout.
         text += ", style=dashed, constraint=false";
     }
     text
 }
 
-/// A string of DOT. A backslash would begin an escape.
+/// A quoted string of DOT, with backslashes escaped.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", visible::visible(text).replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

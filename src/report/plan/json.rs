@@ -14,7 +14,7 @@ pub fn json(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Reads a document; the error says what is wrong with the text.
+/// Reads a document. The error describes what is wrong.
 pub fn parse(text: &str) -> Result<PlanDocument, String> {
     #[derive(Deserialize)]
     #[serde(expecting = "a plan")]
@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<PlanDocument, String> {
     }
 }
 
-/// What stands for something that is not there: forms of a document rely on its numbers.
+/// Describes an index in the document that is out of range; `None` if all are valid. Other forms rely on this.
 fn inconsistency(document: &PlanDocument) -> Option<String> {
     for (index, iteration) in document.iterations.iter().enumerate() {
         let count = iteration.operations.len();

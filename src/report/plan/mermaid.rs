@@ -1,10 +1,10 @@
-//! The document for Mermaid, which pages of Markdown draw: operations in boxes by stream, edges with their reasons.
+//! The document as a Mermaid flowchart for Markdown pages: operations in boxes by stream, edges with their reasons.
 
 use std::io::{self, Write};
 
 use super::{Edge, PlanDocument, Reason, iteration_title, on_path};
 
-/// The style of what is on the critical path.
+/// The style of the critical path.
 const CRITICAL: &str = "stroke:#c0392b,stroke-width:3px";
 
 /// Writes the plan as a Mermaid flowchart.
@@ -43,7 +43,7 @@ fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Res
         writeln!(out, "  subgraph i{index}_s{stream}[{}]", quoted(&operations[0].stream))?;
         for operation in operations {
             let times = format!("{}, slack {}", operation.duration_ns, operation.slack_ns);
-            // The line break is Mermaid's own, not to be escaped.
+            // The line break belongs to Mermaid and must not be escaped.
             let (heading, times) = (escaped(&operation.heading()), escaped(&times));
             writeln!(out, "    {}[\"{heading}<br/>{times}\"]", node(document, index, operation.id))?;
         }
@@ -62,13 +62,13 @@ fn arrow(edge: &Edge) -> &'static str {
 
 fn label(edge: &Edge) -> String {
     match edge.reason {
-        // The box says which stream.
+        // The box shows the stream already.
         Reason::Stream => String::new(),
-        _ => format!("|{}|", quoted(&format!("{}{}", edge.why(), edge.ago()))),
+        _ => format!("|{}|", quoted(&format!("{}{}", edge.why(), edge.distance_suffix()))),
     }
 }
 
-/// Mermaid tells edges by their numbers, in the order in which they stand.
+/// Styles edges; Mermaid numbers them in their order in the text.
 fn styles(document: &PlanDocument, edges: &[String], out: &mut impl Write) -> io::Result<()> {
     let mut nodes = Vec::new();
     for (index, iteration) in document.iterations.iter().enumerate() {
@@ -88,7 +88,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// What means something in a quoted text, or in the HTML that it becomes, is written as its number.
+/// Writes characters with a meaning in Mermaid or HTML as character codes.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -102,7 +102,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A string of YAML, which takes those of JSON.
+/// A YAML string, written as JSON, which YAML accepts.
 fn yaml(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('%', "\\u0025")
 }

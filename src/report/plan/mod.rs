@@ -1,7 +1,7 @@
-//! What waits for what, and why, as a document: the one source of every form that `aorta plan` prints.
+//! The plan as a document: dependencies and their reasons. `aorta plan` makes every form from it.
 //!
-//! Written as JSON with the schema [`SCHEMA`], which the book documents; a change that a reader would notice raises its
-//! number. Times are whole nanoseconds by a device's profile: nothing here was measured.
+//! Its JSON follows the schema [`SCHEMA`], which the book documents; a change visible to readers increments its number.
+//! Times are whole nanoseconds from a device profile; nothing here is measured.
 
 mod build;
 mod diff;
@@ -26,48 +26,48 @@ pub use json::{json, parse};
 pub use mermaid::mermaid;
 pub use text::text;
 
-/// The name and version of the schema.
+/// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.plan/1";
 
-/// Names and slices repeat from operation to operation, so each is stored once.
+/// Names and slices repeat in many operations, so each text is stored once.
 pub type Text = Arc<str>;
 
-/// The plan of a workload, where its schedule places it, and how long that takes by a profile.
+/// The plan of a workload, its schedule, and modelled times.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanDocument {
     pub schema: String,
-    /// The version of the program that made it.
+    /// Version of aorta that made the document.
     pub aorta: String,
     pub workload: Workload,
-    /// The device by whose profile times are modelled.
+    /// The device whose profile the times are modelled with.
     pub modelled_on: String,
-    /// `iteration` where one begins when the last is complete, `end` where iterations may overlap.
+    /// `iteration` if an iteration begins when the last is complete, `end` if iterations may overlap.
     pub sync: String,
-    /// Iterations that may be under way.
+    /// Number of iterations that may be under way.
     pub depth: u32,
-    /// Streams that the file declares.
+    /// Number of streams that the file declares.
     pub streams: usize,
-    /// Real streams, with those that share each.
+    /// Real streams, each with the declared streams that share it.
     pub lanes: Vec<LaneRecord>,
     pub queues: Queues,
-    /// Waits between real streams, in one round of the schedule.
+    /// Waits between real streams in one period of the schedule.
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
-    /// The slots of the cycle, which then repeats.
+    /// The slots of the cycle, which repeats afterwards.
     pub iterations: Vec<Iteration>,
 }
 
-/// The device's hardware queues, which real streams are spread over.
+/// The device's hardware queues, over which real streams are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Queues {
-    /// How many there are; of each priority, where it has its own.
+    /// Number of queues; for each priority if priorities have their own.
     pub count: u32,
-    /// Each priority has queues of its own.
+    /// True if each priority has queues of its own.
     pub by_priority: bool,
-    /// Those with a real stream that has operations.
+    /// Number of queues with a real stream that has operations.
     pub used: usize,
-    /// Those with more than one such stream.
+    /// Number of queues with more than one such stream.
     pub shared: usize,
 }
 
@@ -76,64 +76,64 @@ pub struct Queues {
 pub struct Iteration {
     pub flops: f64,
     pub bytes: u64,
-    /// In the order of the text, which is one that fits.
+    /// Operations in the order of the text, which is a valid order of execution.
     pub operations: Vec<Operation>,
-    /// In the order of the operations that wait.
+    /// Edges in the order of the operations that wait.
     pub edges: Vec<Edge>,
     pub critical_path: CriticalPath,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
-    /// Its place in `operations`.
+    /// Index in `operations`.
     pub id: u32,
     pub label: Option<Text>,
-    /// `gemm`, `signal`, …
+    /// The kind, such as `gemm` or `signal`.
     pub operation: Text,
     pub phase: Option<Text>,
-    /// The stream that the file names.
+    /// The declared stream.
     pub stream: Text,
-    /// The real stream, by its place in `lanes`.
+    /// Index of the real stream in `lanes`.
     pub lane: u32,
-    /// Where it stands in the file.
+    /// Source location.
     pub place: Text,
     pub inputs: Vec<Slice>,
     pub outputs: Vec<Slice>,
-    /// What a copy between ranks has to do with others.
+    /// The sends and receives of a copy between ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
     pub flops: f64,
     pub bytes: u64,
-    /// How long it takes when it has the device alone.
+    /// Modelled duration when the operation has the device alone.
     pub duration_ns: Nanos,
-    /// The earliest start: when everything that it waits for is complete.
+    /// Earliest start: when everything that it waits for is complete.
     pub start_ns: Nanos,
     /// How much later it may end without making the critical path longer.
     pub slack_ns: Nanos,
-    /// Whether it is on the critical path.
+    /// True if it is on the critical path.
     pub critical: bool,
 }
 
-/// What a copy between ranks has to do with others.
+/// The sends and receives of a copy between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// The rank that gets the input, and the slice that is written there; nothing where this rank sends nothing.
+    /// The receiving rank and the slice that is written there; `None` if this rank sends nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<(u32, Slice)>,
     /// For each output, the rank that writes it.
     pub from: Vec<u32>,
 }
 
-/// What an operation reads or writes.
+/// A slice that an operation reads or writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
-    /// `x[0..4]`.
+    /// The slice as written, such as `x[0..4]`.
     pub slice: Text,
-    /// `f32[4, 8]`.
+    /// Its type, such as `f32[4, 8]`.
     pub shape: Text,
 }
 
-/// One operation waits for another.
+/// A dependency: one operation waits for another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edge {
     pub from: u32,
@@ -142,7 +142,7 @@ pub struct Edge {
     pub distance: u32,
     #[serde(flatten)]
     pub reason: Reason,
-    /// Where the text says `after`, where data is a reason too.
+    /// Location of an `after` that declares the dependency in addition to data; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<Text>,
 }
@@ -151,19 +151,19 @@ pub struct Edge {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
-    /// A stream runs its operations in order.
+    /// Both are on the same stream, which executes in order.
     Stream,
-    /// The later touches, through `slice`, what the earlier touches through `from_slice`.
+    /// The later operation accesses `slice`, which overlaps `from_slice` of the earlier one.
     Data { hazard: Hazard, slice: Text, from_slice: Text },
-    /// The text says `after`, at this place.
+    /// An `after` at this location.
     After { place: Text },
-    /// The text says `wait`, at this place.
+    /// A `wait` at this location.
     Wait { place: Text },
-    /// A `sync()` lies between, or is one of them.
+    /// A `sync()` between them, or one of them is a `sync()`.
     Sync,
 }
 
-/// What two operations do to the same memory, the later first.
+/// How two operations access the same memory, the later one first: read after write, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hazard {
@@ -176,34 +176,34 @@ pub enum Hazard {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CriticalPath {
     pub length_ns: Nanos,
-    /// What all operations take one after the other.
+    /// Sum of the durations of all operations.
     pub sum_ns: Nanos,
     pub operations: Vec<u32>,
 }
 
 impl PlanDocument {
-    /// Operations of all slots.
+    /// Number of operations in all slots.
     pub fn operations(&self) -> usize {
         self.iterations.iter().map(|iteration| iteration.operations.len()).sum()
     }
 
-    /// Edges of all slots.
+    /// Number of edges in all slots.
     pub fn edges(&self) -> usize {
         self.iterations.iter().map(|iteration| iteration.edges.len()).sum()
     }
 
-    /// Where an edge comes from: an operation of its own iteration, or of an earlier one.
+    /// The operation at the begin of an edge, in this iteration or an earlier one.
     fn source(&self, iteration: usize, edge: &Edge) -> &Operation {
         &self.iterations[self.earlier(iteration, edge.distance)].operations[edge.from as usize]
     }
 
-    /// The slot that lies so far before another.
+    /// The slot `distance` iterations before another.
     fn earlier(&self, iteration: usize, distance: u32) -> usize {
         let cycle = self.iterations.len();
         (iteration + cycle - distance as usize % cycle) % cycle
     }
 
-    /// `moe.aorta (preset tiny): streams=4 tokens=16`.
+    /// The title, such as `moe.aorta (preset tiny): streams=4 tokens=16`.
     fn title(&self) -> String {
         let Workload { name, preset, params, .. } = &self.workload;
         let preset = preset.as_ref().map(|preset| format!(" (preset {preset})")).unwrap_or_default();
@@ -214,12 +214,12 @@ impl PlanDocument {
 }
 
 impl Operation {
-    /// What tables call it: its label, else its kind.
+    /// Name in tables: the label, otherwise the kind.
     pub fn name(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.operation)
     }
 
-    /// `#3 probs: softmax`.
+    /// The heading, such as `#3 probs: softmax`.
     fn heading(&self) -> String {
         match &self.label {
             Some(label) => format!("#{} {label}: {}", self.id, self.operation),
@@ -227,14 +227,14 @@ impl Operation {
         }
     }
 
-    /// Whether it is there for its order alone, and works on nothing.
+    /// True for a `signal`, `wait` or `sync`, which has no operands.
     fn is_marker(&self) -> bool {
         matches!(&*self.operation, "signal" | "wait" | "sync")
     }
 }
 
 impl Hazard {
-    /// What the later operation does, and what the earlier did.
+    /// Verbs for the later and the earlier access.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Hazard::ReadAfterWrite => ("reads", "written"),
@@ -245,7 +245,7 @@ impl Hazard {
 }
 
 impl fmt::Display for Reason {
-    /// In words that follow the name of what is waited for.
+    /// Formats the reason to follow the name of the operation that is waited for.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::Stream => f.write_str("same stream"),
@@ -261,11 +261,11 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Operations of a critical path that are named at its beginning, and at its end.
+/// Number of operations listed at the begin and at the end of a critical path.
 const NAMED: usize = 12;
 
 impl Iteration {
-    /// The operations of each stream that has any, in the order of their first ones.
+    /// The operations of each stream that has any, in the order of their first operations.
     fn by_stream(&self) -> Vec<Vec<&Operation>> {
         let mut streams: IndexMap<&str, Vec<&Operation>> = IndexMap::new();
         for operation in &self.operations {
@@ -274,7 +274,7 @@ impl Iteration {
         streams.into_values().collect()
     }
 
-    /// Every operation with the edges that lead to it.
+    /// Every operation with its incoming edges.
     fn with_edges(&self) -> impl Iterator<Item = (&Operation, &[Edge])> {
         let mut rest = self.edges.as_slice();
         self.operations.iter().map(move |operation| {
@@ -285,7 +285,7 @@ impl Iteration {
         })
     }
 
-    /// The operations of the critical path; of a long one, its ends.
+    /// The names of the critical path's operations; only the first and last ones of a long path.
     fn path_names(&self) -> String {
         let path = &self.critical_path.operations;
         let name = |op: &u32| format!("#{op} {}", self.operations[*op as usize].name());
@@ -304,7 +304,7 @@ impl Edge {
         self.reason == Reason::Stream
     }
 
-    /// Its reason; both, where it has two.
+    /// The reason of the edge; both reasons if it has two.
     fn why(&self) -> String {
         match &self.declared {
             Some(place) => format!("{}, and declared at {place}", self.reason),
@@ -312,8 +312,8 @@ impl Edge {
         }
     }
 
-    /// What is added to the reason of an edge from an earlier iteration.
-    fn ago(&self) -> String {
+    /// Suffix for an edge from an earlier iteration.
+    fn distance_suffix(&self) -> String {
         match self.distance {
             0 => String::new(),
             1 => ", an iteration earlier".to_owned(),
@@ -327,7 +327,7 @@ fn iteration_title(document: &PlanDocument, iteration: usize) -> String {
     format!("slot {iteration} of {}", document.iterations.len())
 }
 
-/// Whether an edge leads from one operation of the critical path to its next.
+/// True if an edge connects consecutive operations of the critical path.
 fn on_path(iteration: &Iteration, edge: &Edge) -> bool {
     let path = &iteration.critical_path.operations;
     // The path is in the order of the text.

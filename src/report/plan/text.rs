@@ -1,4 +1,4 @@
-//! The document for people: a line for each operation, below it what it waits for, and what all of it comes to.
+//! The document as text: a line for each operation, the operations that it waits for, and totals.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use crate::base::{Bytes, Flops, counted};
 
 use super::{Edge, Iteration, Operation, Peer, PlanDocument, Slice, iteration_title};
 
-/// Characters of the column for streams at most: a longer name moves the rest of its line.
+/// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
 
 /// Writes the plan as text.
@@ -24,7 +24,7 @@ pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     streams(document, out)
 }
 
-/// How wide the columns are.
+/// Widths of the columns.
 struct Widths {
     number: usize,
     stream: usize,
@@ -96,7 +96,7 @@ fn line(operation: &Operation, behind: Option<&Edge>, widths: &Widths, out: &mut
     writeln!(out)
 }
 
-/// `(x[0..4], w -> y)`; nothing for a marker.
+/// The operands, such as `(x[0..4], w -> y)`; nothing for a marker.
 fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
     if operation.is_marker() {
         return Ok(());
@@ -113,7 +113,7 @@ fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
     write!(out, ")")
 }
 
-/// `(x -> y at 1; rank 3 -> y)`: what is sent, and what arrives.
+/// What a copy between ranks sends and receives, such as `(x -> y at 1; rank 3 -> y)`.
 fn crossing(operation: &Operation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
     let mut parts = Vec::new();
     if let (Some((rank, target)), Some(source)) = (&peer.to, operation.inputs.first()) {
@@ -134,7 +134,7 @@ fn list(slices: &[Slice], out: &mut impl Write) -> io::Result<()> {
 fn wait(document: &PlanDocument, index: usize, edge: &Edge, out: &mut impl Write) -> io::Result<()> {
     let source = document.source(index, edge);
     write!(out, "      waits for #{} {} on {}", source.id, source.name(), source.stream)?;
-    writeln!(out, "{}: {}", edge.ago(), edge.why())
+    writeln!(out, "{}: {}", edge.distance_suffix(), edge.why())
 }
 
 fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
@@ -154,7 +154,7 @@ fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Which declared streams are on which real one, and what real streams share.
+/// The real stream of each declared stream, and which ones share a real stream.
 fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     let mut counts = vec![0usize; document.lanes.len()];
     for operation in document.iterations.iter().flat_map(|iteration| &iteration.operations) {

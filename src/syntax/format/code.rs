@@ -1,5 +1,4 @@
-//! The layout of a stretch of code without blocks: an expression, a simple declaration or statement, the head of a
-//! block.
+//! Lays out code without blocks: an expression, a simple declaration or statement, the head of a block.
 
 use std::ops::Range;
 
@@ -11,10 +10,10 @@ use super::spacing::{Level, Tokens};
 /// Columns of one level of indentation.
 pub const INDENT: usize = 2;
 
-/// The document of a stretch, made from its first token to its last.
+/// The document of a range of code, built from its first token to its last.
 pub struct Code<'a> {
     pub tokens: Tokens<'a>,
-    /// Comments that are still to come.
+    /// Comments not yet laid out.
     pub trivia: &'a [Trivia],
     pub commands: Vec<Command<'a>>,
 }
@@ -36,14 +35,14 @@ impl<'a> Code<'a> {
         });
     }
 
-    /// A stretch that begins a line. What does not fit on it is indented so far.
+    /// Lays out code that begins a line. Continuation lines are indented by `indent`.
     pub fn stretch(&mut self, tokens: Range<usize>, indent: usize) {
         self.push(Command::Indent(indent));
         self.chain(tokens, indent);
         self.push(Command::Dedent);
     }
 
-    /// The comments before the token at `index`. Those that a comma parts are one list: the comma goes before them.
+    /// Lays out the comments before the token at `index`. If a comma separates them, the comma moves before them.
     pub fn comments(&mut self, index: usize) {
         let mut is_first = true;
         while let Some((next, rest)) = self.trivia.split_first().filter(|(next, _)| next.before as usize <= index) {
@@ -66,7 +65,7 @@ impl<'a> Code<'a> {
         self.trivia.first().is_some_and(|next| next.before as usize <= before)
     }
 
-    /// Operands with operators between them: on one line, or each operator begins a line.
+    /// Lays out operands with operators between them: on one line, or with each operator at the beginning of a line.
     fn chain(&mut self, tokens: Range<usize>, indent: usize) {
         let Some((level, places)) = self.tokens.breaks(tokens.clone()) else { return self.operand(tokens) };
         if self.ends_with_list(&tokens, &places) {
@@ -93,8 +92,7 @@ impl<'a> Code<'a> {
         self.push_all([Command::Dedent, Command::Close]);
     }
 
-    /// Whether `in` and a list are all that a stretch could be broken at, as in `param n = 1 in [1, 2]`. Then the list
-    /// is broken.
+    /// True if the code can only be broken at `in` and a list, as in `param n = 1 in [1, 2]`. Then the list is broken.
     fn ends_with_list(&self, tokens: &Range<usize>, places: &[usize]) -> bool {
         let &[place] = places else { return false };
         self.tokens.text(place) == "in"
@@ -103,7 +101,7 @@ impl<'a> Code<'a> {
             && self.tokens.breaks(tokens.start..place).is_none()
     }
 
-    /// Tokens that stay together, but for the brackets among them.
+    /// Lays out tokens that stay together, except for brackets among them.
     fn operand(&mut self, tokens: Range<usize>) {
         let mut index = tokens.start;
         while index < tokens.end {
@@ -129,8 +127,8 @@ impl<'a> Code<'a> {
         matches!(self.tokens.outline.kind(open), Some(TokenKind::Open(_))) && self.tokens.outline.closing(open) < end
     }
 
-    /// Brackets and what they hold: on one line, or one item a line. An arrow begins a line of its own. The last item
-    /// has a comma behind it where there are several, each on its line.
+    /// Lays out brackets and their contents: on one line, or one item per line. An arrow begins a line of its own.
+    /// Several items on lines of their own end with a comma.
     fn list(&mut self, open: usize) {
         let close = self.tokens.outline.closing(open);
         self.token(open);
@@ -164,8 +162,7 @@ impl<'a> Code<'a> {
         self.push_all([Command::Dedent, Command::Close]);
     }
 
-    /// Where the items of a list end: at commas, arrows, and the bracket that closes it. An arrow belongs to the item
-    /// behind it.
+    /// Ends of the items of a list: commas, arrows, and the closing bracket. An arrow belongs to the item after it.
     fn item_ends(&self, open: usize, close: usize) -> Vec<usize> {
         let mut ends = Vec::new();
         let mut start = open + 1;
@@ -190,7 +187,7 @@ impl<'a> Code<'a> {
         ends
     }
 
-    /// Whether the items are a plain list of numbers, words or texts, which may share lines.
+    /// True if the items are a plain list of numbers, words or texts, which may share lines.
     fn are_plain(&self, open: usize, ends: &[usize]) -> bool {
         let mut start = open + 1;
         self.tokens.text(open) == "["
@@ -212,7 +209,8 @@ impl<'a> Code<'a> {
         self.chain(start..tokens.end, INDENT);
     }
 
-    /// `if a { x } else if b { y } else { z }`: on one line, or each value on its own. Returns the index behind it.
+    /// Lays out `if a { x } else if b { y } else { z }`: on one line, or each value on its own. Returns the index after
+    /// it.
     fn condition(&mut self, start: usize) -> usize {
         self.push(Command::Open);
         let mut index = start;

@@ -1,53 +1,51 @@
-//! A document printer in the manner of Oppen and Wadler: a document is a list of commands in which groups are marked.
-//! A group is printed on one line where it fits; else each of its own line breaks becomes one. Knows nothing of the
-//! language.
+//! A document printer in the manner of Oppen and Wadler. A document is a list of commands with marked groups. A group
+//! is printed on one line if it fits; otherwise each of its own line breaks is printed. Independent of the language.
 
-/// Columns of a line.
+/// Maximum columns of a line.
 pub const WIDTH: usize = 100;
 
-/// Columns between code and the comment behind it.
+/// Columns between code and a comment after it.
 const BEFORE_COMMENT: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Command<'a> {
-    /// Text as it stands; it may have line breaks of its own.
+    /// Text as it is; it may contain line breaks.
     Text(&'a str),
-    /// A space, unless a line begins here.
+    /// A space, except at the beginning of a line.
     Space,
-    /// A line break where the group is broken; else a space or nothing.
+    /// A line break in a broken group; otherwise a space or nothing.
     Line(Flat),
-    /// A line break in a broken group only where what follows, up to the next `Fill` of the group, would not fit.
+    /// A line break in a broken group, only if the text up to the next `Fill` of the group would not fit.
     Fill,
     /// A line break.
     Hard,
     /// An empty line.
     Blank,
-    /// So many line breaks at once, and then this indentation, whatever the indentation is here.
+    /// Several line breaks and then a literal indentation.
     Raw(usize, &'a str),
-    /// A text that a broken group has, and one on a line has not.
+    /// Text that is printed only in a broken group.
     IfBroken(&'a str),
     /// A comment at the end of the line.
     Trailing(&'a str),
     /// A comment on a line of its own.
     Own(&'a str),
-    /// From here to the matching `Dedent`, lines are indented by so much more than the one that the next text stands
-    /// on.
+    /// Until the matching `Dedent`, indents lines by this much more than the line of the next text.
     Indent(usize),
-    /// The same, by so much more than lines were before this command.
+    /// Until the matching `Dedent`, indents lines by this much more than before this command.
     Nest(usize),
     Dedent,
     Open,
     Close,
 }
 
-/// What a line break is in a group on one line.
+/// What a line break becomes in a group on one line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Flat {
     Space,
     Nothing,
 }
 
-/// What stands between what was printed and the next text.
+/// What has to be printed before the next text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pending {
     Space,
@@ -55,9 +53,9 @@ enum Pending {
     Blank,
 }
 
-/// A comment to be put at the end of a line, once it is known where those of the neighbouring lines stand.
+/// A comment at the end of a line, positioned once the columns of neighbouring comments are known.
 struct Mark<'a> {
-    /// Where in the output.
+    /// Position in the output.
     at: usize,
     line: usize,
     column: usize,
@@ -71,11 +69,11 @@ pub struct Printer<'a> {
     marks: Vec<Mark<'a>>,
     line: usize,
     column: usize,
-    /// The indentation of the current line.
+    /// Indentation of the current line.
     indent: usize,
     indents: Vec<usize>,
     pending: Option<Pending>,
-    /// For each group that is open, whether it is broken.
+    /// For each open group, whether it is broken.
     broken: Vec<bool>,
 }
 
@@ -122,7 +120,7 @@ impl<'a> Printer<'a> {
                     self.wait_for(Pending::Line);
                 }
                 Command::Indent(more) => {
-                    self.go_on();
+                    self.print_pending();
                     self.indents.push(self.indent + more);
                 }
                 Command::Nest(more) => self.indents.push(self.top() + more),
@@ -130,7 +128,7 @@ impl<'a> Printer<'a> {
                     self.indents.pop();
                 }
                 Command::Open => {
-                    // Inside a group on one line, all is.
+                    // In a group on one line, inner groups are on that line too.
                     let flat = self.broken.last() == Some(&false)
                         || (!measures.is_split(index) && self.next_column() + measures.reach(index) <= WIDTH);
                     self.broken.push(!flat);
@@ -142,7 +140,7 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// Everything, with the comments at the ends of lines in their places.
+    /// Returns the output, with comments at the ends of lines aligned.
     pub fn finish(mut self) -> String {
         if !self.out.is_empty() {
             self.out.push('\n');
@@ -150,7 +148,7 @@ impl<'a> Printer<'a> {
         let mut text = String::with_capacity(self.out.len());
         let mut done = 0;
         let aligned = |a: &Mark, b: &Mark| {
-            // A line that is too long by itself moves no other comment.
+            // A line that exceeds the width does not move other comments.
             a.line + 1 == b.line && a.indent == b.indent && a.column <= WIDTH && b.column <= WIDTH
         };
         for run in self.marks.chunk_by(aligned) {
@@ -178,7 +176,7 @@ impl<'a> Printer<'a> {
         self.pending >= Some(Pending::Line)
     }
 
-    /// The column at which the next text begins.
+    /// Column at which the next text begins.
     fn next_column(&self) -> usize {
         match self.pending {
             _ if self.begins_line() => self.top(),
@@ -191,8 +189,8 @@ impl<'a> Printer<'a> {
         self.pending = self.pending.max(Some(pending));
     }
 
-    /// Puts out what stands before the next text.
-    fn go_on(&mut self) {
+    /// Prints the pending space or line breaks.
+    fn print_pending(&mut self) {
         match self.pending.take() {
             Some(Pending::Line | Pending::Blank) if self.out.is_empty() => self.begin_line(0),
             Some(Pending::Blank) => self.begin_line(2),
@@ -206,7 +204,7 @@ impl<'a> Printer<'a> {
     }
 
     fn text(&mut self, text: &str) {
-        self.go_on();
+        self.print_pending();
         self.out.push_str(text);
         match text.rfind('\n') {
             None => self.column += width(text),
@@ -238,14 +236,14 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// How much room commands need, all worked out in two walks so that printing takes linear time.
+/// Widths of commands, computed in two walks so that printing takes linear time.
 struct Measures {
-    /// For each command, the columns of all before it, were they on one line.
+    /// For each command, the columns of all commands before it, if they were on one line.
     before: Vec<usize>,
-    /// For each `Open` and `Fill`, the value of `before` at the next place where a line may end: behind the group, or
-    /// behind the item.
+    /// For each `Open` and `Fill`, the value of `before` at the next possible line end: after the group, or after the
+    /// item.
     end: Vec<usize>,
-    /// For each `Open`, whether the group has a line break anyway.
+    /// For each `Open`, true if the group contains a mandatory line break.
     split: Vec<bool>,
 }
 
@@ -264,10 +262,10 @@ impl Measures {
         measures
     }
 
-    /// Walks backwards. For each group that is open there, `groups` knows where the line may end behind its next
-    /// `Fill`, and whether something in it breaks it.
+    /// Walks backwards. For each open group, `groups` holds where the line may end after its next `Fill`, and whether
+    /// it contains a mandatory line break.
     fn find_ends(&mut self, commands: &[Command<'_>], columns: usize) {
-        // Where the next line break may be.
+        // Position of the next possible line break.
         let mut next = columns;
         let mut groups: Vec<(usize, usize, bool)> = Vec::new();
         for (index, command) in commands.iter().enumerate().rev() {
@@ -300,12 +298,12 @@ impl Measures {
         }
     }
 
-    /// The columns that a group needs on one line, with what has to follow it there.
+    /// Columns of a group on one line, including the text that must follow it there.
     fn reach(&self, open: usize) -> usize {
         self.end[open] - self.before[open]
     }
 
-    /// The columns of what stands behind a `Fill`.
+    /// Columns of the text after a `Fill`.
     fn behind(&self, fill: usize) -> usize {
         self.end[fill].saturating_sub(self.before[fill + 1])
     }
@@ -324,7 +322,7 @@ fn flat_width(command: &Command<'_>) -> usize {
     }
 }
 
-/// Whether a line ends here in any case.
+/// True for a mandatory line break.
 fn breaks(command: &Command<'_>) -> bool {
     match command {
         Command::Hard | Command::Blank | Command::Trailing(_) | Command::Own(_) => true,
@@ -334,7 +332,7 @@ fn breaks(command: &Command<'_>) -> bool {
     }
 }
 
-/// The columns that a command that breaks the line needs before it does.
+/// Columns that a command with a line break needs before the break.
 fn first_line(command: &Command<'_>) -> usize {
     match command {
         Command::Text(text) => width(text.split('\n').next().unwrap_or("")),

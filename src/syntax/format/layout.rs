@@ -1,4 +1,4 @@
-//! The layout of a file: its pieces one below the other, blocks indented, comments and empty lines kept.
+//! Lays out a file: pieces one below the other, blocks indented, comments and empty lines kept.
 
 use std::ops::Range;
 
@@ -9,31 +9,31 @@ use super::code::{Code, INDENT};
 use super::doc::{Command, Flat, Printer};
 use super::spacing::Tokens;
 
-/// Columns by which a head on several lines is indented, so that it is no part of its block.
+/// Indentation of a head's continuation lines, deeper than the block's.
 const HEAD_INDENT: usize = 2 * INDENT;
 
 /// A file to be formatted.
 pub struct Layout<'a> {
     code: Code<'a>,
     pieces: &'a Pieces,
-    /// Where the splitter found mistakes, in order.
+    /// Offsets of the splitter's errors, sorted.
     wrong: &'a [usize],
-    /// Where the heads begin that the parser could not understand, in order.
+    /// Offsets of heads that the parser could not parse, sorted.
     unread: &'a [u32],
-    /// What was laid out last.
+    /// Preceding was laid out last.
     last: Last,
 }
 
-/// What stands above or before what comes next.
+/// Preceding precedes the next piece.
 #[derive(Clone, Copy)]
 struct Last {
-    /// Where it ends in the text.
+    /// Its end in the text.
     end: usize,
-    what: What,
+    what: Preceding,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum What {
+enum Preceding {
     /// Nothing: a file or block begins here.
     Begin,
     Comment,
@@ -44,7 +44,7 @@ impl<'a> Layout<'a> {
     pub fn new(text: &'a str, pieces: &'a Pieces, wrong: &'a [usize], unread: &'a [u32]) -> Layout<'a> {
         let tokens = Tokens { text, outline: &pieces.outline, lead: None };
         let code = Code { tokens, trivia: &pieces.trivia, commands: Vec::new() };
-        Layout { code, pieces, wrong, unread, last: Last { end: 0, what: What::Begin } }
+        Layout { code, pieces, wrong, unread, last: Last { end: 0, what: Preceding::Begin } }
     }
 
     pub fn print(mut self) -> String {
@@ -63,7 +63,7 @@ impl<'a> Layout<'a> {
 
     // --- Between pieces -----------------------------------------------------------------------------------------
 
-    /// What stands between two pieces: comments, documentation, and what has no meaning there.
+    /// Lays out tokens between two pieces: comments, documentation, and stray characters.
     fn between(&mut self, tokens: Range<usize>) {
         for index in tokens.clone() {
             self.trivia(index);
@@ -72,7 +72,7 @@ impl<'a> Layout<'a> {
         self.trivia(tokens.end);
     }
 
-    /// The comments before the token at `index`.
+    /// Lays out the comments before the token at `index`.
     fn trivia(&mut self, index: usize) {
         let text = self.code.tokens.text;
         while let Some((next, rest)) = self.code.trivia.split_first().filter(|(next, _)| next.before as usize <= index)
@@ -82,7 +82,7 @@ impl<'a> Layout<'a> {
             let comment = &text[start..end];
             if comment == ";" {
                 self.stray(start, end, comment);
-            } else if self.last.end > 0 && self.last.what != What::Comment && self.is_on_line(start) {
+            } else if self.last.end > 0 && self.last.what != Preceding::Comment && self.is_on_line(start) {
                 self.code.push(Command::Trailing(comment));
                 self.last = Last { end, what: self.last.what };
             } else {
@@ -91,7 +91,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// A token that belongs to no piece.
+    /// Lays out a token that belongs to no piece.
     fn loose(&mut self, index: usize) {
         let tokens = self.code.tokens;
         let (start, end, text) = (tokens.start(index), tokens.end(Some(index)), tokens.text(index));
@@ -104,19 +104,19 @@ impl<'a> Layout<'a> {
     fn own(&mut self, start: usize, end: usize, comment: &'a str) {
         self.line(start);
         self.code.push(Command::Own(comment));
-        self.last = Last { end, what: What::Comment };
+        self.last = Last { end, what: Preceding::Comment };
     }
 
-    /// What has no meaning stays where it is.
+    /// Copies a stray character.
     fn stray(&mut self, start: usize, end: usize, text: &'a str) {
         self.begin_stray(start);
         self.code.push(Command::Text(text));
-        self.last = Last { end, what: What::Piece };
+        self.last = Last { end, what: Preceding::Piece };
     }
 
-    /// Behind a piece on its line, or on a line of its own.
+    /// Continues the line of a piece, or begins a line.
     fn begin_stray(&mut self, start: usize) {
-        if self.last.what == What::Piece && self.is_on_line(start) {
+        if self.last.what == Preceding::Piece && self.is_on_line(start) {
             self.code.push(Command::Raw(0, &self.code.tokens.text[self.last.end..start]));
         } else {
             self.line(start);
@@ -127,12 +127,12 @@ impl<'a> Layout<'a> {
         !self.code.tokens.text[self.last.end..start].contains('\n')
     }
 
-    /// Begins a line for what begins at `start` in the text, below an empty one where there is one.
+    /// Begins a line for the text at offset `start`, after an empty one if the source has one.
     fn line(&mut self, start: usize) {
         let between = &self.code.tokens.text[self.last.end..start];
         let breaks = between.bytes().filter(|byte| *byte == b'\n').count();
-        // A block begins with a break of its own.
-        if self.last.what != What::Begin {
+        // A block begins with a line break of its own.
+        if self.last.what != Preceding::Begin {
             self.code.push(if breaks > 1 { Command::Blank } else { Command::Hard });
         }
     }
@@ -146,7 +146,7 @@ impl<'a> Layout<'a> {
             Body::Stray => self.begin_stray(start),
             _ => self.line(start),
         }
-        // `setup`, `step` and `teardown` stand before their options as a name stands before its arguments.
+        // The options of `setup`, `step` and `teardown` follow the word without a space, like arguments.
         self.code.tokens.lead = (top && matches!(piece.body, Body::None)).then_some(tokens.start);
         match &piece.body {
             Body::Stray => self.verbatim(tokens.clone()),
@@ -168,10 +168,10 @@ impl<'a> Layout<'a> {
             }
             Body::Block(_) => self.verbatim(tokens.clone()),
         }
-        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: What::Piece };
+        self.last = Last { end: self.code.tokens.end(Some(tokens.end - 1)), what: Preceding::Piece };
     }
 
-    /// A simple piece, or the head of a block. `indent` is that of the lines behind its first.
+    /// Lays out a simple piece or the head of a block. `indent` is that of its continuation lines.
     fn head(&mut self, tokens: Range<usize>, indent: usize) {
         let start = self.code.tokens.start(tokens.start);
         let end = self.code.tokens.end(Some(tokens.end - 1));
@@ -182,7 +182,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Tokens with what stands between them, as they are in the text, but for blanks at the ends of lines.
+    /// Copies tokens and what lies between them from the text, without trailing blanks.
     fn verbatim(&mut self, tokens: Range<usize>) {
         let mut last = self.code.tokens.start(tokens.start);
         for index in tokens.clone() {
@@ -199,12 +199,12 @@ impl<'a> Layout<'a> {
         if self.code.tokens.outline.kind(end) == Some(TokenKind::Text)
             && self.is_wrong(self.code.tokens.start(end), last)
         {
-            // A text without an end goes on to the end of its line.
+            // An unterminated text extends to the end of its line.
             self.code.push(Command::Hard);
         }
     }
 
-    /// Copies what stands from `start` to `end`, with the white space since `last`.
+    /// Copies the text from `start` to `end`, with the white space after `last`.
     fn copy(&mut self, last: usize, start: usize, end: usize) -> usize {
         let text = self.code.tokens.text;
         let gap = &text[last..start];
@@ -243,7 +243,7 @@ impl<'a> Layout<'a> {
         self.code.push(Command::Close);
     }
 
-    /// A block with its braces, behind its head. `flat` says that it may stand on one line.
+    /// Lays out a block with its braces, after its head. `flat` allows one line.
     fn block(&mut self, block: &'a Block, flat: bool) {
         let close = self.code.tokens.outline.closing(block.open);
         self.code.comments(block.open);
@@ -256,7 +256,7 @@ impl<'a> Layout<'a> {
         let edge = if flat { Command::Line(Flat::Space) } else { Command::Hard };
         self.code.push(Command::Nest(INDENT));
         self.code.push(edge);
-        self.last = Last { end: self.code.tokens.end(Some(block.open)), what: What::Begin };
+        self.last = Last { end: self.code.tokens.end(Some(block.open)), what: Preceding::Begin };
         let mut at = block.open + 1;
         for piece in &block.pieces {
             self.between(at..piece.tokens.start);
@@ -269,12 +269,12 @@ impl<'a> Layout<'a> {
         self.code.token(close);
     }
 
-    /// The index behind a block.
+    /// The index after a block.
     fn closes(&self, block: &Block) -> usize {
         self.code.tokens.outline.past(block.open)
     }
 
-    /// Whether the author wrote blocks on one line, with a statement in each at most.
+    /// True if the author wrote the blocks on one line, with at most one statement in each.
     fn may_be_flat(&self, blocks: &[&Block]) -> bool {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return false };
         let tokens = self.code.tokens;
@@ -289,26 +289,26 @@ impl<'a> Layout<'a> {
             && blocks.iter().all(is_single)
     }
 
-    /// Whether a comment stands before one of these tokens or the one behind them.
+    /// True if a comment precedes one of these tokens or the token after them.
     fn has_trivia(&self, tokens: Range<usize>) -> bool {
         let before = self.code.trivia.partition_point(|next| (next.before as usize) < tokens.start);
         self.code.trivia.get(before).is_some_and(|next| next.before as usize <= tokens.end)
     }
 
-    /// Whether what holds a piece with blocks together has no mistake: each brace, and the words between blocks.
+    /// True if the structure of a piece with blocks is free of errors: its braces, and the words between blocks.
     fn is_one_process(&self, start: usize, blocks: &[&Block]) -> bool {
         let tokens = self.code.tokens;
         let mut head = start;
         blocks.iter().all(|block| {
             let close = tokens.outline.closing(block.open);
-            // A mistake in the first head concerns that alone.
+            // An error in the first head concerns only that head.
             let from = if head == start { tokens.end(Some(block.open - 1)) } else { tokens.start(head) };
             head = close + 1;
             close < tokens.outline.len() && !self.is_wrong(from, tokens.end(Some(block.open)))
         })
     }
 
-    /// Whether the splitter found a mistake there.
+    /// True if the splitter found an error in this range.
     fn is_wrong(&self, start: usize, end: usize) -> bool {
         let first = self.wrong.partition_point(|place| *place < start);
         self.wrong.get(first).is_some_and(|place| *place < end)

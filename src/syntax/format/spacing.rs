@@ -1,4 +1,4 @@
-//! What a token is among its neighbours: where spaces stand, and where a long line may be broken.
+//! Spaces between tokens, and where a long line can be broken.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::syntax::brackets::Outline;
 use crate::syntax::lex::{Token, TokenKind};
 use crate::syntax::words::{Role, ends_value, role};
 
-/// Where a line without brackets is broken: the first of these that it has.
+/// Where a line without brackets is broken: at all places of the first of these levels that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     After,
@@ -26,7 +26,7 @@ pub enum Level {
 pub struct Tokens<'a> {
     pub text: &'a str,
     pub outline: &'a Outline,
-    /// The first word of the declaration that is looked at: a keyword, whatever it is elsewhere.
+    /// Index of the first word of the current declaration, which is a keyword there.
     pub lead: Option<usize>,
 }
 
@@ -39,12 +39,12 @@ impl<'a> Tokens<'a> {
         self.get(index).map_or("", |token| token.text(self.text, 0))
     }
 
-    /// Where the token begins in the text.
+    /// Offset of the token's begin.
     pub fn start(&self, index: usize) -> usize {
         self.get(index).map_or(self.text.len(), |token| token.span.start as usize)
     }
 
-    /// Where the token ends; the beginning of the text for none.
+    /// Offset of the token's end; for `None`, the begin of the text.
     pub fn end(&self, index: Option<usize>) -> usize {
         index.and_then(|index| self.get(index)).map_or(0, |token| token.span.end() as usize)
     }
@@ -53,12 +53,12 @@ impl<'a> Tokens<'a> {
         self.outline.kind(index) == Some(TokenKind::Word)
     }
 
-    /// Whether the word at `index` is the name of a field, `x.name`, or of an option, `name: x`; both may be any word.
+    /// True if the word at `index` is the name of a field, `x.name`, or of an option, `name: x`, which can be any word.
     fn is_plain(&self, index: usize) -> bool {
         (index > 0 && self.text(index - 1) == ".") || self.text(index + 1) == ":"
     }
 
-    /// Whether a value may end with the token at `index`.
+    /// True if a value can end with the token at `index`.
     pub fn ends_operand(&self, index: usize) -> bool {
         match self.outline.kind(index) {
             Some(TokenKind::Word) if self.lead == Some(index) => false,
@@ -72,12 +72,12 @@ impl<'a> Tokens<'a> {
         index > 0 && self.ends_operand(index - 1)
     }
 
-    /// Whether the conditional expression `if a { x } else { y }` begins here, all of it before `end`.
+    /// True if a complete conditional expression `if a { x } else { y }` begins here and ends before `end`.
     pub fn is_condition(&self, index: usize, end: usize) -> bool {
         self.text(index) == "if" && index + 1 < self.outline.condition_end(index) && self.past(index) <= end
     }
 
-    /// The token behind the one at `index`, its brackets, or the conditional expression that it begins.
+    /// The index after the token at `index`, its brackets, or the conditional expression that it begins.
     pub fn past(&self, index: usize) -> usize {
         match self.outline.kind(index) {
             Some(TokenKind::Open(_)) => self.outline.past(index),
@@ -86,7 +86,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether the two neighbours stand apart, on one line.
+    /// True if a space separates the two neighbours.
     pub fn are_apart(&self, left: usize, right: usize) -> bool {
         let (before, behind) = (self.text(left), self.text(right));
         match behind {
@@ -97,15 +97,15 @@ impl<'a> Tokens<'a> {
         }
         match before {
             "(" | "[" | "." => false,
-            // Of a range; all of a dimension stands alone.
+            // In a range no space follows; `..` alone, for a whole dimension, is separated like a value.
             ".." | "..=" => !self.follows_operand(left),
-            // Two in a row stay two.
+            // Two minus signs in a row must stay apart.
             "-" => self.follows_operand(left) || behind == "-",
             _ => true,
         }
     }
 
-    /// How a line may be broken at this token.
+    /// The level at which a line can be broken before this token; `None` if it cannot.
     pub fn level(&self, index: usize) -> Option<Level> {
         if !self.follows_operand(index) || (self.is_word(index) && self.is_plain(index)) {
             return None;
@@ -123,7 +123,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The places between two tokens where a line is broken first, and their level.
+    /// The indices before which a line is broken first, and their level; `None` if there are none.
     pub fn breaks(&self, range: Range<usize>) -> Option<(Level, Vec<usize>)> {
         let mut found: Option<(Level, Vec<usize>)> = None;
         let mut index = range.start;

@@ -1,25 +1,25 @@
-//! What to type where a piece could not be parsed: the mistakes that people make, each with its help.
+//! Help for code that could not be parsed: recognizes common mistakes and says what to type.
 
 use super::super::words::{self, BRACKETS, is_word, lead};
 use super::Rule;
 
-/// Where a piece stopped making sense.
+/// Where the parser failed, and what it expected.
 pub(super) struct FailurePoint<'a> {
     pub rule: Rule,
-    /// The piece up to there, without the space before the place.
+    /// The piece up to that point, without trailing space.
     pub before: &'a str,
-    /// The text from there on.
+    /// The text after that point.
     pub rest: &'a str,
-    /// How much of that is shown as what was found.
+    /// The part of `rest` that is shown as what was found.
     pub found: &'a str,
-    /// What the grammar could have gone on with.
+    /// Tokens that the grammar allows here.
     pub tokens: &'a [String],
 }
 
-/// What is written `0..4`, and how a whole dimension is.
+/// Help for slices.
 const SLICE: &str = "a slice is written `x[0..4]`, with both ends; `..` alone is all of a dimension";
 
-/// A help, where one is sensible. The first subject that recognises the mistake has it.
+/// A help for the mistake; `None` if it is not recognized. The first function that recognizes it wins.
 pub(super) fn advice(place: &FailurePoint) -> Option<String> {
     let subjects = [reserved, number, slice, arrow, equals, colon, operator, head, choice, comma, missing, stray];
     subjects.iter().find_map(|subject| subject(place))
@@ -30,7 +30,7 @@ impl<'a> FailurePoint<'a> {
         self.tokens.iter().any(|candidate| candidate == token)
     }
 
-    /// Whether a value may begin here.
+    /// True if a value is allowed here.
     fn expects_value(&self) -> bool {
         self.expects("a..z") && self.expects("\"")
     }
@@ -40,7 +40,7 @@ impl<'a> FailurePoint<'a> {
         leading_word(self.before)
     }
 
-    /// The word directly before the place.
+    /// The word directly before the point of failure.
     fn word_before(&self) -> &'a str {
         let kept = self.before.trim_end_matches(is_word);
         &self.before[kept.len()..]
@@ -54,7 +54,7 @@ impl<'a> FailurePoint<'a> {
         self.before.ends_with(|c: char| c.is_ascii_digit())
     }
 
-    /// The innermost bracket that is open at the place.
+    /// The innermost bracket that is open there.
     fn inside(&self) -> Option<char> {
         let mut closed = 0;
         for byte in self.before.bytes().rev() {
@@ -71,12 +71,12 @@ impl<'a> FailurePoint<'a> {
     }
 }
 
-/// Whether a text is a name with indices and fields.
+/// True if a text is a name with indices and fields.
 fn is_path(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(|c| is_word(c) || "[]. ,".contains(c))
 }
 
-/// Whether a text begins with a word and its parentheses.
+/// True if a text begins with a word and its parentheses.
 fn is_word_call(text: &str) -> bool {
     let word = leading_word(text);
     !word.is_empty() && text[word.len()..].starts_with('(')
@@ -95,7 +95,7 @@ fn reserved(place: &FailurePoint) -> Option<String> {
         Some(format!("`{word}` is a reserved word and cannot be a name: write another, such as `my_{word}`"))
     };
     let (word, before) = (place.word(), place.word_before());
-    // Such a word passes for the name of an option, until its colon is missed.
+    // The parser takes a reserved word for the name of an option until the colon is missing.
     if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
         return no_name(before);
     }
@@ -278,7 +278,7 @@ fn operator(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// The heads of declarations and blocks.
+/// Help for heads of declarations and blocks.
 fn head(place: &FailurePoint) -> Option<String> {
     let (next, name) = (place.rest.chars().next(), place.word_before());
     match (place.lead(), next) {
@@ -348,7 +348,7 @@ fn head(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Whether a text is an element type, with sizes or without.
+/// True if a text is an element type, with or without sizes.
 fn is_type(text: &str) -> bool {
     let behind = text[leading_word(text).len()..].trim_end();
     let sizes = behind.is_empty() || (behind.starts_with('[') && behind.find(']') == Some(behind.len() - 1));
@@ -364,7 +364,7 @@ fn choice(place: &FailurePoint) -> Option<String> {
     (inside && (place.expects("else") || place.expects("{"))).then(|| CHOICE.to_owned())
 }
 
-/// Two things in a row, where a comma or an arrow belongs between them.
+/// Help for two values in a row, which a comma or an arrow should separate.
 fn comma(place: &FailurePoint) -> Option<String> {
     let next = place.rest.chars().next()?;
     if !place.expects(",") || !(is_word(next) || next == '"') {
@@ -381,14 +381,14 @@ fn comma(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Something that has to be there, and is not.
+/// Help for a missing token.
 fn missing(place: &FailurePoint) -> Option<String> {
     let at_end = place.rest.is_empty();
     let behind = place.before.rsplit(char::is_whitespace).next().unwrap_or("");
     if matches!(place.inside(), Some('(' | '{')) && place.tokens == [":"] {
         return Some(format!("an option has a colon and a value: `{}: …`", place.word_before()));
     }
-    // A declaration that was taken for a part of the expression above it.
+    // The parser took a declaration for a part of the expression above it.
     let begun = place.word_before();
     if place.expects("*") && lead(begun, true).is_some() && begun != place.lead() {
         return Some(format!("`{begun}` begins a declaration: what stands before it is not complete"));
@@ -421,7 +421,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Something that does not belong there, when nothing more is known of it.
+/// Help for an unexpected token, if nothing more is known.
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
     if place.word_before() == "over" && !found.is_empty() {

@@ -1,4 +1,4 @@
-//! Declarations.
+//! Parses declarations.
 
 use super::expr::unquote;
 use super::*;
@@ -16,7 +16,7 @@ impl<'a> Builder<'a> {
                 self.read(kind, span).map(decl)
             }
             Body::Block(body) => {
-                // The block is parsed even where its head is wrong, for the errors in it.
+                // The block is parsed even if its head is wrong, to find the errors in it.
                 let head = self.old.decl(span, true).or_else(|| self.decl_head(span, piece.lead));
                 let head = self.read(head, span);
                 let body = self.block(body);
@@ -26,7 +26,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A declaration whose block follows, with an empty one.
+    /// Parses the head of a declaration with a block, and returns it with an empty block.
     fn decl_head(&mut self, head: SrcSpan, lead: &Lead) -> Option<DeclKind> {
         let mut at = self.pairs(lead.rule, head, lead.what)?;
         let body = Block::default();
@@ -48,9 +48,9 @@ impl<'a> Builder<'a> {
     }
 
     fn simple_decl(&mut self, span: SrcSpan, lead: &Lead) -> Option<DeclKind> {
-        let told = self.errors.len();
+        let errors_before = self.errors.len();
         let Some(mut piece) = self.pairs(lead.rule, span, lead.what) else {
-            return self.later(span, lead, told);
+            return self.later(span, lead, errors_before);
         };
         let decl = piece.next()?;
         let rule = decl.pair.as_rule();
@@ -137,16 +137,16 @@ impl<'a> Builder<'a> {
         })
     }
 
-    /// A declaration that could not be read and would not be part of this version either: only that is told of it, so
-    /// the errors behind the first `told` are not.
-    fn later(&mut self, span: SrcSpan, lead: &Lead, told: usize) -> Option<DeclKind> {
+    /// A declaration that this version does not support and cannot parse. Removes the errors after the first `errors_before`,
+    /// since only that is reported.
+    fn later(&mut self, span: SrcSpan, lead: &Lead, errors_before: usize) -> Option<DeclKind> {
         if !lead.is_later() {
             return None;
         }
         let (text, word) = (self.slice(span), lead.word);
-        self.errors.truncate(told);
+        self.errors.truncate(errors_before);
         self.unread.push(span.start);
-        // A name stands behind the word and blanks; what a file is used as does not.
+        // A name follows the word after blanks; the path of `use` is not a name.
         let behind = text[word.len()..].trim_start_matches([' ', '\t']);
         let name = behind.split(|c: char| !is_word(c)).next().unwrap_or_default();
         let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use";
@@ -157,12 +157,12 @@ impl<'a> Builder<'a> {
         Some(DeclKind::Later { word, name })
     }
 
-    pub(super) fn let_(&mut self, mut at: Piecewise<'a>) -> Option<Binding> {
+    pub(super) fn let_(&mut self, mut at: Parts<'a>) -> Option<Binding> {
         at.keyword();
         Some(Binding { name: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
-    pub(super) fn bindings(&mut self, at: &mut Piecewise<'a>) -> Option<Vec<Binding>> {
+    pub(super) fn bindings(&mut self, at: &mut Parts<'a>) -> Option<Vec<Binding>> {
         let mut bindings = Vec::new();
         while let Some(binding) = at.take(Rule::binding) {
             let mut at = binding.inner();
@@ -171,7 +171,7 @@ impl<'a> Builder<'a> {
         Some(bindings)
     }
 
-    pub(super) fn buffer(&mut self, mut at: Piecewise<'a>) -> Option<Buffer> {
+    pub(super) fn buffer(&mut self, mut at: Parts<'a>) -> Option<Buffer> {
         at.keyword();
         let mut families = Vec::new();
         while let Some(family) = at.take(Rule::family) {
@@ -242,7 +242,7 @@ impl<'a> Builder<'a> {
         Some(Setting { key: self.name(&mut at)?, value: self.next_expr(&mut at)? })
     }
 
-    pub(super) fn when(&mut self, at: &mut Piecewise<'a>) -> Option<Option<Expr>> {
+    pub(super) fn when(&mut self, at: &mut Parts<'a>) -> Option<Option<Expr>> {
         match at.take(Rule::when) {
             None => Some(None),
             Some(when) => {
@@ -259,7 +259,7 @@ mod tests {
     use crate::syntax::ast::DeclKind;
     use crate::syntax::{Limits, parse};
 
-    /// The name of the last declaration, by its place, where that is of a later version and cannot be read.
+    /// The name of the last declaration, if this version does not support it and cannot parse it.
     fn later(text: &str) -> Option<&str> {
         let (ast, _) = parse(text, 0, &Limits::default());
         let DeclKind::Later { name, .. } = &ast.decls.last()?.kind else { return None };
@@ -271,7 +271,7 @@ mod tests {
     fn names_of_later_versions_stand_where_they_are() {
         assert_eq!(later("draw load ~ ("), Some("load"));
         assert_eq!(later("kernel  k(x: f32[4) { }"), Some("k"));
-        // A character of several bytes lies between, and is no blank.
+        // A character of several bytes is in between and is not a blank.
         assert_eq!(later("kernel\u{fffd}k(x: f32\u{fffd}) { }"), None);
         assert_eq!(later("use a as ("), None);
     }

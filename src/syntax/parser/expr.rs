@@ -1,4 +1,4 @@
-//! Expressions: precedence by pest's Pratt parser, height kept under a limit.
+//! Parses expressions: precedence by pest's Pratt parser, with limited height.
 
 use std::sync::LazyLock;
 
@@ -7,13 +7,13 @@ use pest::pratt_parser::{Assoc, Op, PrattParser};
 use crate::base::suggest;
 use crate::base::units::{self, UNITS};
 
-use super::super::habits;
+use super::super::other_languages;
 use super::*;
 
-/// Levels that an expression's tree may have: what evaluates it may recurse that deep.
+/// Maximum height of an expression's tree, which limits recursion in later passes.
 const MAX_DEPTH: usize = 256;
 
-/// Calls that may be under way while a tree is built: several for each level of brackets.
+/// Maximum depth of recursion while building a tree, which takes several calls per level of brackets.
 const MAX_RECURSION: usize = 6 * MAX_DEPTH;
 
 static PRATT: LazyLock<PrattParser<Rule>> = LazyLock::new(|| {
@@ -40,12 +40,12 @@ impl Sized {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn name(&mut self, at: &mut Piecewise<'a>) -> Option<Name> {
+    pub(super) fn name(&mut self, at: &mut Parts<'a>) -> Option<Name> {
         let item = at.next()?;
         Some(Name { symbol: self.names.intern(item.pair.as_str()), span: item.span() })
     }
 
-    pub(super) fn name_and_index(&mut self, at: &mut Piecewise<'a>) -> Option<Family> {
+    pub(super) fn name_and_index(&mut self, at: &mut Parts<'a>) -> Option<Family> {
         let name = self.name(at)?;
         let count = match at.take(Rule::index) {
             Some(index) => self.exprs(index)?,
@@ -54,7 +54,7 @@ impl<'a> Builder<'a> {
         Some(Family { name, count })
     }
 
-    pub(super) fn next_expr(&mut self, at: &mut Piecewise<'a>) -> Option<Expr> {
+    pub(super) fn next_expr(&mut self, at: &mut Parts<'a>) -> Option<Expr> {
         let item = at.next()?;
         self.expr(item)
     }
@@ -72,7 +72,7 @@ impl<'a> Builder<'a> {
         self.sized(item).map(|sized| sized.expr)
     }
 
-    fn sized_list(&mut self, at: &mut Piecewise<'a>) -> Option<(Vec<Expr>, usize)> {
+    fn sized_list(&mut self, at: &mut Parts<'a>) -> Option<(Vec<Expr>, usize)> {
         let mut exprs = Vec::new();
         let mut depth = 0;
         while let Some(item) = at.next() {
@@ -83,7 +83,7 @@ impl<'a> Builder<'a> {
         Some((exprs, depth))
     }
 
-    /// An expression and the height of its tree, which is kept under a limit while it is built.
+    /// Builds an expression. Checks the height of its tree at each step.
     fn sized(&mut self, item: Item<'a>) -> Option<Sized> {
         let span = item.span();
         if self.level > MAX_RECURSION {
@@ -120,7 +120,7 @@ impl<'a> Builder<'a> {
             }
             Rule::term => self.term(item),
             Rule::postfix => self.postfix(item),
-            // Parentheses belong to the text of what they enclose.
+            // The location of an expression in parentheses includes them.
             Rule::primary => {
                 let inner = item.inner().next()?;
                 let mut sized = self.sized(inner)?;
@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
             let only = pairs.into_iter().next()?;
             return self.sized(Item { pair: only, base });
         }
-        // Before pest's parser recurses over the prefixes, and before a tree is built that is too deep to drop.
+        // Checked before pest's parser recurses over prefixes, and before a tree is built that is too deep to drop.
         if pairs.len() > 2 * MAX_DEPTH {
             self.too_long(span);
             return None;
@@ -230,7 +230,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The path of a stream, a label or a group: a name with fields and indices.
+    /// Parses the path of a stream, a label or a group: a name with fields and indices.
     pub(super) fn path(&mut self, item: Item<'a>) -> Option<Expr> {
         let mut at = item.inner();
         let name = self.name(&mut at)?;
@@ -308,7 +308,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What stands between the quotes, escapes resolved (`\n`, `\t`, `\"`, `\\`) in text of one line.
+/// The contents of a text literal. Escapes (`\n`, `\t`, `\"`, `\\`) are resolved in literals on one line.
 pub(super) fn unquote(text: &str) -> String {
     if let Some(long) = text.strip_prefix("\"\"\"").and_then(|text| text.strip_suffix("\"\"\"")) {
         return long.to_owned();
@@ -330,9 +330,9 @@ pub(super) fn unquote(text: &str) -> String {
     out
 }
 
-/// The unit that was meant, or where all of them are.
+/// The unit that was probably meant, or where all units are listed.
 fn unit_help(number: &str, text: &str) -> Option<String> {
-    let meant = habits::unit(number, text);
+    let meant = other_languages::unit(number, text);
     let near =
         || suggest::nearest(text, UNITS.iter().map(|unit| unit.name)).map(|near| format!("did you mean `{near}`?"));
     meant.or_else(near).or_else(|| {

@@ -1,4 +1,4 @@
-//! Why a piece could not be parsed, in words.
+//! Explains why a piece could not be parsed.
 
 use pest::Parser as _;
 
@@ -10,25 +10,25 @@ use super::super::words::{self, Role, SIGNS, is_word};
 use super::advice::{FailurePoint, advice};
 use super::{Grammar, Rule};
 
-/// Signs of other languages that are shown as one, as those of two characters are here.
+/// Operators of other languages that are shown as one token.
 const FOREIGN: [&str; 11] = ["=>", "=<", "+=", "-=", "*=", "/=", "**", "/*", "++", "::", "??"];
 
-/// Why the piece at `span` of `file`, which begins at `base`, could not be parsed: the furthest place that was reached,
-/// and what could have stood there.
+/// The error for the piece at `span`, at the furthest offset that the parser reached, with what it expected there.
+/// `file` begins at `base`.
 pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &str) -> SyntaxError {
     let begin = (span.start - base) as usize;
     let text = &file[begin..begin + span.len as usize];
-    // The details cost time, so they are collected in a second run only.
+    // Collecting details takes time, so only a second run of the parser does it.
     pest::set_error_detail(true);
     let attempts = Grammar::parse(rule, text).err().and_then(|error| error.parse_attempts());
     pest::set_error_detail(false);
     let (position, tokens): (usize, Vec<String>) = attempts.map_or((text.len(), Vec::new()), |attempts| {
         let tokens = attempts.expected_tokens().into_iter().map(|token| token.to_string());
-        // Space and comments may stand anywhere.
+        // White space and comments are allowed everywhere, so they are left out.
         (attempts.max_position, tokens.filter(|token| !token.trim().is_empty() && !token.starts_with("//")).collect())
     });
-    // A reserved word in the place of a name fails behind its last letter: it could go on to be another word. Where a
-    // new name is expected behind one, it may begin with a letter alone.
+    // A reserved word in place of a name fails after its last letter, because it could continue as another word. After
+    // such a word, a new name can only begin with a letter.
     let before = text[..position].trim_end_matches(is_word);
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
     let word = &text[before.len()..position];
@@ -37,10 +37,10 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
             || word == "not"
             || (words::role(word) == Some(Role::Clause) && ends_operand(before.trim_end())));
     let reserved = !joins && words::is_reserved(word) && (!has("a..z") || has("0..9"));
-    // A minus is no operator where an arrow begins.
+    // The minus of an arrow is not an operator.
     let arrow = text[..position].ends_with('-') && text[position..].starts_with('>');
     let position = if reserved { before.len() } else { position - usize::from(arrow) };
-    // Where the piece ends too early, a word that follows on its line is what stands in the way.
+    // If the piece ends too early, the word that follows on the line is the obstacle.
     let behind = &file[begin + position..];
     let rest = match text[position..].trim_start() {
         "" => next_on_line(behind),
@@ -69,23 +69,23 @@ pub(super) fn failure(rule: Rule, file: &str, base: u32, span: SrcSpan, what: &s
     SyntaxError::Expected { expected, found, at: at.into(), help }
 }
 
-/// Whether an expression may end with a text.
+/// True if an expression can end with this text.
 fn ends_operand(text: &str) -> bool {
     let word = &text[text.trim_end_matches(is_word).len()..];
-    // The word that begins the piece is none.
+    // The piece's first word is not an operand.
     if word == text {
         return false;
     }
     text.ends_with([')', ']', '}', '"']) || (!word.is_empty() && !words::is_reserved(word))
 }
 
-/// What follows on the line, if that is a word, a number or a text.
+/// The word, number or text that follows on the line; empty if there is none.
 fn next_on_line(text: &str) -> &str {
     let line = text.lines().next().unwrap_or("").trim();
     if line.starts_with(|c| is_word(c) || c == '"') { line } else { "" }
 }
 
-/// How much of `text` is shown as what was found.
+/// Length of the part of `text` that is shown as what was found.
 fn length(text: &str) -> usize {
     let long = SIGNS.iter().filter(|sign| sign.len() == 2 && **sign != "..");
     if long.chain(&FOREIGN).any(|sign| text.starts_with(sign)) {
@@ -96,17 +96,17 @@ fn length(text: &str) -> usize {
         .map_or(text.len(), |(at, c)| if at == 0 { c.len_utf8() } else { at })
 }
 
-/// Pest's tokens, told in words: what an expression may begin with, and what may follow one, go by a collective name.
-/// Nothing where only the end may follow. `in_word`: the text up to there ends with a letter or digit.
+/// Describes pest's tokens. Tokens that begin an expression, and those that continue one, get a collective name. `None`
+/// if only the end is allowed. `in_word`: the text before ends with a letter or digit.
 fn expectation(tokens: &[String], in_word: bool) -> Option<String> {
-    /// What may follow so often that naming it would say nothing.
+    /// Tokens that are allowed so often that naming them does not help.
     const LATER: [&str; 3] = ["at", "like", "over"];
     const OPERAND: [&str; 12] = ["-", "not", "if", "(", "[", "\"", "\"\"\"", "true", "false", "0..9", "_", ".."];
-    /// What may follow an operand, besides the operators of the tree.
+    /// Tokens that may follow an operand, besides the tree's operators.
     const OPERATOR: [&str; 5] = ["[", "(", ".", "..", "..="];
     const NAME: [&str; 4] = ["_", "a..z", "A..Z", "0..9"];
     let has = |token: &str| tokens.iter().any(|candidate| candidate == token);
-    // A name that has just been read could go on with a digit too; a new one begins with none.
+    // A name just read could also continue with a digit, and a new name cannot begin with one.
     let name = (has("a..z") || has("_")) && !(in_word && has("0..9"));
     let mut groups = Vec::new();
     let mut known: Vec<&str> = NAME.to_vec();

@@ -1,14 +1,14 @@
-//! Pieces to tree, by pest.
+//! Pieces to syntax tree, by pest.
 
 mod advice;
-mod aftermath;
 mod decl;
 mod expr;
 mod failure;
 mod reparse;
+mod reported;
 mod stmt;
 
-pub use reparse::{Edit, Old, Reparsed, reparse};
+pub use reparse::{Edit, OldTrees, Reparsed, reparse};
 
 use crate::base::{Interner, SrcSpan};
 use pest::Parser as _;
@@ -23,65 +23,65 @@ use super::grammar::{Grammar, Rule};
 use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
 use super::words::Lead;
 
-/// Errors told of one text: nobody reads more, and each costs time and output.
+/// Maximum number of errors reported for one text.
 const MAX_ERRORS: usize = 100;
 
-/// Bytes of a piece: the parser takes two hundred times as much memory.
+/// Maximum size of a piece in bytes, since the parser needs two hundred times as much memory.
 const MAX_PIECE: usize = 1 << 20;
 
-/// Parses a file whose text lies at `base` of the source map. The tree holds whatever could be understood;
-/// the errors are all that the text has, in the order of their places, a hundred at most.
+/// Parses a file whose text is at `base` in the source map. The tree has everything that could be parsed. The errors
+/// are sorted by location, at most a hundred.
 pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) {
     if text.len() > limits.file_bytes {
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
         return (Ast::default(), vec![error]);
     }
-    let built = parse_with(text, base, limits, Old::default());
+    let built = parse_with(text, base, limits, OldTrees::default());
     (built.ast, built.errors)
 }
 
-/// Parses a text within the limits, but for the pieces whose trees are in `old`.
-fn parse_with(text: &str, base: u32, limits: &Limits, old: Old) -> Built {
+/// Parses a text within the limits. Takes the trees of unchanged pieces from `old`.
+fn parse_with(text: &str, base: u32, limits: &Limits, old: OldTrees) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
-    // The formatter alone needs it further.
+    // Only the formatter needs it.
     pieces.outline = Default::default();
     build(text, base, &pieces, errors, old)
 }
 
-/// What becomes of a file in pieces.
+/// The tree of a file and its errors.
 pub struct Built {
     pub ast: Ast,
-    /// All errors, in the order of their places.
+    /// All errors, sorted by location.
     pub errors: Vec<SyntaxError>,
-    /// Where the heads begin that could not be understood, in the order of their places.
+    /// Offsets of heads that could not be parsed, sorted.
     pub unread: Vec<u32>,
-    /// The number of pieces that were parsed, in place of taken from an old tree.
+    /// Number of pieces that were parsed rather than taken from an old tree.
     pub parsed: usize,
 }
 
-/// The tree of a file in pieces; `errors` are those that the splitter found, `old` has trees of pieces that are known.
-pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: Old) -> Built {
+/// Builds the tree of a file. `errors` are the splitter's; `old` has trees of known pieces.
+pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError>, mut old: OldTrees) -> Built {
     let mut broken: Vec<usize> = errors.iter().map(SyntaxError::offset).collect();
     broken.sort_unstable();
     let names = std::mem::take(&mut old.names);
     let mut builder = Builder { broken, old, ..Builder::new(text, base, names) };
     let end = base as usize + text.len();
     let taken = errors.iter().filter_map(|error| error.takes(end));
-    builder.lost.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
+    builder.unparsed.extend(taken.map(|taken| SrcSpan::new(taken.start.max(base as usize), taken.end)));
     let about = pieces.about.iter().map(|&span| builder.doc(span)).collect();
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
     let mut decls = Vec::with_capacity(pieces.decls.len());
-    // Where declarations of a later version stand: what is wrong in them is not told.
+    // Ranges of unsupported declarations, whose errors are not reported.
     let mut later: Vec<std::ops::Range<usize>> = Vec::new();
     for (number, (piece, end)) in pieces.decls.iter().zip(ends).enumerate() {
         let decl = builder.decl(piece);
         if std::mem::take(&mut builder.lost_block) || decl.is_none() {
-            builder.lost.push(SrcSpan::new(piece.head.start as usize, end as usize));
+            builder.unparsed.push(SrcSpan::new(piece.head.start as usize, end as usize));
         }
-        // With the rest of its line, wherever the piece seemed to end, but not with a declaration that follows there. What
-        // is wrong at the first byte is that something above ends.
+        // The range includes the rest of the line, wherever the piece seemed to end, but no declaration that follows
+        // there. An error at its first byte belongs to the piece above.
         if let Some(Decl { kind: DeclKind::Later { .. }, span, .. }) = &decl {
             let mut behind = pieces.decls[number + 1..].iter();
             let next = behind.find(|piece| !matches!(piece.body, Body::Stray));
@@ -92,7 +92,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         }
         decls.extend(decl);
     }
-    let Builder { names, errors: further, mut unread, lost, parsed, .. } = builder;
+    let Builder { names, errors: further, mut unread, unparsed, parsed, .. } = builder;
     errors.extend(further);
     if !later.is_empty() {
         errors.retain(|error| {
@@ -101,14 +101,14 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         });
     }
     errors.sort_by_key(SyntaxError::offset);
-    let errors = aftermath::told(errors, text, base, MAX_ERRORS);
+    let errors = reported::select(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
     let comments = pieces.trivia.iter().map(|trivia| trivia.span);
     let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
-    Built { ast: Ast { about, decls, names, comments, lost: apart(lost) }, errors, unread, parsed }
+    Built { ast: Ast { about, decls, names, comments, unparsed: apart(unparsed) }, errors, unread, parsed }
 }
 
-/// The stretches in order, those that touch made one.
+/// Sorts ranges and merges those that touch.
 fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
     spans.sort_unstable();
     let mut apart: Vec<SrcSpan> = Vec::new();
@@ -121,10 +121,10 @@ fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
     apart
 }
 
-/// Parses an expression alone, such as the value of `--set`, with names interned in `names`.
+/// Parses a single expression, such as the value of `--set`. Its names are interned in `names`.
 pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) -> Result<Expr, Vec<SyntaxError>> {
     let mut errors = Vec::new();
-    // The splitter checks the nesting; its pieces are not needed.
+    // Only checks the nesting.
     let _ = split::split(&format!("let value = {text}"), base, limits.nesting, Clues::None, &mut errors);
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
@@ -139,33 +139,33 @@ pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) 
     }
 }
 
-/// Builds the tree. A method returns nothing when it has pushed an error.
+/// Builds the tree. A method returns `None` after it has added an error.
 struct Builder<'a> {
     text: &'a str,
     base: u32,
     names: Interner,
     errors: Vec<SyntaxError>,
-    /// Where the heads begin that could not be understood.
+    /// Offsets of heads that could not be parsed.
     unread: Vec<u32>,
-    /// Where the splitter found mistakes, sorted: a piece around one is not blamed again.
+    /// Offsets of the splitter's errors, sorted: a piece that contains one gets no further error.
     broken: Vec<usize>,
-    /// What could not be understood.
-    lost: Vec<SrcSpan>,
-    /// A statement of this declaration was lost with its block.
+    /// Ranges that could not be parsed.
+    unparsed: Vec<SrcSpan>,
+    /// True if a statement of this declaration was lost with its block.
     lost_block: bool,
-    /// Calls of `sized` under way; several belong to one level of brackets.
+    /// Depth of recursion of `sized`; one level of brackets needs several.
     level: usize,
     /// Trees of pieces that need not be parsed again.
-    old: Old,
-    /// The number of pieces that were parsed.
+    old: OldTrees,
+    /// Number of pieces that were parsed.
     parsed: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(text: &'a str, base: u32, names: Interner) -> Self {
-        let (errors, unread, broken, lost) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let old = Old::default();
-        Builder { text, base, names, errors, unread, broken, lost, lost_block: false, level: 0, old, parsed: 0 }
+        let (errors, unread, broken, unparsed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let old = OldTrees::default();
+        Builder { text, base, names, errors, unread, broken, unparsed, lost_block: false, level: 0, old, parsed: 0 }
     }
 
     fn slice(&self, span: SrcSpan) -> &'a str {
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
         &self.text[start..start + span.len as usize]
     }
 
-    /// Notes where a head begins that could not be understood.
+    /// Records the offset of a head that could not be parsed.
     fn read<T>(&mut self, head: Option<T>, span: SrcSpan) -> Option<T> {
         if head.is_none() {
             self.unread.push(span.start);
@@ -187,8 +187,8 @@ impl<'a> Builder<'a> {
         text.strip_prefix(' ').unwrap_or(text).trim_end().to_owned()
     }
 
-    /// Parses one piece and returns what stands inside it; `what` names it in messages.
-    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Piecewise<'a>> {
+    /// Parses one piece and returns its parts. `what` names the piece in messages.
+    fn pairs(&mut self, rule: Rule, span: SrcSpan, what: &str) -> Option<Parts<'a>> {
         self.parsed += 1;
         let text = self.slice(span);
         if text.len() > MAX_PIECE {
@@ -198,10 +198,10 @@ impl<'a> Builder<'a> {
         match Grammar::parse(rule, text) {
             Ok(mut pairs) => {
                 let piece = pairs.next().expect("a rule that matched gives one pair");
-                Some(Piecewise { pairs: piece.into_inner(), base: span.start })
+                Some(Parts { pairs: piece.into_inner(), base: span.start })
             }
             Err(error) if matches!(error.variant, ErrorVariant::CustomError { .. }) => {
-                // Pest guards its own stack; nothing else makes it give up with a text of its own.
+                // Only pest's guard against stack overflow makes it fail with a message of its own.
                 self.too_long(span);
                 None
             }
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A pair of pest's with the place of its piece.
+/// A pair of pest's with the offset of its piece.
 struct Item<'a> {
     pair: Pair<'a, Rule>,
     base: u32,
@@ -229,8 +229,8 @@ impl<'a> Item<'a> {
         item_span(&self.pair, self.base)
     }
 
-    fn inner(self) -> Piecewise<'a> {
-        Piecewise { pairs: self.pair.into_inner(), base: self.base }
+    fn inner(self) -> Parts<'a> {
+        Parts { pairs: self.pair.into_inner(), base: self.base }
     }
 }
 
@@ -241,13 +241,13 @@ fn item_span(pair: &Pair<'_, Rule>, base: u32) -> SrcSpan {
     SrcSpan::new(start, start + text.len())
 }
 
-/// The pairs inside one, walked from the first to the last.
-struct Piecewise<'a> {
+/// The parts of a pair, in order.
+struct Parts<'a> {
     pairs: Pairs<'a, Rule>,
     base: u32,
 }
 
-impl<'a> Piecewise<'a> {
+impl<'a> Parts<'a> {
     fn next(&mut self) -> Option<Item<'a>> {
         let pair = self.pairs.next().filter(|pair| pair.as_rule() != Rule::EOI)?;
         Some(Item { pair, base: self.base })
@@ -257,12 +257,12 @@ impl<'a> Piecewise<'a> {
         self.pairs.peek().map(|pair| pair.as_rule())
     }
 
-    /// The next pair, if it is of that rule.
+    /// The next part if it matches that rule; `None` otherwise.
     fn take(&mut self, rule: Rule) -> Option<Item<'a>> {
         if self.peek() == Some(rule) { self.next() } else { None }
     }
 
-    /// Steps over a keyword.
+    /// Skips a keyword.
     fn keyword(&mut self) {
         self.pairs.next();
     }

@@ -1,8 +1,8 @@
-//! The tree of an edited text, for editors. Only pieces that the edit touches are parsed.
+//! Reparses an edited text for editors. Only pieces that the edit touches are parsed.
 //!
-//! A piece is a simple declaration or statement, or the head of one with a block. Its tree depends on its own text alone,
-//! so a piece outside of the edit keeps its tree, moved to its new place. The splitter goes through all of the new text,
-//! because an edit may open a block or remove a bracket; this costs little beside the grammar.
+//! A piece is a simple declaration or statement, or the head of one with a block. Its tree depends on its own text
+//! alone, so a piece outside of the edit keeps its tree, moved to its new location. The splitter processes all of the
+//! new text, because an edit may open a block or remove a bracket; this costs little compared with the grammar.
 
 use std::ops::Range;
 
@@ -11,25 +11,25 @@ use rustc_hash::FxHashMap;
 use super::super::walk::ChildMut;
 use super::*;
 
-/// A change of a text: what was at `range` is now `len` bytes long.
+/// An edit: the bytes at `range` were replaced by `len` bytes.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// Bytes of the text before, counted from its beginning.
+    /// Byte range in the text before the edit.
     pub range: Range<usize>,
-    /// Bytes of what stands there now.
+    /// Length of the replacement in bytes.
     pub len: usize,
 }
 
-/// What becomes of an edited text.
+/// The result of reparsing.
 #[derive(Debug)]
 pub struct Reparsed {
-    /// The tree that [`parse`] returns for the new text, but for the numbers of symbols: those of the tree before stay,
-    /// also those of names that are no longer used.
+    /// The tree that [`parse`] returns for the new text, except for the numbers of symbols: symbols of the old tree
+    /// keep theirs, even if no longer used.
     pub ast: Ast,
     /// All errors of the new text, as [`parse`] returns them.
     pub errors: Vec<SyntaxError>,
-    /// The number of pieces that were parsed: heads of blocks, and declarations and statements without a block. All others
-    /// are taken from the tree before.
+    /// Number of pieces that were parsed: heads of blocks, and declarations and statements without a block. All others
+    /// are taken from the old tree.
     pub parsed: usize,
 }
 
@@ -50,23 +50,23 @@ pub fn reparse(before: Ast, edit: &Edit, text: &str, base: u32, limits: &Limits)
         let (ast, errors) = parse(text, base, limits);
         return Reparsed { ast, errors, parsed: 0 };
     }
-    let Built { ast, errors, parsed, .. } = parse_with(text, base, limits, Old::new(before, edit, base));
+    let Built { ast, errors, parsed, .. } = parse_with(text, base, limits, OldTrees::new(before, edit, base));
     Reparsed { ast, errors, parsed }
 }
 
-/// Trees of the pieces that an edit does not touch, by the place of each piece in the new text, and whether a block
+/// Trees of the pieces that an edit does not touch, by the piece's location in the new text and by whether a block
 /// followed. The blocks of heads are empty.
 #[derive(Default)]
-pub struct Old {
+pub struct OldTrees {
     pub names: Interner,
     decls: FxHashMap<(SrcSpan, bool), DeclKind>,
     stmts: FxHashMap<(SrcSpan, bool), StmtKind>,
     conditions: FxHashMap<SrcSpan, Expr>,
 }
 
-impl Old {
-    fn new(before: Ast, edit: &Edit, base: u32) -> Old {
-        let mut old = Old { names: before.names, ..Old::default() };
+impl OldTrees {
+    fn new(before: Ast, edit: &Edit, base: u32) -> OldTrees {
+        let mut old = OldTrees { names: before.names, ..OldTrees::default() };
         let edited = Edited {
             start: base + edit.range.start as u32,
             end: base + edit.range.end as u32,
@@ -75,7 +75,7 @@ impl Old {
         for mut decl in before.decls {
             let moved = edited.moved(decl.span);
             decl.children_mut(&mut |child| old.child(child, moved, &edited));
-            // Only a parse tells the errors that make it one.
+            // The errors of an unsupported declaration are only known after parsing it.
             if let (Some(moved), false) = (moved, matches!(decl.kind, DeclKind::Later { .. })) {
                 old.decls.insert((moved.place(decl.span), decl.body().is_some()), decl.kind);
             }
@@ -83,23 +83,23 @@ impl Old {
         old
     }
 
-    /// Takes the declaration at a place, its block empty.
+    /// Takes the declaration at a location, with an empty block.
     pub fn decl(&mut self, place: SrcSpan, has_block: bool) -> Option<DeclKind> {
         self.decls.remove(&(place, has_block))
     }
 
-    /// Takes the statement at a place, its block empty; never an `if`.
+    /// Takes the statement at a location, with an empty block; never an `if`.
     pub fn stmt(&mut self, place: SrcSpan, has_block: bool) -> Option<StmtKind> {
         self.stmts.remove(&(place, has_block))
     }
 
-    /// Takes the condition of the arm at a place.
+    /// Takes the condition of the arm at a location.
     pub fn condition(&mut self, place: SrcSpan) -> Option<Expr> {
         self.conditions.remove(&place)
     }
 
-    /// Moves a part of a head, and adds the statements of a block. The edit touches a head for which `moved` is `None`: no
-    /// part of that is used again.
+    /// Moves a part of a head, and adds the statements of a block. If the edit touches the head, `moved` is `None` and
+    /// none of its parts are reused.
     fn child(&mut self, child: ChildMut, moved: Option<Moved>, edited: &Edited) {
         match (child, moved) {
             (ChildMut::Block(block), _) => {
@@ -142,19 +142,19 @@ impl Old {
     }
 }
 
-/// The stretch of the old text that an edit replaces, in the source map, and how much longer the new text is.
+/// The range of the old text that an edit replaces, in the source map, and the growth of the text in bytes.
 struct Edited {
     start: u32,
     end: u32,
     by: i64,
 }
 
-/// By how many bytes something moves.
+/// By how many bytes a tree moves.
 #[derive(Clone, Copy)]
 struct Moved(i64);
 
 impl Edited {
-    /// How a stretch moves; `None` if the edit touches it.
+    /// How a range moves; `None` if the edit touches it.
     fn moved(&self, span: SrcSpan) -> Option<Moved> {
         match span {
             _ if span.end() <= self.start => Some(Moved(0)),

@@ -1,4 +1,4 @@
-//! Statements of a block.
+//! Parses statements.
 
 use super::*;
 
@@ -32,7 +32,7 @@ impl<'a> Builder<'a> {
         };
         if stmt.is_none() {
             match piece.body {
-                Body::None | Body::Stray => self.lost.push(span),
+                Body::None | Body::Stray => self.unparsed.push(span),
                 Body::Block(_) | Body::Branches { .. } => self.lost_block = true,
             }
         }
@@ -50,7 +50,7 @@ impl<'a> Builder<'a> {
         Some(Arm { span, condition: condition?, body })
     }
 
-    /// A statement whose block follows, with an empty one.
+    /// Parses the head of a statement with a block, and returns it with an empty block.
     fn stmt_head(&mut self, span: SrcSpan, lead: &Lead) -> Option<StmtKind> {
         let mut at = self.pairs(lead.rule, span, lead.what)?;
         at.keyword();

@@ -1,5 +1,5 @@
-//! What an image needs on a device, made once: streams, memory, kernels, communicators, and calls with resolved
-//! arguments. Nothing of it happens in the measured loop.
+//! Prepares an image on a device: streams, memory, kernels, communicators, and calls with resolved arguments. The
+//! measured loop then only issues these calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,22 +27,23 @@ use crate::backend::gpu::products::Chooser;
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
 
-/// Memory that a lane's matrix products may use: what NVIDIA recommends for Hopper.
+/// Workspace of a lane's matrix products in bytes: NVIDIA's recommendation for Hopper.
 const WORKSPACE: u64 = 32 << 20;
 
-/// Memory for all lanes' products together.
+/// Limit of all workspaces together, in bytes.
 const ALL_WORKSPACES: u64 = 4 << 30;
 
-/// The blocks in which drivers take memory from a device.
+/// Granularity in bytes at which drivers take memory from a device.
 const BLOCK: u64 = 2 << 20;
 
-/// Device memory for what the library needs beside operands.
+/// Device memory in bytes for the values that barriers reduce.
 const SCRATCH: u64 = 256;
 
-/// How much of the last cache is written to empty it: more than the whole, since not every line goes by age.
-const SWEEP: u64 = 2;
+/// Bytes written to flush the last-level cache, as a multiple of its size. Once is not enough, since caches do not
+/// evict strictly by age.
+const FLUSH_FACTOR: u64 = 2;
 
-/// The number of a failed allocation, the same for both vendors.
+/// Status code for a failed allocation, the same for both vendors.
 const OUT_OF_MEMORY: i64 = 2;
 
 fn device(fault: Box<Fault>) -> ExecError {
@@ -50,58 +51,58 @@ fn device(fault: Box<Fault>) -> ExecError {
 }
 
 impl<A: Api> GpuDriver<A> {
-    /// Makes everything that the image needs. All ranks of the meeting come here side by side, or wait for each other.
+    /// Prepares everything that the image needs. All ranks of `id_exchange` run this concurrently and wait for each other.
     pub fn new(
         api: Arc<A>,
         image: Image,
         cache: Option<&Path>,
-        (meeting, places): (&IdExchange, &PeerDevices<A>),
+        (id_exchange, devices): (&IdExchange, &PeerDevices<A>),
     ) -> Result<Self, ExecError> {
         let made = Self::make(api, image, cache).and_then(|mut driver| {
-            let (api, count) = (driver.api.as_ref(), places.count());
-            driver.flags = match places.peers() {
+            let (api, count) = (driver.api.as_ref(), devices.count());
+            driver.flags = match devices.peers() {
                 Some(_) => Flags::of_process(api, &driver.image, count)?,
                 None => Flags::new(api, &driver.image, count, driver.streams[0]).map_err(device)?,
             };
-            places.publish(&driver.api, &driver.image, &driver.flags, driver.bases[0]);
+            devices.publish(&driver.api, &driver.image, &driver.flags, driver.bases[0]);
             Ok((driver.begin_communicators()?, driver))
         });
         let (own, made) = match made {
             Ok((ids, driver)) => (Some(ids), Ok(driver)),
             Err(error) => (None, Err(error)),
         };
-        let ids = match meeting.gather(own) {
+        let ids = match id_exchange.gather(own) {
             Ok(Some(ids)) => ids,
             Ok(None) => return made.and(Err(ExecError::Ended)),
             Err(lost) => return made.and(Err(lost)),
         };
         let mut driver = made?;
-        let finished = driver.finish(&ids, meeting, places);
+        let finished = driver.finish(&ids, id_exchange, devices);
         let Err(error) = finished else { return Ok(driver) };
-        let first = meeting.fail();
+        let first = id_exchange.fail();
         driver.abandon();
-        // What fails since another rank has failed tells nothing.
+        // A failure caused by another rank's failure adds no information.
         Err(if first { error } else { ExecError::Ended })
     }
 
-    /// What a rank makes once all are sure to come.
-    fn finish(&mut self, ids: &Ids, meeting: &IdExchange, places: &PeerDevices<A>) -> Result<(), ExecError> {
-        self.make_communicators(ids, meeting)?;
-        self.exchange_memory_handles(places)?;
-        self.resolve(places)?;
+    /// Second half of the preparation, which needs all ranks.
+    fn finish(&mut self, ids: &Ids, id_exchange: &IdExchange, devices: &PeerDevices<A>) -> Result<(), ExecError> {
+        self.make_communicators(ids, id_exchange)?;
+        self.exchange_memory_handles(devices)?;
+        self.resolve(devices)?;
         self.reset().map_err(device)?;
-        meeting.goes_on();
-        self.choose_products(meeting)?;
-        self.infer_engines(meeting)?;
-        if !meeting.tried() {
+        id_exchange.goes_on();
+        self.choose_products(id_exchange)?;
+        self.infer_engines(id_exchange)?;
+        if !id_exchange.tried() {
             return Err(ExecError::Ended);
         }
         self.reset().map_err(device)?;
-        meeting.goes_on();
+        id_exchange.goes_on();
         Ok(())
     }
 
-    /// What a rank makes by itself.
+    /// First half of the preparation, which a rank does alone.
     fn make(api: Arc<A>, image: Image, cache: Option<&Path>) -> Result<Self, ExecError> {
         api.make_current().map_err(device)?;
         let kernels = Kernels::load(api.as_ref(), &wanted::<A>(&image), cache)?;
@@ -125,7 +126,7 @@ impl<A: Api> GpuDriver<A> {
             graphs: Vec::new(),
             gates: None,
             cells: None,
-            sweep: (0, 0),
+            flush_memory: (0, 0),
             capturing: false,
             observing: false,
             abandoned: false,
@@ -144,7 +145,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(driver)
     }
 
-    /// Tells a profiler of each operation from now on.
+    /// Adds named ranges that show each operation in a profiler.
     pub fn with_ranges(mut self, ranges: Option<Arc<Ranges>>) -> Self {
         self.ranges = ranges.map(|ranges| {
             let names = self.image.ops.iter().map(|op| ranges.named(op.span)).collect();
@@ -165,7 +166,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Makes the memory of each space, and a workspace for each lane that needs one.
+    /// Allocates the memory of each space, and a workspace for each lane that needs one.
     fn allocate(&mut self) -> Result<(), ExecError> {
         let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
         let available = self.api.free_memory().map_err(device)?;
@@ -175,7 +176,7 @@ impl<A: Api> GpuDriver<A> {
             available: format!("{} are there{said}", Bytes(available)),
             largest: "`aorta plan` shows them".to_owned(),
         };
-        // What fails for another reason is told as such.
+        // An allocation that failed for another reason than lack of memory keeps its own error.
         let refused = |bytes: u64, space: Space, available: u64| {
             move |fault: Box<Fault>| match fault.code {
                 OUT_OF_MEMORY => full(bytes, space, available, format!("; {fault}")),
@@ -189,7 +190,8 @@ impl<A: Api> GpuDriver<A> {
         }
         if device_bytes > 0 {
             let refused = refused(device_bytes, Space::Device, available);
-            // What other processes open is a whole block of the driver's, or they would open what else is in it too.
+            // Another process always opens a whole block of the driver's. Rounding up keeps other allocations out of
+            // that block.
             let block = if self.image.crossings > 0 { BLOCK } else { 1 };
             self.bases[0] = self.api.allocate(device_bytes.next_multiple_of(block)).map_err(refused)?;
         }
@@ -211,8 +213,8 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Bytes of each lane's workspace: room for matrix products, and for the kernel that needs the most. Operations of a
-    /// lane run one after the other, so they share it.
+    /// Size in bytes of each lane's workspace: the largest that a matrix product or kernel of the lane needs.
+    /// Operations of a lane run one after the other, so they share it.
     fn workspace_bytes(&self) -> Vec<u64> {
         let works = self.image.works.iter();
         let needs: Vec<(bool, u64)> = works
@@ -233,18 +235,18 @@ impl<A: Api> GpuDriver<A> {
         lanes.into_iter().map(|(multiplies, bytes)| if multiplies { bytes.max(each) } else { bytes }).collect()
     }
 
-    /// What the others need for the communicators that begin with this rank.
+    /// The identifiers of the communicators whose first member is this rank, which the other members need.
     fn begin_communicators(&self) -> Result<Ids, ExecError> {
         let Some(collectives) = self.collectives else { return Ok(Ids::new()) };
         collectives.begin(&self.image.comms, self.image.rank).map_err(device)
     }
 
-    /// This rank's end of each communicator, in an order that is the same on all ranks.
-    fn make_communicators(&mut self, ids: &Ids, meeting: &IdExchange) -> Result<(), ExecError> {
+    /// Creates this rank's communicators, in an order that is the same on all ranks.
+    fn make_communicators(&mut self, ids: &Ids, id_exchange: &IdExchange) -> Result<(), ExecError> {
         let Some(collectives) = self.collectives else { return Ok(()) };
         self.scratch = self.api.allocate(SCRATCH).map_err(device)?;
         for comm in &self.image.comms {
-            self.comms.push(collectives.join(comm, self.image.rank, (ids, meeting)).map_err(device)?);
+            self.comms.push(collectives.join(comm, self.image.rank, (ids, id_exchange)).map_err(device)?);
             self.shared = Arc::new(Comms::new(Some(collectives), &self.comms));
         }
         Ok(())
@@ -261,21 +263,21 @@ impl<A: Api> GpuDriver<A> {
             let cells = Stamps::new(self.api.as_ref(), function, self.image.stamps);
             self.cells = Some(cells.map_err(device)?);
         }
-        let bytes = SWEEP * self.api.cache_bytes();
+        let bytes = FLUSH_FACTOR * self.api.cache_bytes();
         if !self.image.cold.is_empty() && bytes > 0 {
-            self.sweep = (self.api.allocate(bytes).map_err(device)?, bytes);
+            self.flush_memory = (self.api.allocate(bytes).map_err(device)?, bytes);
         }
         Ok(())
     }
 
-    /// Brings together what processes need of each other to copy.
-    fn exchange_memory_handles(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
-        let Some(peers) = places.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
+    /// Exchanges the memory handles that processes need to copy to each other.
+    fn exchange_memory_handles(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {
+        let Some(peers) = devices.peers().filter(|_| self.image.crossings > 0) else { return Ok(()) };
         let Self { api, image, flags, inter_process, bases, .. } = self;
-        inter_process.meet((api, places), (image, bases[0]), flags, peers)
+        inter_process.exchange((api, devices), (image, bases[0]), flags, peers)
     }
 
-    fn resolve(&mut self, places: &PeerDevices<A>) -> Result<(), ExecError> {
+    fn resolve(&mut self, devices: &PeerDevices<A>) -> Result<(), ExecError> {
         let context = Context {
             api: self.api.as_ref(),
             image: &self.image,
@@ -285,10 +287,10 @@ impl<A: Api> GpuDriver<A> {
             workspaces: &self.workspaces,
             comms: &self.comms,
             scratch: self.scratch,
-            places,
+            devices,
         };
         let calls = context.calls()?;
-        let notes = if self.image.crossings > 0 { peers::notes(places, &self.image)? } else { Vec::new() };
+        let notes = if self.image.crossings > 0 { peers::notes(devices, &self.image)? } else { Vec::new() };
         let mut fills = Vec::new();
         let mut args = Args::default();
         for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
@@ -308,7 +310,7 @@ impl<A: Api> GpuDriver<A> {
     }
 
     /// Chooses an algorithm for each matrix product.
-    fn choose_products(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
+    fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.calls.products.is_empty() {
             return Ok(());
         }
@@ -323,12 +325,12 @@ impl<A: Api> GpuDriver<A> {
             order: event(false)?,
         };
         let choose = |product| {
-            meeting.goes_on();
+            id_exchange.goes_on();
             chooser.choose(product)
         };
         let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
         for event in [chooser.from, chooser.to, chooser.order] {
-            // SAFETY: it was made above, and nothing waits for it.
+            // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
         }
         for (product, note) in chosen? {
@@ -338,11 +340,12 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Finds out what makes the copies, where the image has the kernel for it.
-    fn infer_engines(&mut self, meeting: &IdExchange) -> Result<(), ExecError> {
+    /// Determines whether copy engines or kernels make the image's copies, if the image contains the kernel for this
+    /// test.
+    fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
-            meeting.goes_on();
-            // A process does not know what the others do meanwhile: it writes only memory of its own.
+            id_exchange.goes_on();
+            // A process does not know what the other ranks are doing, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
             self.notes.extend(found.map_err(device)?);

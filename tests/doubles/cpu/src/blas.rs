@@ -2,7 +2,7 @@
 
 use crate::element::Element;
 
-/// One operand as it lies in memory.
+/// An operand in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     pub address: usize,
@@ -11,7 +11,7 @@ pub struct Matrix {
     pub leading: usize,
     /// The distance between the matrices of a batch, in elements.
     pub stride: i64,
-    /// What is multiplied is the transpose of what lies in memory.
+    /// True if the product uses the transpose of the matrix in memory.
     pub transposed: bool,
 }
 

@@ -88,7 +88,7 @@ impl Capture {
         Ok(())
     }
 
-    /// What a record on the stream stands behind.
+    /// The nodes that precede an event recorded on the stream.
     pub fn tail(&self, stream: &Arc<Stream>) -> Done<Vec<usize>> {
         let state = self.valid()?;
         let lane = state.lane(stream)?;
@@ -141,7 +141,7 @@ impl State {
         self.lanes.iter().position(|(known, _)| Arc::ptr_eq(known, stream)).ok_or(CAPTURE_UNMATCHED)
     }
 
-    /// Whether the first stream stands behind all that the others did.
+    /// True if the first stream has joined all others.
     fn joined(&self) -> bool {
         let mut seen: BTreeSet<usize> = BTreeSet::new();
         let mut next: Vec<usize> = self.lanes[0].1.clone();

@@ -32,7 +32,7 @@ pub enum Kind {
     Recv(usize),
 }
 
-/// What one rank brings.
+/// A rank's part of a collective.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub kind: Kind,
@@ -48,7 +48,7 @@ pub struct Key {
     pub pair: Option<(usize, usize)>,
     /// In the order in which they were issued.
     pub issued: u64,
-    /// How often this one has run before: a graph runs it again.
+    /// How often this collective has run before, since a graph repeats it.
     pub round: u64,
 }
 

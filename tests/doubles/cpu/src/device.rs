@@ -9,7 +9,7 @@ use crate::status::{Done, INVALID_DEVICE, Status};
 /// The name says what this is.
 pub const NAME: &str = "HIP double on a CPU, not an AMD GPU";
 
-/// What ROCm's own tools call a processor that is no GPU.
+/// The name that ROCm's own tools use for a processor that is not a GPU.
 pub const ARCHITECTURE: &str = "gfx000";
 
 /// Ticks of the clock that kernels see, per second: those of an MI300X, so that a wrong factor shows.
@@ -90,7 +90,7 @@ pub fn peek_last() -> Status {
     LAST.get()
 }
 
-/// What a call returns.
+/// Converts a result to the status that a call returns.
 pub fn returned(done: Done) -> Status {
     let status = done.err().unwrap_or(0);
     if status != 0 && status != crate::status::NOT_READY {

@@ -119,7 +119,7 @@ fn float_to_half(value: f32) -> u16 {
     let (sign, rest) = ((bits >> 16 & 0x8000) as u16, bits & 0x7fff_ffff);
     let magnitude = match rest {
         0x7f80_0001.. => 0x7e00,
-        // What rounds to 65 536 or more has no place.
+        // Values that round to 65 536 or more overflow.
         0x477f_f000.. => 0x7c00,
         // A subnormal: adding a half lets the hardware round.
         0..0x3880_0000 => (f32::from_bits(rest) + 0.5).to_bits() - 0x3f00_0000,

@@ -30,7 +30,7 @@ impl Mark {
     }
 }
 
-/// What an event was last recorded for.
+/// The latest record of an event.
 #[derive(Clone)]
 pub enum Recorded {
     Never,

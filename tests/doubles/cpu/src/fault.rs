@@ -24,15 +24,15 @@ use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::PoisonError;
 
-/// How often each exported function has been called.
+/// How often each exported function was called.
 static CALLS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
 
 unsafe extern "C" {
     fn raise(signal: std::ffi::c_int) -> std::ffi::c_int;
 }
 
-/// Counts a call of an exported function. Returns whether it is to fail; `hipStreamEndCapture` asks for
-/// itself, since it has something to do in any case.
+/// Counts a call of an exported function. Returns true if it must fail; `hipStreamEndCapture` checks by itself, since
+/// it has work to do in any case.
 pub fn fails(function: &'static str) -> bool {
     *CALLS.lock().unwrap_or_else(PoisonError::into_inner).entry(function).or_default() += 1;
     if strikes("kill", function) {
@@ -47,8 +47,7 @@ pub fn fails(function: &'static str) -> bool {
     function != "hipStreamEndCapture" && strikes("call", function)
 }
 
-/// At the regular end of the process: writes the calls, `FUNCTION COUNT` on each line, to the file that `HIP_DOUBLE_CALLS`
-/// names.
+/// At the regular end of the process, writes lines `FUNCTION COUNT` to the file that `HIP_DOUBLE_CALLS` names.
 extern "C" fn write_calls() {
     let Ok(path) = std::env::var("HIP_DOUBLE_CALLS") else { return };
     let calls = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,12 +55,12 @@ extern "C" fn write_calls() {
     let _ = std::fs::write(path, lines);
 }
 
-/// The loader calls what lies in this section when the process ends.
+/// The loader calls the functions in this section when the process ends.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_THE_END: extern "C" fn() = write_calls;
 
-/// One fault, and how many more of its kind go well.
+/// A fault, and how many more calls of its kind succeed.
 struct Fault {
     kind: String,
     name: Option<String>,
@@ -84,7 +83,7 @@ fn parse(text: &str) -> Vec<Fault> {
     text.split(',').filter_map(one).collect()
 }
 
-/// Whether this one is to fail.
+/// True if this call must fail.
 pub fn strikes(kind: &str, name: &str) -> bool {
     static FAULTS: OnceLock<Mutex<Vec<Fault>>> = OnceLock::new();
     let faults = FAULTS.get_or_init(|| Mutex::new(parse(&std::env::var("HIP_DOUBLE_FAULT").unwrap_or_default())));

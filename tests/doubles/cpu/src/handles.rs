@@ -10,7 +10,7 @@ use crate::status::{Done, INVALID_HANDLE};
 /// No two handles are equal, whatever they are of.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
 
-/// What is alive of one kind.
+/// The live objects of one type.
 pub struct Handles<T> {
     live: Mutex<BTreeMap<usize, Arc<T>>>,
 }

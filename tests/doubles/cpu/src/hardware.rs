@@ -23,7 +23,7 @@ struct Entries {
     items: VecDeque<Item>,
     /// Streams that use it. Without any it ends when all is done.
     streams: usize,
-    /// It stays without any.
+    /// True if the queue remains when no stream uses it.
     pooled: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Hardware {
     changed: Condvar,
 }
 
-/// How many queues a device has; nothing where nobody says.
+/// Number of queues of a device; `None` if it is not limited.
 fn limit() -> Option<usize> {
     static LIMIT: OnceLock<Option<usize>> = OnceLock::new();
     let given = || std::env::var("GPU_MAX_HW_QUEUES").ok()?.trim().parse().ok().filter(|count| *count > 0);

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::device;
 use crate::status::{Done, INVALID_VALUE, OUT_OF_MEMORY};
 
-/// What fresh memory holds: nobody may count on zeros.
+/// Contents of fresh memory, which is not zero on purpose.
 const FRESH: u8 = 0xa5;
 
 const ALIGN: usize = 256;
@@ -21,7 +21,7 @@ const ALIGN: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     Device(i32),
-    /// Of a device of another process, opened by this one's.
+    /// Memory of a device of another process, opened on this device.
     Abroad(i32),
     Pinned,
     /// The host's own, lent to devices.
@@ -103,7 +103,7 @@ fn mapped(file: &File, bytes: usize) -> Done<usize> {
     if address as isize == -1 { Err(OUT_OF_MEMORY) } else { Ok(address as usize) }
 }
 
-/// What another process opens an allocation by: this process, the file and the bytes.
+/// The data by which another process opens an allocation: process id, file descriptor and size.
 pub fn export(address: usize) -> Done<[u64; 3]> {
     let allocations = allocations();
     let found = allocations.get(&address).ok_or(INVALID_VALUE)?;
@@ -184,7 +184,7 @@ pub fn free(address: usize, pinned: bool) -> Done {
     }
 }
 
-/// Where `bytes` bytes from the address on lie, if all of them lie in one allocation.
+/// The allocation that contains all of `bytes` bytes from the address on; `None` if there is none.
 pub fn place(address: usize, bytes: usize) -> Option<Place> {
     let allocations = allocations();
     let (start, found) = allocations.range(..=address).next_back()?;
@@ -192,7 +192,7 @@ pub fn place(address: usize, bytes: usize) -> Option<Place> {
     (end <= start + found.bytes && address < start + found.bytes.max(1)).then_some(found.place)
 }
 
-/// That the bytes are memory of a device.
+/// Checks that the bytes are memory of a device.
 pub fn on_device(address: usize, bytes: usize) -> Done {
     match place(address, bytes) {
         Some(Place::Device(_) | Place::Abroad(_)) => Ok(()),
@@ -200,7 +200,7 @@ pub fn on_device(address: usize, bytes: usize) -> Done {
     }
 }
 
-/// That the bytes are the host's: pinned, or memory that nobody here knows.
+/// Checks that the bytes are host memory: pinned, or unknown to this library.
 pub fn on_host(address: usize, bytes: usize) -> Done {
     let known = place(address, 0);
     match known {

@@ -1,4 +1,4 @@
-//! What a device is asked for by number or by place: HIP's attributes, and its structure of properties.
+//! Properties of devices by number or by offset: HIP's attributes, and its structure of properties.
 
 use crate::device::{CACHE, CLOCK_HZ, SHARED, UNITS, WAVE};
 
@@ -31,7 +31,7 @@ pub fn attribute(number: i32, index: i32) -> Option<i32> {
 pub mod property {
     use crate::device::{ARCHITECTURE, CACHE, NAME, SHARED, UNITS, WAVE, memory_bytes};
 
-    /// Where the fields of one version of the structure lie.
+    /// Offsets of the fields in one version of the structure.
     pub struct Places {
         bytes: usize,
         total: usize,

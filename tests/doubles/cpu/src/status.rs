@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-/// What a call returns when it is not 0.
+/// The status returned by a failed call.
 pub type Status = i32;
 pub type Done<T = ()> = Result<T, Status>;
 
@@ -19,7 +19,7 @@ macro_rules! statuses {
             }
         }
 
-        /// One line for people.
+        /// A description in one line.
         pub fn text(status: Status) -> &'static CStr {
             match status {
                 0 => c"no error",

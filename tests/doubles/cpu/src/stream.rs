@@ -9,7 +9,7 @@ use crate::handles::Handles;
 use crate::hardware::Hardware;
 use crate::status::{CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, Status};
 
-/// What a stream does. A graph does it again at each launch.
+/// A task of a stream. A graph repeats it at each launch.
 #[derive(Clone)]
 pub enum Task {
     Run(Arc<dyn Fn() -> Result<(), Status> + Send + Sync>),

@@ -83,7 +83,7 @@ unsafe fn element_bytes(library: &CublasLt, layout: Handle) -> u32 {
     /// `CUBLASLT_MATRIX_LAYOUT_TYPE`.
     const TYPE: c_int = 0;
     let (mut element, mut written) = (0 as c_int, 0);
-    // SAFETY: the places are valid for the call, and of the size that is told.
+    // SAFETY: the output pointers are valid for the call, and of the size that is told.
     unsafe { (library.layout_get)(layout, TYPE, (&raw mut element).cast(), size_of::<c_int>(), &mut written) };
     match element {
         1 => 8,
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn hipblasLtGetVersion(_handle: Handle, version: *mut c_in
         function.map(|function| unsafe { function() })
     };
     let number = *FOUND.get_or_init(|| find().unwrap_or(0));
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { version.write(number as c_int) };
     0
 }

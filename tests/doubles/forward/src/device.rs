@@ -56,7 +56,7 @@ pub fn context(cuda: &Cuda, index: c_int) -> Result<usize, c_int> {
         return Ok(context);
     }
     let mut context: Handle = std::ptr::null_mut();
-    // SAFETY: the place is valid for the call; a device that is not there is refused.
+    // SAFETY: the output pointer is valid for the call; a device that is not there is refused.
     match unsafe { (cuda.context_retain)(&mut context, index) } {
         0 => Ok(*place.get_or_init(|| context as usize)),
         code => Err(code),
@@ -78,7 +78,7 @@ pub fn take_last() -> c_int {
 
 pub fn raw_attribute(cuda: &Cuda, number: c_int, index: c_int) -> Option<c_int> {
     let mut value = 0;
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     (unsafe { (cuda.device_attribute)(&mut value, number, index) } == 0).then_some(value)
 }
 
@@ -103,7 +103,7 @@ pub fn attribute(cuda: &Cuda, number: c_int, index: c_int) -> Option<c_int> {
         67 => 33,               // PCI bus
         68 => 34,               // PCI device
         69 => 50,               // PCI domain
-        // All of a block's shared memory may be had without asking, as on AMD's: `hipModuleGetFunction` asks for it.
+        // A block can use all shared memory without opting in, as on AMD's devices: `hipModuleGetFunction` opts in.
         74 | 75 => 97,
         76 | 10_002 => 81, // shared memory of a multiprocessor
         78 => 78,          // priorities
@@ -136,7 +136,7 @@ pub fn architecture(cuda: &Cuda, index: c_int) -> String {
     format!("gfx000:sm_{}{}", part(75), part(76))
 }
 
-/// Where the fields of one version of `hipDeviceProp_t` lie.
+/// Offsets of the fields in one version of `hipDeviceProp_t`.
 pub struct Places {
     bytes: usize,
     total: usize,

@@ -53,7 +53,7 @@ rtc! {
     fn hiprtcGetCode = code(program: Handle, code: *mut c_char);
 }
 
-/// What NVRTC says for an option of hiprtc's; nothing for what it does not know.
+/// NVRTC's option for one of hiprtc's; `None` for an unknown one.
 fn translated(option: &str) -> Option<String> {
     if let Some(architecture) = option.strip_prefix("--offload-arch=") {
         // The device's own name for itself: `gfx000:sm_90`.
@@ -87,17 +87,17 @@ pub extern "C" fn hiprtcGetErrorString(code: c_int) -> *const c_char {
     name.as_ptr()
 }
 
-/// What the code object manager says, which real compilers ask for: the one architecture that is compiled for.
+/// The code object manager's list, which real compilers query: the only supported architecture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { count.write(1) };
     0
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_name(index: usize, name: *mut *const c_char) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { name.write(c"amdgcn-amd-amdhsa--gfx000".as_ptr()) };
     c_int::from(index != 0)
 }

@@ -107,21 +107,21 @@ unsupported! { hipExtGetLinkTypeAndHopCount hipDeviceGetP2PAttribute }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipRuntimeGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { version.write(VERSION) };
     0
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipDriverGetVersion(version: *mut c_int) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { version.write(VERSION) };
     0
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipGetDevice(index: *mut c_int) -> c_int {
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { index.write(device::current()) };
     0
 }
@@ -135,7 +135,7 @@ pub extern "C" fn hipGetLastError() -> c_int {
 pub extern "C" fn hipGetErrorString(code: c_int) -> *const c_char {
     let mut text = c"unknown error".as_ptr();
     if let Some(cuda) = Cuda::get() {
-        // SAFETY: the place is valid for the call; an unknown number leaves or empties it.
+        // SAFETY: the output pointer is valid for the call; an unknown number leaves or empties it.
         unsafe { (cuda.error_string)(code, &mut text) };
     }
     if text.is_null() { c"unknown error".as_ptr() } else { text }
@@ -145,7 +145,7 @@ pub extern "C" fn hipGetErrorString(code: c_int) -> *const c_char {
 pub extern "C" fn hipGetErrorName(code: c_int) -> *const c_char {
     let mut text = c"hipErrorUnknown".as_ptr();
     if let Some(cuda) = Cuda::get() {
-        // SAFETY: the place is valid for the call; an unknown number leaves or empties it.
+        // SAFETY: the output pointer is valid for the call; an unknown number leaves or empties it.
         unsafe { (cuda.error_name)(code, &mut text) };
     }
     if text.is_null() { c"hipErrorUnknown".as_ptr() } else { text }

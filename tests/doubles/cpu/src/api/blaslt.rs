@@ -61,7 +61,7 @@ pub struct Proposal {
     reserved: [c_int; 4],
 }
 
-/// How algorithms of this library begin, so that another's is refused.
+/// Marks algorithms of this library, so that another's is refused.
 const OURS: &[u8; 8] = b"hipdbl01";
 
 fn number(done: Result<(), c_int>) -> c_int {
@@ -86,7 +86,7 @@ unsafe fn value<T: Copy>(from: *const c_void, size: usize) -> Result<T, c_int> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtCreate(to: *mut Handle) -> c_int {
     crate::api::counted!(hipblasLtCreate);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(LIBRARIES.add(Arc::new(()))) };
     SUCCESS
 }
@@ -100,7 +100,7 @@ pub extern "C" fn hipblasLtDestroy(library: Handle) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtGetVersion(library: Handle, version: *mut c_int) -> c_int {
     crate::api::counted!(hipblasLtGetVersion);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { version.write(100_202) };
     number(LIBRARIES.get(library).map(|_| ()).map_err(|_| INVALID_VALUE))
 }
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn hipblasLtMatrixLayoutCreate(
     crate::api::counted!(hipblasLtMatrixLayoutCreate);
     let Some(element) = Element::of_product(element) else { return NOT_SUPPORTED };
     let layout = Layout { element, rows, columns, leading, batch: 1, stride: 0 };
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(LAYOUTS.add(Arc::new(Mutex::new(layout)))) };
     SUCCESS
 }
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
         return NOT_SUPPORTED;
     }
     let desc = Desc { compute, transposed: [false; 2] };
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(DESCS.add(Arc::new(Mutex::new(desc)))) };
     SUCCESS
 }
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescSetAttribute(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipblasLtMatmulPreferenceCreate(to: *mut Handle) -> c_int {
     crate::api::counted!(hipblasLtMatmulPreferenceCreate);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(PREFERENCES.add(Arc::new(()))) };
     SUCCESS
 }
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn hipblasLtMatmulAlgoGetHeuristic(
         // SAFETY: there is room for as many as are wanted.
         unsafe { proposals.add(number as usize).write(proposal) };
     }
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { found.write(count) };
     SUCCESS
 }

@@ -18,7 +18,7 @@ fn present() -> Done {
     if device::all().is_empty() { Err(NO_DEVICE) } else { Ok(()) }
 }
 
-/// Whether a device may use the memory of another: all may, unless `HIP_DOUBLE_APART` is there.
+/// True if a device can access the memory of another, unless `HIP_DOUBLE_APART` is set.
 fn reaches(index: c_int, peer: c_int) -> bool {
     index != peer && std::env::var_os("HIP_DOUBLE_APART").is_none()
 }
@@ -86,7 +86,7 @@ hip! {
     fn hipDeviceSynchronize() {
         capture::forbid()?;
         let own = device::current();
-        // What fails is told when all has been waited for.
+        // Asynchronous failures are returned after all work has completed.
         let streams = STREAMS.all().into_iter().filter(|stream| stream.device == own);
         let waited: Vec<Done> = streams.map(|stream| stream.synchronize()).collect();
         waited.into_iter().collect::<Done>()?;

@@ -122,7 +122,7 @@ fn allocate(to: *mut *mut c_void, bytes: usize, place: Place) -> Done {
         return Err(OUT_OF_MEMORY);
     }
     let address = if bytes == 0 { 0 } else { memory::allocate(bytes, place)? };
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(address as *mut c_void) };
     Ok(())
 }

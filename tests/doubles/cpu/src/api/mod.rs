@@ -78,6 +78,6 @@ unsafe fn put(text: &str, buffer: *mut c_char, size: usize) {
 /// # Safety
 /// The text ends with NUL.
 unsafe fn text(from: *const c_char) -> String {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }

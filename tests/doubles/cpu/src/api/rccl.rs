@@ -54,14 +54,14 @@ struct Pending {
 }
 
 thread_local! {
-    /// How many groups are open, and what they hold.
+    /// Nesting of open groups, and their collectives.
     static GROUP: RefCell<(u32, Vec<Pending>)> = const { RefCell::new((0, Vec::new())) };
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     crate::api::counted!(ncclGetVersion);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { version.write(22_203) };
     SUCCESS
 }
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ncclGetUniqueId(id: *mut UniqueId) -> c_int {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut bytes = [0; 128];
     bytes[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { id.write(UniqueId { bytes }) };
     SUCCESS
 }
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn ncclCommInitRank(to: *mut Handle, ranks: c_int, id: Uni
     drop(JOINED.wait_while(joining, missing));
     let (connected, issued) = (AtomicBool::new(false), Mutex::default());
     let comm = Comm { clique, rank: rank as usize, device: device::current(), connected, issued };
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(COMMS.add(Arc::new(comm))) };
     SUCCESS
 }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn ncclCommGetAsyncError(comm: Handle, state: *mut c_int) 
     crate::api::counted!(ncclCommGetAsyncError);
     let Ok(comm) = COMMS.get(comm) else { return INVALID_ARGUMENT };
     let failed = device::get(comm.device).and_then(|device| device.check()).is_err();
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { state.write(if failed { HIP_ERROR } else { SUCCESS }) };
     SUCCESS
 }
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn ncclCommGetAsyncError(comm: Handle, state: *mut c_int) 
 pub unsafe extern "C" fn ncclCommCount(comm: Handle, count: *mut c_int) -> c_int {
     crate::api::counted!(ncclCommCount);
     let Ok(comm) = COMMS.get(comm) else { return INVALID_ARGUMENT };
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { count.write(comm.clique.ranks as c_int) };
     SUCCESS
 }
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn ncclCommCount(comm: Handle, count: *mut c_int) -> c_int
 pub unsafe extern "C" fn ncclCommUserRank(comm: Handle, rank: *mut c_int) -> c_int {
     crate::api::counted!(ncclCommUserRank);
     let Ok(comm) = COMMS.get(comm) else { return INVALID_ARGUMENT };
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { rank.write(comm.rank as c_int) };
     SUCCESS
 }

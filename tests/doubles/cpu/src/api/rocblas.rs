@@ -37,7 +37,7 @@ fn element(number: c_int) -> Option<Element> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rocblas_create_handle(to: *mut Handle) -> c_int {
     crate::api::counted!(rocblas_create_handle);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(LIBRARIES.add(Arc::new(Mutex::new(0)))) };
     SUCCESS
 }
@@ -56,7 +56,7 @@ pub extern "C" fn rocblas_set_stream(library: Handle, stream: Handle) -> c_int {
     SUCCESS
 }
 
-/// None is used.
+/// The workspace is not used.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocblas_set_workspace(library: Handle, _address: *mut c_void, _bytes: usize) -> c_int {
     crate::api::counted!(rocblas_set_workspace);

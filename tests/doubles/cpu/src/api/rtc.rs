@@ -27,7 +27,7 @@ fn with(program: Handle, what: impl FnOnce(&mut Program) -> c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcVersion(major: *mut c_int, minor: *mut c_int) -> c_int {
     crate::api::counted!(hiprtcVersion);
-    // SAFETY: the places are valid for the call.
+    // SAFETY: the output pointers are valid for the call.
     unsafe {
         major.write(6);
         minor.write(4);
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn hiprtcCompileProgram(program: Handle, count: c_int, opt
 pub unsafe extern "C" fn hiprtcGetProgramLogSize(program: Handle, size: *mut usize) -> c_int {
     crate::api::counted!(hiprtcGetProgramLogSize);
     with(program, |program| {
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         unsafe { size.write(program.log.len() + 1) };
         SUCCESS
     })
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn hiprtcGetProgramLog(program: Handle, log: *mut c_char) 
 pub unsafe extern "C" fn hiprtcGetCodeSize(program: Handle, size: *mut usize) -> c_int {
     crate::api::counted!(hiprtcGetCodeSize);
     with(program, |program| {
-        // SAFETY: the place is valid for the call.
+        // SAFETY: the output pointer is valid for the call.
         unsafe { size.write(program.code.len()) };
         if program.code.is_empty() { INVALID_PROGRAM } else { SUCCESS }
     })
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn hiprtcGetCode(program: Handle, code: *mut c_char) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hiprtcDestroyProgram(program: *mut Handle) -> c_int {
     crate::api::counted!(hiprtcDestroyProgram);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     let handle = unsafe { program.replace(std::ptr::null_mut()) };
     if PROGRAMS.remove(handle).is_ok() { SUCCESS } else { INVALID_PROGRAM }
 }
@@ -126,11 +126,11 @@ pub extern "C" fn hiprtcGetErrorString(code: c_int) -> *const c_char {
     name.as_ptr()
 }
 
-/// What the code object manager says, which real compilers ask for: the one architecture that is compiled for.
+/// The code object manager's list, which real compilers query: the only supported architecture.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
     crate::api::counted!(amd_comgr_get_isa_count);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { count.write(1) };
     SUCCESS
 }
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn amd_comgr_get_isa_count(count: *mut usize) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn amd_comgr_get_isa_name(index: usize, name: *mut *const c_char) -> c_int {
     crate::api::counted!(amd_comgr_get_isa_name);
-    // SAFETY: the place is valid for the call.
+    // SAFETY: the output pointer is valid for the call.
     unsafe { name.write(c"amdgcn-amd-amdhsa--gfx000".as_ptr()) };
     if index == 0 { SUCCESS } else { INVALID_INPUT }
 }

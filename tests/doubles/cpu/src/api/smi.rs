@@ -31,22 +31,22 @@ pub extern "C" fn rsmi_init(_flags: u64) -> c_int {
 }
 
 /// # Safety
-/// The place is valid for the call.
+/// The pointer is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_num_monitor_devices(count: *mut u32) -> c_int {
     crate::api::counted!(rsmi_num_monitor_devices);
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { count.write(device::all().len() as u32) };
     SUCCESS
 }
 
 /// # Safety
-/// The place is valid for the call.
+/// The pointer is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_pci_id_get(index: u32, place: *mut u64) -> c_int {
     crate::api::counted!(rsmi_dev_pci_id_get);
     // The bus of `hipDeviceGetPCIBusId`.
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { place.write(0xffff << 32 | u64::from(index) << 8) };
     SUCCESS
 }
@@ -58,18 +58,18 @@ pub unsafe extern "C" fn rsmi_dev_gpu_clk_freq_get(_index: u32, domain: u32, wor
     crate::api::counted!(rsmi_dev_gpu_clk_freq_get);
     let Some((now, most)) = clocks().filter(|_| domain == 0) else { return NOT_SUPPORTED };
     for (word, value) in [2 << 32, 0, now * 1_000_000, most * 1_000_000].into_iter().enumerate() {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller guarantees it.
         unsafe { words.add(word).write(value) };
     }
     SUCCESS
 }
 
 /// # Safety
-/// The place is valid for the call.
+/// The pointer is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_current_socket_power_get(_index: u32, microwatts: *mut u64) -> c_int {
     crate::api::counted!(rsmi_dev_current_socket_power_get);
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { microwatts.write(700_000_000) };
     SUCCESS
 }
@@ -81,24 +81,24 @@ pub extern "C" fn rsmi_dev_power_ave_get(_index: u32, _sensor: u32, _microwatts:
 }
 
 /// # Safety
-/// The place is valid for the call.
+/// The pointer is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_power_cap_get(_index: u32, _sensor: u32, microwatts: *mut u64) -> c_int {
     crate::api::counted!(rsmi_dev_power_cap_get);
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { microwatts.write(750_000_000) };
     SUCCESS
 }
 
 /// # Safety
-/// The place is valid for the call.
+/// The pointer is valid for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rsmi_dev_temp_metric_get(_index: u32, sensor: u32, _metric: u32, to: *mut i64) -> c_int {
     crate::api::counted!(rsmi_dev_temp_metric_get);
     if sensor != 1 {
         return NOT_SUPPORTED;
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { to.write(64_000) };
     SUCCESS
 }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn rsmi_dev_gpu_metrics_info_get(_index: u32, words: *mut 
     const COUNTERS: usize = 53;
     let rounds = start().elapsed().as_micros() as u64 + 2;
     let counters = [rounds, 0, rounds / 2, 0, 0, 0];
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe {
         words.write(6 << 24 | 1 << 16 | 472);
         for (index, counter) in counters.into_iter().enumerate() {

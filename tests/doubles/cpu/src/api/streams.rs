@@ -15,7 +15,7 @@ use super::{hip, unsupported};
 
 type Handle = *mut c_void;
 
-/// Whether masks are kept and given back; nothing holds a stream to one.
+/// True if masks are stored and returned. They have no effect.
 fn masks() -> bool {
     std::env::var_os("HIP_DOUBLE_MASKS").is_some_and(|value| value == "1")
 }

@@ -25,7 +25,7 @@ impl Grid {
     }
 }
 
-/// Where a thread is, as the prelude has it.
+/// Indices of a thread, in the layout of the prelude.
 #[repr(C)]
 pub struct Place {
     thread: [u32; 3],
@@ -34,7 +34,7 @@ pub struct Place {
     grid_dim: [u32; 3],
 }
 
-/// What the library does for kernels, as the prelude has it.
+/// Functions that the library provides to kernels, in the layout of the prelude.
 #[repr(C)]
 pub struct Host {
     block_barrier: extern "C" fn(),
@@ -46,7 +46,7 @@ impl Host {
     pub const FUNCTIONS: Host = Host { block_barrier, wave_barrier, clock };
 }
 
-/// What a thread waits for.
+/// The barrier that a thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Barrier {
     Block,
@@ -73,7 +73,7 @@ struct Block {
     thread: u32,
     fiber: *mut Fiber,
     pausing: Option<Barrier>,
-    /// Of each wave, threads that have not ended.
+    /// For each wave, the number of threads that have not ended.
     live: Vec<u32>,
 }
 
@@ -170,7 +170,7 @@ fn released(block: &Block, waiting: &[Waiting]) -> Vec<bool> {
 /// As for [`run_block`]; the fiber is one of this block.
 unsafe fn turn(block: *mut Block, mut fiber: Box<Fiber>, thread: Option<u32>) -> Option<Waiting> {
     let pointer: *mut Fiber = &mut *fiber;
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe {
         (*block).fiber = pointer;
         if let Some(thread) = thread {
@@ -193,8 +193,8 @@ unsafe fn stand(block: *mut Block, thread: u32) {
     }
 }
 
-/// What a fiber does: the threads that have not begun, one after the other, until one of them waits; its own one to the
-/// end, and then more.
+/// A fiber's function: runs threads one after the other until one of them waits; that thread stays on this fiber, which
+/// then continues with others.
 unsafe extern "C" fn run_threads(block: *mut c_void) {
     let block = block.cast::<Block>();
     // SAFETY: it is this block's fiber that runs.

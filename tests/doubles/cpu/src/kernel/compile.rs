@@ -9,7 +9,7 @@ use crate::fault;
 
 const PRELUDE: &str = include_str!("prelude.h");
 
-/// How code begins.
+/// The first bytes of compiled code.
 pub const MARK: &[u8; 8] = b"hipdbl01";
 
 /// A program of hiprtc.

@@ -68,9 +68,9 @@ impl Stack {
 
 pub struct Fiber {
     stack: Option<Stack>,
-    /// Where it goes on.
+    /// Stack pointer at which the fiber resumes.
     pointer: *mut u8,
-    /// Where the one goes on that gave it a turn.
+    /// Stack pointer at which the resuming thread continues.
     back: *mut u8,
 }
 
@@ -104,7 +104,7 @@ impl Fiber {
     /// # Safety
     /// It is this fiber that runs.
     pub unsafe fn pause(fiber: *mut Fiber) {
-        // SAFETY: the caller says so; the one that gave the turn waits where it kept its registers.
+        // SAFETY: the caller guarantees it; the one that gave the turn waits where it kept its registers.
         unsafe { hip_double_switch(&raw mut (*fiber).pointer, (*fiber).back) };
     }
 }

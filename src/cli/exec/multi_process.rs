@@ -1,5 +1,5 @@
-//! A run in several processes, one for each rank, that a launcher has started: they find each other, see that they run
-//! the same, and end with one exit code. Rank 0 alone prints.
+//! A run in several processes, one per rank, started by a launcher. They connect, verify that they run the same
+//! program, and exit with one code. Only rank 0 prints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::rendezvous::{JoinOptions, Rendezvous, Transport};
 use crate::base::Nanos;
-use crate::cli::backends::OneOf;
+use crate::cli::backends::LaunchedRank;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::launcher::Launcher;
@@ -17,43 +17,43 @@ use crate::cli::{CliResult, DONE, environment, secret};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
 
-use super::{ExecArgs, Part, Ready, failure, finish, interrupt, prepare};
+use super::{ExecArgs, ProcessRole, Ready, failure, finish, interrupt, prepare};
 
-/// This process among those of a run.
+/// This process among those of the run.
 pub(super) struct Process {
     launcher: Launcher,
     meeting: Arc<Rendezvous>,
     control: Arc<Control>,
 }
 
-/// What a process says before it begins.
+/// What a process sends before it begins.
 #[derive(Serialize, Deserialize)]
 struct Start {
     host: String,
-    /// The GPU that it has opened, by a name that no other has.
+    /// Unique name of the GPU that it has opened; `None` without one.
     gpu: Option<String>,
-    /// What has to be the same in all processes: in words, and what it is here.
+    /// Values that must be equal in all processes, by a description.
     same: BTreeMap<String, String>,
-    /// It cannot begin.
+    /// True if it cannot begin.
     failed: bool,
 }
 
-/// How a process ends.
+/// How a process ended.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
     code: u8,
-    /// What it failed with; nothing where only others have.
+    /// The process's own error; `None` if there was none, or if it only failed because others did.
     error: Option<String>,
 }
 
-/// Runs the part of this process. `settled` are the arguments and settings, where they could be read.
+/// Runs this process's rank. `settled` has the merged arguments and settings, or the error from reading them.
 pub(super) fn run(
     launcher: Launcher,
     settled: Result<(ExecArgs, Settings), CliError>,
     how: DiagnosticsArg,
 ) -> CliResult {
     let waits = |settings: &Settings| {
-        // An iteration may take until its own limit, and shows no progress meanwhile.
+        // An iteration may take up to its own timeout without progress.
         (duration(settings.rendezvous), duration(settings.stall).max(2 * duration(settings.timeout)))
     };
     let (timeout, stall) = match &settled {
@@ -70,13 +70,13 @@ pub(super) fn run(
     let rank = launcher.rank;
     let place = JoinOptions { rank, world: launcher.world, transport, job: launcher.job.clone(), timeout, stall };
     let control = Arc::new(Control::default());
-    let aftermath = failure::Aftermath::once(how, rank);
-    // In a library that waits for a rank that is gone, a process cannot be reached: what ranks do together is ended, and
-    // where that is of no use, the process is, with the figures that there are.
+    let on_failure = failure::OnFailure::once(how, rank);
+    // A thread inside a library may wait for a dead rank forever. So the communicators are aborted, and if that does
+    // not help, this process reports its partial results and exits.
     let ended = control.clone();
     let rescue = move |error: ExecError| {
         if !ended.end(&error) {
-            aftermath.leave(error.into());
+            on_failure.leave(error.into());
         }
     };
     let meeting = Rendezvous::join(&place, Box::new(rescue))?;
@@ -87,13 +87,13 @@ pub(super) fn run(
     process.conclude(result, how)
 }
 
-/// A time as the standard library has it.
+/// Converts a time to the standard library's type.
 fn duration(time: Nanos) -> Duration {
     Duration::from_nanos(time.0.max(0) as u64)
 }
 
-/// Whether this process says what has ended it. That a rank is gone, rank 0 says for all.
-pub(super) fn tells(error: &CliError, rank: u32) -> bool {
+/// True if this process prints its error. Rank 0 reports a lost rank for all.
+pub(super) fn prints_error(error: &CliError, rank: u32) -> bool {
     match error {
         CliError::Exec { error: ExecError::Ended, .. } => false,
         CliError::Exec { error: ExecError::LostRank { rank: lost, .. }, .. } => rank == 0 || *lost == 0,
@@ -102,54 +102,54 @@ pub(super) fn tells(error: &CliError, rank: u32) -> bool {
 }
 
 impl Process {
-    /// How many ranks there are; `asked` is what the arguments say.
+    /// The number of ranks. `asked` is the value of `--ranks`.
     pub(super) fn world(&self, asked: Option<u32>) -> Result<u32, InputError> {
         let Launcher { name, world, .. } = self.launcher;
         match asked.filter(|&asked| asked != world) {
             None => Ok(world),
             Some(asked) => Err(InputError::Launcher {
                 why: format!("`--ranks {asked}` was asked for, and the processes that {name} has started are {world}"),
-                help: "each process is a rank: leave `--ranks` away, or start as many processes".to_owned(),
+                help: "each process is a rank: leave `--ranks` out, or start as many processes".to_owned(),
             }),
         }
     }
 
-    /// Whether this is the process that prints and writes files.
+    /// True if this process prints and writes files.
     pub(super) fn leads(&self) -> bool {
         self.launcher.rank == 0
     }
 
-    pub(super) fn one_of(&self) -> OneOf {
-        OneOf { local_rank: self.launcher.local_rank, peers: self.meeting.clone() }
+    pub(super) fn launched_rank(&self) -> LaunchedRank {
+        LaunchedRank { local_rank: self.launcher.local_rank, peers: self.meeting.clone() }
     }
 
     fn run(&self, settled: Result<(ExecArgs, Settings), CliError>, how: DiagnosticsArg) -> CliResult {
         let ready = settled.and_then(|(args, settings)| prepare(args, settings, Some(self)));
-        let said = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
-        let all: Vec<Start> = exec::gather(self.meeting.as_ref(), "beginning", &said)?;
+        let start = ready.as_ref().map_or_else(|_| Start::failed(), Start::of);
+        let all: Vec<Start> = exec::gather(self.meeting.as_ref(), "beginning", &start)?;
         let ready = ready?;
         if all.iter().any(|start| start.failed) {
             return Err(ExecError::Ended.into());
         }
         check_same(&all)?;
         check_devices(&all)?;
-        let part = Part {
+        let role = ProcessRole {
             leads: self.leads(),
             launched: true,
             facts: self.facts(&all),
-            aftermath: failure::Aftermath::once(how, self.launcher.rank),
+            on_failure: failure::OnFailure::once(how, self.launcher.rank),
             control: self.control.clone(),
         };
         if ready.chosen.backend.peers().is_none() {
-            // Rank 0 runs all ranks; the others only end as it does.
+            // Rank 0 runs all ranks; the others only exit with its code.
             if !self.leads() {
                 interrupt::watch(&self.control, true, || {});
                 return Ok(DONE);
             }
-            // Nothing here waits for a process that is gone: the run ends as by Ctrl-C.
+            // No call here waits for a lost process, so the run can end as after Ctrl-C.
             self.meeting.watch(Some(self.control.stop.clone()));
         }
-        finish(&ready, &part, how)
+        finish(&ready, &role, how)
     }
 
     /// How the run was launched, for its record.
@@ -168,7 +168,8 @@ impl Process {
         facts.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// Brings together how each process ends. What several failed with, the first of them says; all exit with its code.
+    /// Collects how each process ended. An error that several have in common is printed by the first of them, and all
+    /// exit with its code.
     fn conclude(&self, result: CliResult, how: DiagnosticsArg) -> CliResult {
         let ended = |error: &CliError| matches!(error, CliError::Exec { error: ExecError::Ended, .. });
         let own = match &result {
@@ -183,7 +184,7 @@ impl Process {
                 self.meeting.leave(Some(own.error.as_deref().unwrap_or("it has lost another rank")));
                 let lost = CliError::from(lost);
                 let error = result.err().filter(|error| !ended(error)).unwrap_or(lost);
-                if tells(&error, self.launcher.rank) {
+                if prints_error(&error, self.launcher.rank) {
                     return Err(error);
                 }
                 return Ok(error.code());
@@ -226,7 +227,7 @@ impl Start {
     }
 }
 
-/// Fails where a process would run something else than rank 0.
+/// Fails if a process would run something different from rank 0.
 fn check_same(all: &[Start]) -> Result<(), InputError> {
     let Some(first) = all.first() else { return Ok(()) };
     for (name, value) in &first.same {
@@ -248,7 +249,7 @@ fn check_same(all: &[Start]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Fails where two processes have opened one GPU: they would wait for each other on it.
+/// Fails if two processes have opened the same GPU, where they would wait for each other.
 fn check_devices(all: &[Start]) -> Result<(), ExecError> {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for (rank, start) in all.iter().enumerate() {

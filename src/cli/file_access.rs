@@ -1,4 +1,4 @@
-//! Which files a scenario or a suite may name: those that came with it, and those of the folder in which the user works.
+//! Restricts which files a scenario or a suite can name: those beside it, in its project, and below the current folder.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,13 @@ use super::error::InputError;
 
 /// Checks a file that another file names, and returns its path.
 ///
-/// `by` is the file that names it, and `path` the named file as this process would open it. It must lie, links followed, in
-/// the folder of `by`, in the project that `by` belongs to (the nearest folder above that holds `.git`), or in the current
-/// folder; and not in a hidden folder of those, where programs keep their secrets.
+/// `by` is the file that names it, and `path` the named file as this process would open it. With links resolved, it
+/// must lie in the folder of `by`, in the project of `by` (the nearest parent folder with `.git`), or in the current
+/// folder; and not in a hidden folder of these, where programs keep secrets.
 ///
 /// # Errors
-/// It lies elsewhere. A file that does not exist is left to whoever opens it.
+///
+/// The file lies elsewhere. A missing file is no error here; opening it will fail.
 pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputError> {
     let refused = |why: &str| InputError::OutOfReach {
         file: by.display().to_string(),
@@ -20,7 +21,7 @@ pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputErro
         why: why.to_owned(),
     };
     let Ok(target) = std::fs::canonicalize(path) else {
-        // Whether there is such a file elsewhere is nothing that a file may find out.
+        // The error must not reveal whether a file exists elsewhere.
         let outside = path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir);
         return if outside { Err(refused("which is no file within its reach")) } else { Ok(()) };
     };
@@ -32,7 +33,7 @@ pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputErro
     if hidden { Err(refused("which is hidden, or lies in a hidden folder")) } else { Ok(()) }
 }
 
-/// The folders that a file reaches, without links on the way; the widest first.
+/// The folders that a file can access, with links resolved, the widest first.
 fn roots(by: &Path) -> Vec<PathBuf> {
     let folder = by.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
     let project = folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.join(".git").exists());

@@ -1,5 +1,5 @@
-//! `aorta exec --blocks`, one of the runs that `aorta ab` starts: it warms up, and then measures a block of iterations for
-//! each line of its standard input.
+//! `aorta exec --blocks`: a run started by `aorta ab`. It warms up, then measures a block of iterations for each line
+//! of its standard input.
 
 use std::io::BufRead;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,11 @@ use crate::cli::blocks::{Message, Ready};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{CliResult, DONE, INTERRUPTED, output};
 
-/// How long a run may go on after its standard input has ended.
+/// Time allowed for a run to end after its standard input has ended.
 const GRACE: Duration = Duration::from_secs(10);
 
 impl Run<'_> {
-    /// Warms up, says so, and measures blocks until standard input ends.
+    /// Warms up, reports that, and measures blocks until standard input ends.
     pub(super) fn measure_blocks(&self) -> CliResult {
         let mode = match self.settings.launch {
             LaunchSetting::Stream => LaunchMode::Stream,
@@ -58,13 +58,13 @@ impl Run<'_> {
         Ok(if self.control.stopped() { INTERRUPTED } else { DONE })
     }
 
-    /// What is asked on standard input, from a thread of its own: its end also stops what is under way.
+    /// Reads requests from standard input on a thread of its own. The end of the input also stops a block in progress.
     fn requests(&self) -> Result<Receiver<u64>, ExecError> {
         let (send, receive) = mpsc::channel();
         let control = self.control.clone();
         let listen = move || {
             for line in std::io::stdin().lock().lines() {
-                // What is no number is no request, and an error is an end.
+                // A line that is not a number is ignored as a request; an error counts as the end.
                 let Some(iterations) = line.ok().and_then(|line| line.trim().parse().ok()) else { break };
                 if send.send(iterations).is_err() {
                     return;
@@ -80,7 +80,7 @@ impl Run<'_> {
     }
 }
 
-/// Tells `aorta ab` of the error that ends this run.
+/// Sends the error that ends this run to `aorta ab`.
 pub(super) fn failed(error: &CliError) {
     answer(&Message::Failed { message: error.text() });
 }

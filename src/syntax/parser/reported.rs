@@ -1,20 +1,20 @@
-//! What is told of a text's errors: those that only follow from another are left out, and those of the splitter, which
-//! knows no grammar, get a help.
+//! Selects the errors to report: leaves out follow-up errors, and adds help to those of the splitter, which does not
+//! know the grammar.
 
 use std::ops::Range;
 
 use crate::base::{suggest, units};
 
 use super::super::error::SyntaxError;
-use super::super::habits;
+use super::super::other_languages;
 use super::super::words::{self, DECLARATIONS, STATEMENTS};
 
-/// What the splitter expects where it finds something else.
+/// Descriptions of what the splitter expects.
 const SPLITTER: [&str; 3] = ["a declaration", "a statement", "`{` or `if`"];
 
-/// The errors worth telling of the text that lies at `base`, given in the order of their places; the first `limit`.
-pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize) -> Vec<SyntaxError> {
-    // A file that is too large has no place, and is nowhere looked at.
+/// The first `limit` errors worth reporting. `errors` are sorted, and the text is at `base` in the source map.
+pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize) -> Vec<SyntaxError> {
+    // A file that is too large is not parsed, so it has only this error.
     if errors.is_empty() || errors.iter().any(|error| matches!(error, SyntaxError::FileTooLarge { .. })) {
         return errors;
     }
@@ -28,7 +28,7 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
             break;
         }
         let at = place(&error);
-        // All that is wrong in a comment or text of another language is one mistake, told at its mark.
+        // All errors in a comment or text of another language count as one, reported at its mark.
         let stretch = foreign.partition_point(|stretch| stretch.end <= at);
         let stretch = foreign.get(stretch).filter(|stretch| stretch.contains(&at));
         let is_mark = matches!(error, SyntaxError::UnexpectedCharacter { .. });
@@ -36,18 +36,18 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
             continue;
         }
         match (told.last(), &error) {
-            // A text without an end begins no statement either.
+            // An unterminated text cannot begin a statement either.
             (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
-            // What stands behind a word that is too much on its line is part of the same mistake.
+            // Words after an unexpected word on the same line belong to the same mistake.
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::UnknownKeyword { .. })
                 if !first_on_line(text, at) && same_line(text, last.offset() - base as usize, at) => {}
-            // What ended a piece too early begins no other.
+            // The token that ended a piece too early does not begin another one.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
                 told.pop();
                 told.push(error);
             }
-            // In `else if` without a block, one word is enough.
+            // One error suffices for `else if` without a block.
             (Some(SyntaxError::MissingBlock { word, at }), SyntaxError::MissingBlock { at: next, .. })
                 if word == "else" && next.offset() == at.offset() + "else ".len() =>
             {
@@ -65,8 +65,8 @@ pub(super) fn told(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usize
     told
 }
 
-/// The comments and texts of `text` as other languages have them: `# …`, `/* … */` and `'…'`. Each character is looked
-/// at once: a file may be one long line.
+/// Comments and texts in the form of other languages: `# …`, `/* … */` and `'…'`. Linear time, since a file may be one
+/// long line.
 fn foreign(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -93,7 +93,7 @@ fn foreign(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The length of a text within its quotes, which are the first character of `text`; at most to the end of the line.
+/// Length of a text in quotes, which are the first character of `text`; at most to the end of the line.
 fn quoted(text: &str) -> usize {
     let quote = text.chars().next();
     let mut escaped = false;
@@ -105,10 +105,10 @@ fn quoted(text: &str) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// A text without an end, which takes the rest of its line.
+/// An unterminated text, which extends to the end of its line.
 struct Unclosed {
     start: usize,
-    /// The closing brackets that went into it.
+    /// Closing brackets inside it.
     closes: Vec<char>,
 }
 
@@ -119,14 +119,14 @@ impl Unclosed {
     }
 }
 
-/// Whether a bracket is open only because the text without an end that follows holds the one that closes it.
+/// True if a bracket is open only because the unterminated text that follows contains its closing bracket.
 fn swallowed(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
     let SyntaxError::Unclosed { close, .. } = error else { return false };
     let next = texts.get(texts.partition_point(|text| text.start < at));
     next.is_some_and(|text| text.closes.contains(close))
 }
 
-/// Whether nothing but white space stands before `at` on its line.
+/// True if only white space precedes `at` on its line.
 fn first_on_line(text: &str, at: usize) -> bool {
     text[..at].rsplit('\n').next().is_none_or(|before| before.trim().is_empty())
 }
@@ -149,7 +149,7 @@ fn comment(begin: usize, base: u32) -> SyntaxError {
     }
 }
 
-/// The error with a help, if it can be given one.
+/// Adds a help to an error if there is one for it.
 fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
     match &mut error {
         SyntaxError::UnknownKeyword { word, what, help, .. } => *help = Some(keyword_help(word, what, at, text)),
@@ -163,7 +163,7 @@ fn helped(mut error: SyntaxError, at: usize, text: &str) -> SyntaxError {
     error
 }
 
-/// The error without those that say the same of a character elsewhere.
+/// Merges errors about the same character at several locations.
 fn folded(errors: Vec<SyntaxError>) -> Vec<SyntaxError> {
     let mut kept: Vec<SyntaxError> = Vec::new();
     let mut first: std::collections::HashMap<char, usize> = std::collections::HashMap::new();
@@ -186,12 +186,12 @@ fn is_number(c: char) -> bool {
     c.is_ascii_digit()
 }
 
-/// What to write in place of a word that begins no declaration or statement.
+/// Help for a word that begins no declaration or statement.
 fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
     let behind = text[at + word.len()..].trim_start();
     let first_on_line = first_on_line(text, at);
     if what == "statement" {
-        return match (habits::statement(word), suggest::nearest(word, STATEMENTS)) {
+        return match (other_languages::statement(word), suggest::nearest(word, STATEMENTS)) {
             (Some(help), _) => help.to_owned(),
             (None, _) if DECLARATIONS.contains(&word) => {
                 format!("a `{word}` is declared outside of the step: move it above")
@@ -204,7 +204,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         };
     }
     let operation = STATEMENTS.contains(&word) || behind.starts_with(['(', ':', '[']);
-    match habits::declaration(word) {
+    match other_languages::declaration(word) {
         _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
             let number = text[..at].trim_end();
             let number = &number[number.trim_end_matches(|c| is_number(c) || c == '.' || c == '_').len()..];
@@ -228,7 +228,9 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') => help.to_owned(),
-        None if habits::statement(word).is_some() => habits::statement(word).unwrap_or_default().to_owned(),
+        None if other_languages::statement(word).is_some() => {
+            other_languages::statement(word).unwrap_or_default().to_owned()
+        }
         _ if word == "for" && behind.contains("{ metric ") => {
             "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
         }

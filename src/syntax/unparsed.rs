@@ -1,14 +1,14 @@
-//! The names that a text would have given, had it been understood. Their uses elsewhere are no mistakes.
+//! Finds names that unparsable text would have declared, so that their uses are not reported as errors.
 
 use super::lex::{Slashes, TokenKind, lex};
 use super::words::{Role, continues, role};
 
-/// The words of `text` that stand where a name is declared, given to a result, or written.
+/// The words of `text` in places where a name is declared, labels a call, or is written.
 pub fn declared(text: &str) -> Vec<&str> {
     let tokens = lex(text, 0, Slashes::Comment, &mut Vec::new()).tokens;
     let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word);
     let says = |index: usize, what: &[&str]| tokens.get(index).is_some_and(|token| what.contains(&token.text(text, 0)));
-    // The word behind one that stands between two values, or before one, is used and not declared.
+    // A word after a value, or directly before one, is a use and not a declaration.
     let before_value = |index: usize| {
         let word = tokens[index].text(text, 0);
         continues(word) || role(word) == Some(Role::Before)
@@ -23,7 +23,7 @@ pub fn declared(text: &str) -> Vec<&str> {
             _ if says(index, &["->"]) => behind_arrow = true,
             TokenKind::Word => {
                 let behind_word = index > 0 && is_word(index - 1) && !before_value(index - 1) && !before_value(index);
-                // `buffer a, b: f32[4]`, and the outputs of an operation.
+                // Names in `buffer a, b: f32[4]`, and outputs of an operation.
                 let listed = index > 0 && says(index - 1, &["->", ","]) && (depth == 0 || behind_arrow);
                 if behind_word || listed || says(past_indices(&tokens, index + 1), &[":", "="]) {
                     declared.push(token.text(text, 0));
@@ -35,9 +35,9 @@ pub fn declared(text: &str) -> Vec<&str> {
     declared
 }
 
-/// The token behind the bracket that opens at `index`, if one does: what a family's name is followed by.
+/// The index after the brackets that open at `index`, or `index` itself if none open there.
 fn past_indices(tokens: &[super::lex::Token], index: usize) -> usize {
-    /// Tokens of an index that are looked at: whatever is longer names no family.
+    /// Maximum number of tokens of an index; anything longer does not name a family.
     const MOST: usize = 64;
     if tokens.get(index).is_none_or(|token| token.kind != TokenKind::Open(b'[')) {
         return index;

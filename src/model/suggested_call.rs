@@ -1,4 +1,4 @@
-//! A call as it was probably meant: operands that were given by name, options, outputs and groups in the place of inputs.
+//! Suggests a corrected call, if operands, options, outputs or groups are in the wrong place.
 
 use crate::base::{DType, suggest};
 use crate::ops::{Input, Operation, OptionSpec, OptionType, Preset};
@@ -9,11 +9,11 @@ use super::analyzer::Analyzer;
 use super::error::ModelError;
 use super::value::{Scalar, Value};
 
-/// What operands are called elsewhere.
+/// Names of operands in other tools.
 const INPUTS: [&str; 6] = ["src", "source", "from", "input", "inputs", "x"];
 const OUTPUTS: [&str; 8] = ["dst", "dest", "destination", "to", "out", "output", "outputs", "y"];
 
-/// A call, sorted anew.
+/// A call with its arguments reordered.
 #[derive(Default)]
 struct Parts<'a> {
     inputs: Vec<&'a Expr>,
@@ -22,9 +22,9 @@ struct Parts<'a> {
     over: Option<&'a Expr>,
 }
 
-/// What an argument can be.
+/// What an argument can be used as.
 enum Role {
-    /// Memory, or what stands for some.
+    /// Memory, or a value that refers to memory.
     Operand,
     Group,
     Value(Value),
@@ -32,7 +32,8 @@ enum Role {
 }
 
 impl Analyzer<'_> {
-    /// Whether the arguments of a call stand in places that are not theirs, where a simple change mends it. That is told.
+    /// Returns true if arguments of a call are in the wrong place and a simple change corrects them. Reports the
+    /// corrected call.
     pub(super) fn misplaced(&mut self, operation: &dyn Operation, call: &Call) -> bool {
         let options = operation.signature().options;
         let foreign = call
@@ -81,7 +82,7 @@ impl Analyzer<'_> {
         format!("{name}({}{outputs}){over}", items.join(", "))
     }
 
-    /// Whether a buffer stands where a value should, as in `fill(x, 0)`.
+    /// True if a buffer is used as a value, as in `fill(x, 0)`.
     fn writes_value(&mut self, operation: &dyn Operation, call: &Call) -> bool {
         match (operation.signature().inputs, call.inputs.as_slice()) {
             ([Input::Scalar(_)], [_, _]) => call.outputs.is_empty(),
@@ -89,7 +90,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// What an argument can be, as far as that shows without an error.
+    /// What an argument can be, as far as that is known without an error.
     fn role(&mut self, expr: &Expr) -> Role {
         let is_mesh_name = |name| {
             self.ast.decls.iter().any(|decl| match &decl.kind {
@@ -124,7 +125,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Each part of a call in the place that is its own; nothing where that cannot be told.
+    /// Each part of a call in its correct place; `None` if that is ambiguous.
     fn sorted<'b>(&mut self, operation: &dyn Operation, call: &'b Call) -> Option<Parts<'b>> {
         let signature = operation.signature();
         let takes_values = signature.inputs.iter().all(|input| matches!(input, Input::Scalar(_)));
@@ -164,7 +165,7 @@ impl Analyzer<'_> {
                         .or_else(|| taken(&mut left, |option| is_required(option) && fits(&option.kind, &value)))?;
                     parts.options.push((option.name, &setting.value));
                 }
-                // A word is no value by itself: its option has to be known by its name.
+                // A bare word is not a value, so its option must be identified by name.
                 _ => {
                     let option = taken(&mut left, |option| near.as_deref() == Some(option.name))?;
                     parts.options.push((option.name, &setting.value));
@@ -174,7 +175,7 @@ impl Analyzer<'_> {
         let most = if names_output(operation, call) { parts.inputs.len() - 1 } else { signature.most() };
         for extra in parts.inputs.split_off(most.min(parts.inputs.len())) {
             match self.role(extra) {
-                // A size: that of the memory counts.
+                // A size, which follows from the memory.
                 Role::Value(Value::Number(_)) if takes_values && !parts.outputs.is_empty() => {}
                 Role::Group if parts.over.is_none() => parts.over = Some(extra),
                 Role::Value(value) => {
@@ -215,13 +216,13 @@ fn is_required(option: &OptionSpec) -> bool {
     matches!(option.default, Preset::Required)
 }
 
-/// Takes the first option out of the list that is as asked.
+/// Removes the first option that satisfies `asked`.
 fn taken(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -> bool) -> Option<&'static OptionSpec> {
     let place = left.iter().position(|option| asked(option))?;
     Some(left.remove(place))
 }
 
-/// Whether a value is of the kind that an option takes.
+/// True if an option accepts this kind of value.
 fn fits(kind: &OptionType, value: &Value) -> bool {
     match (kind, value) {
         (OptionType::Int(..), Value::Number(number)) => {

@@ -1,4 +1,4 @@
-//! Whose files and folders these are: what may be followed, replaced and believed.
+//! Checks of file ownership: which links may be followed, which files replaced, and which folders trusted.
 
 use std::fs::Metadata;
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 #[cfg(unix)]
 use crate::backend::user_id;
 
-/// Whether a link may be followed to a file that is written. In a folder that everybody may write to, such as `/tmp`,
-/// only links of the user and of the folder's owner are: another user's link would choose which file is replaced.
+/// True if a link may be followed to a file that is written. In a folder that everybody can write to, such as `/tmp`,
+/// only links of the user and of the folder's owner may: another user's link would choose which file is replaced.
 #[cfg(unix)]
 pub fn may_follow(link: &Path, folder: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -18,8 +18,8 @@ pub fn may_follow(link: &Path, folder: &Path) -> bool {
     !open || link.uid() == user_id() || link.uid() == folder.uid()
 }
 
-/// Gives a new file the mode and, where the system allows it, the owner and the group of the one that it replaces. Where
-/// the group cannot be kept, it gets the rights of everybody: the rights were for another group.
+/// Gives a new file the mode of the one that it replaces, and its owner and group if the system allows it. If the group
+/// cannot be kept, the new group gets the rights of everybody else.
 #[cfg(unix)]
 pub fn take_over(file: &std::fs::File, before: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -30,22 +30,23 @@ pub fn take_over(file: &std::fs::File, before: &Metadata) -> io::Result<()> {
         mode = mode & !0o070 | (mode & 0o007) << 3;
     }
     if now.uid() != before.uid() {
-        // Only the system's administrator can; for everybody else the file becomes the user's own.
+        // Only root can change the owner; otherwise the file becomes the user's own.
         let _ = fchown(file, Some(before.uid()), None);
     }
     file.set_permissions(PermissionsExt::from_mode(mode))
 }
 
-/// Makes a folder that only its user may use, with those that it lies in.
+/// Creates a folder that only its user can access, with its parents.
 ///
 /// # Errors
-/// Why the folder may not be used: it is another user's, or cannot be made.
+///
+/// Why the folder cannot be used: it belongs to another user, or cannot be created.
 #[cfg(unix)]
 pub fn private_folder(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
     let failed = |error: io::Error| error.to_string();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    // Only its owner can open it to others afterwards, so that what is found here stays true.
+    // Only its owner could change its mode afterwards, so the result of this check stays valid.
     let folder = std::fs::File::open(path).map_err(failed)?;
     let about = folder.metadata().map_err(failed)?;
     if about.uid() != user_id() {

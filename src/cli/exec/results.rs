@@ -1,4 +1,4 @@
-//! What is printed and written of a run: in the end, or of as much as there is when the process has to be left.
+//! Prints and writes the results of a run: at its end, or the partial results if the process must exit early.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -14,37 +14,37 @@ use crate::cli::expected::{self, ExpectedArgs};
 use crate::cli::output;
 use crate::cli::outputs::{Files, PageArgs};
 
-/// How long a thread that is about to end the process may take to tell the figures.
-const LEAVING: Duration = Duration::from_secs(10);
+/// Time allowed for the thread that exits the process to report the results.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the figures of a run go.
-pub(super) struct Telling {
-    /// This process prints and writes files.
+/// Where the results of a run go.
+pub(super) struct Results {
+    /// True if this process prints and writes files.
     leads: bool,
     expected: ExpectedArgs,
-    /// The caller's own ranges of what is normal.
+    /// The user's own normal ranges; `None` if not given.
     own: Option<Expected>,
     top: Option<u32>,
     page: PageArgs,
     files: Files,
     trace: Option<PathBuf>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Partial>,
 }
 
-/// The figures that there are while a run goes on.
+/// Partial results of a run in progress.
 #[derive(Default)]
-enum Kept {
+enum Partial {
     #[default]
     Nothing,
     Some(Box<RunRecord>),
-    /// A thread has begun to tell them.
-    Told,
+    /// A thread has begun to report them.
+    Taken,
 }
 
-impl Telling {
-    pub fn of(ready: &Ready, leads: bool) -> Telling {
+impl Results {
+    pub fn of(ready: &Ready, leads: bool) -> Results {
         let Ready { args, expected, .. } = ready;
-        Telling {
+        Results {
             leads,
             expected: args.expected.clone(),
             own: expected.clone(),
@@ -56,37 +56,37 @@ impl Telling {
         }
     }
 
-    /// Keeps what has been measured so far, in case that the process has to be left.
+    /// Keeps partial results in case the process must exit early.
     pub fn keep(&self, record: RunRecord) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*kept, Kept::Told) {
-            *kept = Kept::Some(Box::new(record));
+        if !matches!(*kept, Partial::Taken) {
+            *kept = Partial::Some(Box::new(record));
         }
     }
 
-    /// From now on nobody tells but the caller. Returns what was kept, or `None` where another thread is telling already.
-    fn take(&self) -> Option<Kept> {
+    /// Claims the right to report. Returns what was kept, or `None` if another thread is reporting already.
+    fn take(&self) -> Option<Partial> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *kept, Kept::Told) {
-            Kept::Told => None,
+        match std::mem::replace(&mut *kept, Partial::Taken) {
+            Partial::Taken => None,
             kept => Some(kept),
         }
     }
 
-    /// Prints and writes a record. What cannot be written does not keep the rest from it: the error is the first of them.
-    pub fn tell(&self, record: &mut RunRecord) -> Result<(), CliError> {
+    /// Prints and writes a record. If one output fails, the others are still written, and the first error is returned.
+    pub fn report(&self, record: &mut RunRecord) -> Result<(), CliError> {
         if self.take().is_none() {
-            // Another thread is telling what was kept, and then ends the process.
-            std::thread::sleep(LEAVING);
+            // Another thread is reporting partial results and will then exit the process.
+            std::thread::sleep(REPORT_TIMEOUT);
         }
         self.write(record)
     }
 
-    /// Tells what was kept of a run, with `warning`, for a process that is about to be left. Returns false where the run's
-    /// own thread is telling its figures: then it is not stuck, and ends the process itself.
-    pub fn tell_kept(&self, warning: &str) -> bool {
+    /// Reports the partial results with `warning`, before the process exits early. Returns false if the run's own
+    /// thread is reporting: it is not stuck and will exit by itself.
+    pub fn report_partial(&self, warning: &str) -> bool {
         let Some(kept) = self.take() else { return false };
-        if let Kept::Some(mut record) = kept {
+        if let Partial::Some(mut record) = kept {
             record.complete = false;
             record.warnings.push(warning.to_owned());
             if let Err(unwritable) = self.write(&mut record) {

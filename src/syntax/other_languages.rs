@@ -1,6 +1,6 @@
-//! Habits from other languages, and what they are here. Texts for helps; nothing here decides what is right.
+//! Constructs of other languages, and what to write instead. Only used in help texts.
 
-/// Words that begin a declaration elsewhere.
+/// Words that begin a declaration in other languages.
 const DECLARATIONS: [(&[&str], &str); 14] = [
     (
         &["var", "val", "const", "auto", "define", "set"],
@@ -24,7 +24,7 @@ const DECLARATIONS: [(&[&str], &str); 14] = [
     (&["else", "elif", "while"], "statements stand inside `step { … }`"),
 ];
 
-/// Words that begin a statement elsewhere.
+/// Words that begin a statement in other languages.
 const STATEMENTS: [(&[&str], &str); 6] = [
     (&["elif", "elsif", "elseif", "elseIf"], "write `else if`"),
     (&["while", "do", "loop", "repeat", "foreach"], "write `for i in 0..n { … }`: how often is known before the run"),
@@ -37,7 +37,7 @@ const STATEMENTS: [(&[&str], &str); 6] = [
     ),
 ];
 
-/// Units that are spelled in another way here.
+/// Units with another spelling here.
 const UNITS: [(&[&str], &str); 7] = [
     (&["e", "E"], "an exponent has digits: `1e3`"),
     (&["sec", "secs", "second", "seconds"], "write `s`"),
@@ -45,10 +45,10 @@ const UNITS: [(&[&str], &str); 7] = [
     (&["usec", "micros", "u"], "write `us`"),
     (&["nsec", "nanos", "n"], "write `ns`"),
     (&["min", "h", "hour"], "write it in seconds: `60s`"),
-    (&["x", "X", "times"], "a factor is a plain number: leave its unit away"),
+    (&["x", "X", "times"], "a factor is a plain number: leave its unit out"),
 ];
 
-/// Characters with a spelling of their own here.
+/// Characters with another spelling here.
 const CHARACTERS: [(&str, &str); 13] = [
     ("#", "a comment begins with `//`"),
     (";", "remove it: nothing has to be ended"),
@@ -65,17 +65,17 @@ const CHARACTERS: [(&str, &str); 13] = [
     ("…", "a range is written `0..n`"),
 ];
 
-/// What to write in place of a word that begins a declaration in some other language.
+/// What to write instead of a word that begins a declaration in another language; `None` for an unknown word.
 pub(super) fn declaration(word: &str) -> Option<&'static str> {
     among(&DECLARATIONS, word)
 }
 
-/// What to write in place of a word that begins a statement in some other language.
+/// What to write instead of a word that begins a statement in another language; `None` for an unknown word.
 pub(super) fn statement(word: &str) -> Option<&'static str> {
     among(&STATEMENTS, word)
 }
 
-/// What to write in place of a number with a unit of other tools.
+/// What to write instead of a number with a unit of other tools; `None` for an unknown unit.
 pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     const THOUSANDS: [(&[&str], u32); 4] = [(&["k", "K"], 3), (&["M"], 6), (&["G"], 9), (&["T"], 12)];
     const BITS: [(&[&str], &str); 4] = [
@@ -100,7 +100,7 @@ pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     among(&UNITS, unit).map(str::to_owned)
 }
 
-/// What to write in place of a character that the language does not use.
+/// What to write instead of a character that the language does not use.
 pub(super) fn character(character: char) -> &'static str {
     let known = CHARACTERS.iter().find(|(characters, _)| characters.contains(character));
     match (known, character) {
@@ -115,6 +115,6 @@ pub(super) fn character(character: char) -> &'static str {
     }
 }
 
-fn among(habits: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
-    habits.iter().find(|(words, _)| words.contains(&word)).map(|(_, help)| *help)
+fn among(other_languages: &[(&[&str], &'static str)], word: &str) -> Option<&'static str> {
+    other_languages.iter().find(|(words, _)| words.contains(&word)).map(|(_, help)| *help)
 }
