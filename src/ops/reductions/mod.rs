@@ -148,7 +148,9 @@ impl Operation for Reduce {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let expression = spec.expression.as_ref().expect("the model lowers the expression of a reduction");
         let finish = Finish::plain(self.0, Extent::of(spec).terms());
-        launches(self.name(), self.0, expression, spec, &Extent::of(spec), self.compute(spec), finish)
+        // The compilers have functions of their own called `max` and `min`.
+        let name = format!("reduce_{}", self.name());
+        launches(&name, self.0, expression, spec, &Extent::of(spec), self.compute(spec), finish)
     }
 }
 
