@@ -86,10 +86,16 @@ fn verify_ranks(name: &str, ranks: &[(u32, &Program, &Plan)], gpu: &dyn Backend)
 fn every_operation_agrees_with_the_cpu() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
-    let text = include_str!("workloads/operations.aorta");
-    for dtype in ["f64", "f32", "f16", "bf16"] {
-        let analyzed = shipped::analyze("operations.aorta", text, None, &[("dtype", dtype)]);
-        verify(dtype, &analyzed.unwrap_or_else(|errors| panic!("{errors}")), &gpu);
+    let files = [
+        ("operations.aorta", include_str!("workloads/operations.aorta")),
+        ("scatter.aorta", include_str!("workloads/scatter.aorta")),
+        ("rows.aorta", include_str!("workloads/rows.aorta")),
+    ];
+    for (file, text) in files {
+        for dtype in ["f64", "f32", "f16", "bf16"] {
+            let analyzed = shipped::analyze(file, text, None, &[("dtype", dtype)]);
+            verify(&format!("{file} in {dtype}"), &analyzed.unwrap_or_else(|errors| panic!("{errors}")), &gpu);
+        }
     }
 }
 

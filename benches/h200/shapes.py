@@ -9,7 +9,7 @@ same minute. Beside them stand the limit (bytes over the bandwidth of a large co
 time. With speed = PyTorch's time / aorta's time the goal for each operation is: median at least 1.1 or 0.85 of the
 bandwidth, worst tenth at least 0.95, nothing below 0.67. A case counts as fast enough if it reaches 0.85 of the bandwidth.
 
-`--verify N` compares the results of the N smallest cases of each operation with the CPU's. `--compile N` adds
+`--verify N` compares the results of N cases of each operation, below 16 MiB, with the CPU's. `--compile N` adds
 `torch.compile` in N cases of each operation.
 """
 import argparse
@@ -575,7 +575,7 @@ def main():
     parser.add_argument("--operations", default=",".join(DRAWN))
     parser.add_argument("--cases", type=int, default=60)
     parser.add_argument("--compile", type=int, default=5)
-    parser.add_argument("--verify", type=int, default=0, help="compare so many of the smallest cases with the CPU")
+    parser.add_argument("--verify", type=int, default=0, help="compare so many cases below 16 MiB with the CPU")
     parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--simulated", action="store_true", help="only write the files and simulate them: needs no GPU")
     parser.add_argument("--seconds", type=float, default=540, help="begin no operation after that many")
@@ -620,8 +620,9 @@ def main():
                                f"{simulated[number]:.2f} |")
             wrong = "–"
             if args.verify:
-                few = sorted(cases, key=lambda case: case.total())[-args.verify * 2:-args.verify] if len(cases) > 2 * args.verify else cases
-                code, lines = verified(args, path.with_suffix(".verify.aorta"), [case for case in few if case.total() < 64 << 20])
+                small = sorted((case for case in cases if case.total() < 16 << 20), key=Case.total)
+                few = small[::max(1, len(small) // args.verify)][:args.verify]
+                code, lines = verified(args, path.with_suffix(".verify.aorta"), few)
                 wrong = "no" if code == 0 else f"code {code}: {' '.join(lines)[:300]}"
             summary.append(f"| {name} | {len(cases)} | {statistics.median(speeds):.2f} | {quantile(speeds, 0.1):.2f} | {min(speeds):.2f} | "
                            f"{statistics.median(shares) if shares else math.nan:.2f} | {large} of {len(shares)} | "
