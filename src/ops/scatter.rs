@@ -171,13 +171,14 @@ impl Operation for Scatter {
             let side = if let Finder::Sort(sort) = split.finder { sort.side() } else { 0 };
             let before = format!(
                 "{}typedef {} C;\n#define FEW {}\n#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
-                 #define CHUNKS {chunks}\n#define SIDE {side}\n#define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n{}{GROUPS}",
+                 #define CHUNKS {chunks}\n#define SIDE {side}\n#define SPARSE {}\n#define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n{}{GROUPS}",
                 split.sort.text(),
                 c_type(scatter_type(spec)),
                 if matches!(split.finder, Finder::Few) { FEW } else { 0 },
                 split.window,
                 u32::from(split.windows > 0),
                 u32::from(split.adds),
+                u32::from(split.sparse),
                 columns.text(),
             );
             Launch::Kernel(Kernel {
@@ -196,6 +197,9 @@ impl Operation for Scatter {
                 vec![each("scatter_clear", CLEAR, y.dims[0]), each("scatter_last", LAST, i.elements())]
             }
         };
+        if split.sparse {
+            launches.push(Launch::Memset { operand: spec.inputs.len() as u8, value: 0, bytes: y.bytes() });
+        }
         if split.windows > 0 {
             let (terms, chunks) = (u64::from(BLOCK) / columns.threads, split.chunks(columns.threads));
             launches.push(launch("scatter_pieces", &format!("{TERMS}{PIECES}"), terms, chunks, split.windows * chunks));
@@ -240,6 +244,9 @@ struct Split {
     columns: Columns,
     /// Whether terms of a row are added up; else the last of them stays.
     adds: bool,
+    /// Most rows have no term: all are set to zero first, and the last kernel has threads for each index, of which the first
+    /// of a row makes the row.
+    sparse: bool,
     finder: Finder,
     sort: RowSort,
     /// Terms of a piece of a row, and the number of pieces.
@@ -258,24 +265,29 @@ impl Split {
         let (rows, count) = (y.dims[0], i.elements());
         let adds = spec.attrs.word("combine") == "add";
         let sort = RowSort::of(count, rows);
+        let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let finder = match adds {
+            _ if sparse => Finder::Sort(sort),
             _ if count <= FEW => Finder::Few,
             true => Finder::Sort(sort),
             false => Finder::Last,
         };
+        // Groups of threads that have a row each, if there is one.
+        let items = if sparse { count } else { rows };
         let wanted = if adds { (count / rows.max(1) / TERMS_OF_A_THREAD).max(1).next_power_of_two() } else { 1 };
         if wanted > 1 {
             columns.threads = columns.threads.min(WARP);
         }
         let terms = wanted.min(u64::from(BLOCK) / columns.threads);
-        let groups = rows.div_ceil(u64::from(BLOCK) / (columns.threads * terms)).max(1);
+        let groups = items.div_ceil(u64::from(BLOCK) / (columns.threads * terms)).max(1);
         let window = WINDOW.max(count.isqrt());
         let mut split = Split {
             adds,
+            sparse,
             finder,
             sort,
             window,
-            windows: if adds && count > FEW { count / window } else { 0 },
+            windows: if adds && matches!(finder, Finder::Sort(_)) && count >= 2 * window { count / window } else { 0 },
             terms,
             row_chunks: 1,
             summers: groups,
@@ -334,7 +346,7 @@ const TERMS: &str = r#"  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x 
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
-        P p = ADDS || FEW ? order[l + a * TERMS] : l;
+        P p = ADDS || FEW || SPARSE ? order[l + a * TERMS] : l;
         v[a] = fetch(x + outer.offset(p, 0) + COLUMN(j, 1));
         weight[a] = WEIGHT(p);
       }
@@ -415,7 +427,7 @@ const ROWS: &str = r#"#if FEW
   __syncthreads();
   P begin = starts[group], end = starts[group + 1];
   if (!ADDS && begin < end) begin = end - 1;
-#elif ADDS
+#elif ADDS || SPARSE
   // The first sorted place whose row is not below.
   auto first = [&](u64 row, P from, P to) {
     while (from < to) {
@@ -425,9 +437,21 @@ const ROWS: &str = r#"#if FEW
     }
     return from;
   };
-  P all = live(workspace), begin = first(item, 0, all), end = first(item + 1, 0, all);
+  P all = live(workspace);
+#if SPARSE
+  bool makes = item < all && (item == 0 || sorted[item - 1] != sorted[item]);
+  u64 row = makes ? sorted[item] : 0;
+  P begin = makes ? (P)item : 0, end = makes ? first(row + 1, begin, all) : 0;
+  if (!ADDS && begin < end) begin = end - 1;
+#else
+  P begin = first(item, 0, all), end = first(item + 1, 0, all);
+#endif
 #else
   P end = item < rows ? ((const P*)workspace)[item] : 0, begin = end > 0 ? end - 1 : 0;
+#endif
+#if !SPARSE
+  u64 row = item;
+  bool makes = row < rows;
 #endif
   // Where whole windows of its terms begin and end.
   P head = end, tail = end;
@@ -450,11 +474,11 @@ const ROWS: &str = r#"#if FEW
       add(tail, end, j, sum);
     }
     total(sum);
-    if (j >= n || own_term > 0 || item >= rows) continue;
+    if (j >= n || own_term > 0 || !makes) continue;
     Pack<ELEMENT, V> v;
 #pragma unroll
     for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
-    put(y + item * sy + COLUMN(j, 0), v);
+    put(y + row * sy + COLUMN(j, 0), v);
   }
 "#;
 

@@ -19,6 +19,9 @@ const TILE: u64 = 1024;
 const TILES: u64 = 132;
 const LARGEST_TILE: u64 = (1 << 16) - BLOCK as u64;
 
+/// Places of a thread up to which its registers hold them, so that they are read once in each pass.
+const HELD: u64 = 16;
+
 /// Instructions for each place in each pass.
 const OF_A_PLACE: f64 = 40.0;
 
@@ -88,14 +91,16 @@ impl RowSort {
             "u64 rows".into(),
             "u32 pass".into(),
         ];
+        let each = self.count.div_ceil(self.tiles).div_ceil(u64::from(BLOCK)).max(1);
         let before = format!(
-            "{}{}#define BITS {}\n#define PASSES {}\n#define ALONE {}\n#define TILES {}\n#define WHICH {which}\n{GROUPS}",
+            "{}{}#define BITS {}\n#define PASSES {}\n#define ALONE {}\n#define TILES {}\n#define HELD {}\n#define WHICH {which}\n{GROUPS}",
             bounds(BLOCK),
             self.text(),
             self.bits,
             self.passes,
             u32::from(self.tiles == 1),
             self.tiles,
+            if each <= HELD { each } else { 0 },
         );
         let launch = |name, body: &str, pass| {
             Launch::Kernel(Kernel {
@@ -190,11 +195,26 @@ const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
     P to = last - from < each ? last : from + each;
     for (u32 b = 0; b < BINS; b++) counts[b * 256 + t] = 0;
     Row row = 0;
+#if HELD
+    Row rows_held[HELD];
+    P places_held[HELD];
+    u32 bins[HELD];
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      bins[h] = BINS;
+      if (from + h >= to) continue;
+      bins[h] = bin(from + h, now, rows_held[h]);
+      places_held[h] = now == 0 ? from + h : places_of(workspace, (now + 1) % 2, count)[from + h];
+    }
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) if (bins[h] < BINS) counts[bins[h] * 256 + t]++;
+#else
 #pragma unroll 4
     for (P p = from; p < to; p++) {
       u32 b = bin(p, now, row);
       if (b < BINS) counts[b * 256 + t]++;
     }
+#endif
     __syncthreads();
     // 32 threads take a bin, and each of them the counts of eight threads. All threads of a wave, which may be 64, go
     // round as often.
@@ -240,6 +260,15 @@ const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
     __syncthreads();
     Row* rows_to = rows_of(workspace, now % 2, count);
     P* places_to = places_of(workspace, now % 2, count);
+#if HELD
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      if (bins[h] == BINS) continue;
+      P at = starts[bins[h]] + counts[bins[h] * 256 + t]++;
+      rows_to[at] = rows_held[h];
+      places_to[at] = places_held[h];
+    }
+#else
     const P* places_from = places_of(workspace, (now + 1) % 2, count);
 #pragma unroll 4
     for (P p = from; p < to; p++) {
@@ -249,6 +278,7 @@ const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
       rows_to[at] = row;
       places_to[at] = now == 0 ? p : places_from[p];
     }
+#endif
     if (now == 0 && blockIdx.x == 0 && t == 0) live(workspace) = sum;
     __syncthreads();
   }
