@@ -1,4 +1,4 @@
-//! A clock that jumps by an hour while a run goes on.
+//! A clock that jumps by an hour during a run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,19 +24,20 @@ step {
 
 const HOUR: i64 = 3_600_000_000_000;
 
-/// Adds `by` to what a clock says, from its `turn`-th look on.
+/// Adds `by` to a clock's times from its `turn`-th query on.
 fn jump(turn: u64, by: i64) -> impl Fn(Nanos) -> Nanos + Send + Sync + 'static {
     let looks = AtomicU64::new(0);
     move |time| Nanos(time.0 + if looks.fetch_add(1, Ordering::Relaxed) >= turn { by } else { 0 })
 }
 
-/// Adds `by` to one time alone.
+/// Adds `by` to a single time.
 fn blip(turn: u64, by: i64) -> impl Fn(Nanos) -> Nanos + Send + Sync + 'static {
     let looks = AtomicU64::new(0);
     move |time| Nanos(time.0 + if looks.fetch_add(1, Ordering::Relaxed) == turn { by } else { 0 })
 }
 
-/// Every time in a record, in ns, with its key; points in time aside, which count from some moment in the past.
+/// Every duration in a record in ns, with its key. Points in time are left out, since they count from an arbitrary
+/// moment.
 fn times(value: &Value, key: &str, out: &mut Vec<(String, f64)>) {
     match value {
         Value::Number(number) if key.ends_with("_ns") => {
@@ -50,7 +51,7 @@ fn times(value: &Value, key: &str, out: &mut Vec<(String, f64)>) {
     }
 }
 
-/// No time is near an hour, unless the run ends with an error, before which it keeps what is right.
+/// No duration is near an hour, unless the run ends with an error, which keeps the correct times before it.
 #[test]
 fn a_clock_that_jumps_leaves_no_wrong_time() {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));

@@ -1,4 +1,4 @@
-//! Ranks on one clock: where observed iterations begin on the host's, whichever clocks their devices have.
+//! Ranks on one clock: the begins of observed iterations on the host's clock, whichever clocks their devices have.
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -11,7 +11,7 @@ use aorta::schedule::{self, Schedule};
 use crate::common;
 use crate::common::mock::{Mock, STEP, Script};
 
-/// Rank 1 has more to do before all add up.
+/// Rank 1 has more work before the collective.
 const LATE: &str = "\
 buffer x, y: f32[1024]
 step {
@@ -20,7 +20,7 @@ step {
 }
 ";
 
-/// Iterations that are observed on each rank.
+/// The observed iterations of each rank.
 fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Vec<Vec<Trace>> {
     let program = |rank| {
         let options = Options { rank, world, ..Options::default() };
@@ -41,7 +41,7 @@ fn observe(text: &str, world: u32, backend: &dyn Backend, gate_depth: u32) -> Ve
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The stamps that begin the observed iterations 1, 3 and 5: an unobserved one goes before each.
+/// The stamps at the begin of the observed iterations 1, 3 and 5; an unobserved one precedes each.
 const BEGINS: [u32; 3] = [2, 6, 10];
 
 #[test]
@@ -60,7 +60,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
                     let origin = trace.origin.expect("both clocks run evenly");
                     let wrong = (origin.at.0 - truth).abs();
                     assert!(wrong <= origin.error.0, "{wrong} ns off, {origin:?}, {offset} ns and {ppm} ppm");
-                    // The host looks at its clock every microsecond, and sees a stamp in between.
+                    // The host queries its clock every microsecond, and a stamp completes in between.
                     assert!(origin.error.0 <= 500 + 4 * STEP, "{origin:?}");
                 }
             }
@@ -81,7 +81,7 @@ fn a_rank_alone_is_compared_with_nobody() {
     assert!(observe(LATE, 1, &mock, 0).iter().flatten().all(|trace| trace.origin.is_none()));
 }
 
-/// The moments at which the ranks leave the last operation of an iteration, and how far they may be off.
+/// The times at which the ranks leave the last operation of an iteration, with their uncertainty.
 fn ends(traces: &[Vec<Trace>], at: usize) -> Vec<(Nanos, Nanos)> {
     let end = |traces: &Vec<Trace>| {
         let origin = traces[at].origin.expect("the clock is the host's");

@@ -66,7 +66,7 @@ step {
             let expected = told(&rank.0) as i64;
             for mode in [LaunchMode::Stream, LaunchMode::Graph] {
                 let took = time(rank, &emulated(Sim::new(profile())), mode);
-                // Four kernels have to be started as well.
+                // The launch times of four kernels come on top.
                 assert!((expected..expected + 25_000).contains(&took), "{world}: {} is told", Nanos(expected));
             }
         }
@@ -75,7 +75,7 @@ step {
 
 #[test]
 fn an_emulated_collective_holds_units() {
-    // The table says 16: with fewer free beside it, it has to go in two rounds. A copy engine needs none.
+    // The table says 16 units: with fewer free ones, the kernel needs two waves. A copy engine needs no unit.
     let took = |units: u32, call: &str| {
         let text = format!(
             "stream a\nstream b\nbuffer x, y: f32[1048576]\n\
@@ -95,6 +95,6 @@ fn a_rank_by_itself_waits_for_nobody() {
     let text = "buffer x, y: f32[64]\nstep { all_reduce(x -> x) copy(x -> y at (rank + 1) % world) }";
     let ranks = common::planned_ranks(text, 8);
     assert!(time(&ranks[7], &emulated(Sim::new(profile())), LaunchMode::Stream) > 0);
-    // The CPU sleeps as long; it is refused where a figure would come of it.
+    // The CPU sleeps as long; a run that would report this time is refused.
     assert!(time(&ranks[7], &emulated(Host), LaunchMode::Stream) > 0);
 }

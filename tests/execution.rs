@@ -201,12 +201,12 @@ fn every_iteration_asks_for_the_same() {
         let mut session = prepared.session(&mock);
         session.capture().expect("nothing fails");
         mock.take();
-        // More than there are stamps.
+        // More iterations than there are stamps.
         session.iterate(mode, 0, 600, &Control::default()).expect("nothing fails");
         let iterations = iterations(&mock.take());
         assert_eq!(iterations.len(), 600, "{mode:?}");
-        // At the beginning the host runs ahead; at the end nothing is left to issue. Where iterations overlap, every
-        // second one uses the same events and memory.
+        // At the begin the host runs ahead; at the end nothing is left to issue. If iterations overlap, every second
+        // one uses the same events and memory.
         let period = prepared.schedule.period.len();
         let typical = &iterations[2..][..period];
         for (turn, iteration) in iterations[2..598].iter().enumerate() {
@@ -282,7 +282,7 @@ step {
     insta::assert_snapshot!(shown_all);
 }
 
-/// A run in both modes in which the `turn`-th such call fails.
+/// A run in both modes in which the `turn`-th call of a kind fails.
 fn failing(call: &'static str, turn: u32) -> Result<Measured, ExecError> {
     let mock = Mock::new(Script { fails: Some((call, turn)), ..Script::default() });
     Prepared::of(MEETING).measure(&mock, &[LaunchMode::Stream, LaunchMode::Graph], &Control::default())
@@ -290,8 +290,8 @@ fn failing(call: &'static str, turn: u32) -> Result<Measured, ExecError> {
 
 #[test]
 fn a_fault_keeps_what_was_measured() {
-    // As streams, operation 0 is launched in six iterations, and in two observed ones with one before each; then in
-    // two captures; then in the serial run.
+    // As streams, operation 0 is launched in six iterations, and in two observed ones with one unobserved before each;
+    // then in two captures; then in the serial run.
     let mut text = String::new();
     for (when, call, turn) in [
         ("while observing", "launch #0 fill on a", 7),
@@ -365,7 +365,7 @@ fn a_program_that_does_not_fit_is_refused() {
 
 // --- Interruptions --------------------------------------------------------------------------------------------------
 
-/// A run that is interrupted at the `turn`-th such call.
+/// A run that is interrupted at the `turn`-th call of a kind.
 fn interrupted(modes: &[LaunchMode], call: &'static str, turn: u32) -> Measured {
     let control = Arc::new(Control::default());
     let script = Script { interrupt: Some((control.clone(), call, turn)), ..Script::default() };
@@ -413,8 +413,9 @@ fn an_iteration_under_way_is_finished() {
 }
 
 #[test]
-fn an_interruption_after_the_headline_is_recorded() {
-    // The headline has six iterations, two observed ones have one before each, and the serial run has as many again.
+fn an_interruption_after_the_headline_leaves_an_incomplete_run() {
+    // The headline has six iterations, two observed ones have one unobserved before each, and the serial run has as
+    // many again.
     for (when, turn) in [("in the last iteration", 5), ("while observing", 6), ("while observing again", 9)] {
         let measured = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", turn);
         assert!(!measured.complete, "interrupted {when}:\n{}", summary(&measured));
@@ -456,10 +457,10 @@ fn device_state_is_read_between_blocks() {
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
     let variant = &measured.variants[0];
     let blocks: Vec<_> = variant.blocks.iter().map(|block| (block.first, block.throttled.is_some())).collect();
-    // The reason was there when the last block began.
+    // Throttling was active when the last block began.
     assert_eq!(blocks, [(0, false), (11, false), (22, true), (33, true)]);
     assert_eq!(variant.time.n, 45, "no sample is thrown away");
-    // Three to warm up and two to get ahead three times, 45 that are measured, and two that are observed with one
+    // Three warm-up iterations and two to get ahead, three times; 45 measured ones; and two observed ones with one
     // before each.
     let launches = mock.take().iter().filter(|call| *call == "launch #0 fill on a").count();
     assert_eq!(launches, 3 + 3 * 2 + 45 + 4);
@@ -528,13 +529,13 @@ fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
     assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
 }
 
-/// A rank that is through early waits with its gate for those that have more to issue.
+/// A rank that has issued its iteration keeps its gate shut until the others have issued theirs.
 #[test]
 fn gates_of_ranks_open_when_all_have_issued() {
     const MANY: usize = 400;
     const WARMUP: u64 = 2;
     let text = "stream a\nstream b\nstep {\n  if rank == 0 { on a { for i in 0..400 { nop() } } } else { on b { nop() } }\n}\n";
-    // In each run rank 0 begins while rank 1 still stands where the last one has left it.
+    // In each run rank 0 starts while rank 1 has not started.
     let mock = Mock::new(Script { has_gates: true, enters_late: Some(1), ..Script::default() });
     let ranks = common::planned_ranks(text, 2);
     let schedules: Vec<Schedule> = ranks
@@ -551,7 +552,7 @@ fn gates_of_ranks_open_when_all_have_issued() {
     for _ in 0..2 {
         let samples = open.iterate(LaunchMode::Stream, WARMUP, 20, &Control::default()).expect("nothing fails");
         assert!(samples.slowest.gated);
-        // The first iteration is not held. Of so many gates that are open, one rank has opened half at least.
+        // The first iteration is not gated. Of many gates that are open at once, one rank has opened at least half.
         let (mut many, mut one, mut opened) = (0, 0, 0);
         for call in mock.take() {
             many += usize::from(call.starts_with("launch") && call.ends_with("on a"));

@@ -145,7 +145,7 @@ fn a_call_that_never_returns_is_reported_to_the_caller_that_can_exit() {
     let hear = heard.clone();
     control.on_unresponsive(move |error| {
         *hear.lock().expect("no test panics with it") = Some(error.clone());
-        // A process would end here.
+        // A real process would end here.
         let_go();
     });
     told(TWO, 2, &mock, LaunchMode::Stream, &control);
@@ -158,7 +158,7 @@ fn a_call_that_never_returns_is_reported_to_the_caller_that_can_exit() {
 fn a_communicator_that_fails_is_told_with_its_ranks_and_collectives() {
     let mock = Mock::new(Script { comm_fails: true, hangs: true, ..Script::default() });
     let ranks = World::new(TWO, 2, &mock);
-    // The mock's clock goes on with each look at it: by that, this is a long time.
+    // The mock's clock advances with each query, so this timeout is not reached.
     let mut open = open(&ranks, &mock, Nanos(i64::MAX));
     let error = open.iterate(LaunchMode::Stream, 0, 3, &Control::default()).expect_err("its communicator fails");
     insta::assert_snapshot!(shown(TWO, &error));
@@ -166,7 +166,7 @@ fn a_communicator_that_fails_is_told_with_its_ranks_and_collectives() {
 
 #[test]
 fn a_rank_that_dies_ends_the_others() {
-    // The other never reaches a stamp: if it were not told, it would go on for ever.
+    // The other rank never reaches a stamp and would wait forever if it were not stopped.
     let mock =
         Mock::new(Script { panics: Some((1, "launch #1 all_reduce on main")), hangs: true, ..Script::default() });
     let ranks = World::new(TWO, 2, &mock);
@@ -221,7 +221,7 @@ fn a_late_fault_is_told_with_what_was_under_way() {
 
 #[test]
 fn a_late_fault_is_found_one_operation_after_the_other() {
-    // Stamp 511 follows each operation here: the second one's is reached, and the third one's fails.
+    // Stamp 511 follows each operation here: the second one's completes, and the third one's fails.
     let script = || Script { fails: Some(("is t511 reached?", 2)), late: true, ..Script::default() };
     insta::assert_snapshot!(diagnosed(script(), Diagnosis::Fault, LATE, 1));
     let nothing = diagnosed(Script::default(), Diagnosis::Fault, LATE, 1);
@@ -245,7 +245,7 @@ step {
 
 #[test]
 fn stamps_find_where_a_device_hangs_that_says_nothing() {
-    // The stamp behind the second operation, those around the third, and the iteration's last are never reached.
+    // The stamp after the second operation, those around the third, and the iteration's last never complete.
     let script = Script { never: vec![515, 516, 517, 1], ..Script::default() };
     insta::assert_snapshot!(diagnosed(script, Diagnosis::Hang, LATE, 1));
 }

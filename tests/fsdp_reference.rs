@@ -1,5 +1,5 @@
-//! Training under full sharding against the same training on whole layers: forward, loss, backward and descent in
-//! double precision, for the data of all ranks, by code that shares nothing with the operations.
+//! Training with full sharding compared with the same training on whole layers: forward, loss, backward and gradient
+//! descent in double precision, for the data of all ranks, in code that shares nothing with the operations.
 
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};
@@ -44,11 +44,11 @@ struct Held {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mistake {
     None,
-    /// Gradients are added up over ranks, and not divided.
+    /// Gradients are summed over ranks without dividing.
     Sum,
     /// The activation's derivative is left out.
     Linear,
-    /// Gradients do not pass by a layer, only through it.
+    /// Gradients do not flow through the residual connection.
     NoResidual,
     /// Each rank takes the other's data.
     OtherData,
@@ -62,12 +62,12 @@ fn gelu(x: f64) -> f64 {
     0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt()))
 }
 
-/// The slope of `gelu`, as a difference: nothing is known here of how it is written in the file.
+/// The derivative of `gelu` as a finite difference, independent of the file's formula.
 fn slope(x: f64) -> f64 {
     (gelu(x + 1e-5) - gelu(x - 1e-5)) / 2e-5
 }
 
-/// A value as the type stores it.
+/// A value rounded to the type.
 fn stored(dtype: DType, value: f64) -> f64 {
     let mut bytes = [0; 8];
     dtype.store(value, &mut bytes);
@@ -154,7 +154,7 @@ fn gradients(size: Size, weights: &[Vec<f64>], x: &[f64], target: &[f64], mistak
 fn trained(size: Size, ranks: &[Held], steps: usize, mistake: Mistake) -> Vec<Held> {
     let mut ranks = ranks.to_vec();
     if mistake == Mistake::OtherData {
-        // Exchanging the inputs alone: the mean over ranks does not see an exchange of both.
+        // Exchanging only the inputs: the mean over ranks does not change if inputs and targets are exchanged.
         let x = ranks[0].x.clone();
         ranks[0].x = std::mem::replace(&mut ranks[1].x, x);
     }
@@ -305,7 +305,7 @@ fn sharded_layers_train_as_whole_ones() {
     check(Size { dtype: DType::F16, ..SMALL }, 1);
 }
 
-/// However many layers are gathered ahead, the very same numbers come out.
+/// The results do not depend on the number of layers gathered in advance.
 #[test]
 fn prefetch_changes_no_result() {
     let results = [0, 1, 2, 8].map(|prefetch| format!("{:?}", computed(Size { prefetch, ..SMALL }, 2).1));
@@ -322,7 +322,7 @@ fn ranks_hold_different_parts_and_data() {
     assert_ne!(before[0].shard[0], before[0].shard[1]);
 }
 
-/// A step that is wrong in one thing is told from the right one.
+/// The comparison finds a step with one mistake.
 #[test]
 fn mistakes_show() {
     let (before, after) = computed(SMALL, 2);

@@ -19,10 +19,10 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-/// The tests share a device, and a device cannot be waited for while another thread captures a graph on it.
+/// The tests share a device, and a device cannot be synchronized while another thread captures a graph on it.
 static DEVICE: Mutex<()> = Mutex::new(());
 
-/// The first GPU, for one test alone; nothing where there is none, said on the way.
+/// The first GPU, for one test at a time; `None` with a message if there is none.
 fn gpu(kernels: &tempfile::TempDir) -> Option<(Gpu<Cuda>, MutexGuard<'static, ()>)> {
     let alone = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     let paths = aorta::cli::library_paths();
@@ -99,12 +99,12 @@ fn every_operation_agrees_with_the_cpu() {
     }
 }
 
-/// Operations on tensors that are large enough for packs of neighbours, of any sizes, with broadcasts and gaps: their
-/// declarations and calls, with `#` for the number of each.
+/// Operations on tensors large enough for vectorized access, of random sizes, with broadcasts and gaps: declarations
+/// and calls, with `#` for the number of each.
 fn large() -> impl Strategy<Value = (String, String)> {
     let dtype = prop::sample::select(vec!["f64", "f32", "f16", "bf16", "i32", "u8", "i8"]);
     let dims = prop::collection::vec(prop_oneof![1..20u64, 1..700u64, Just(8u64), Just(64)], 1..5);
-    // The innermost is as long as is needed for some hundred thousand elements.
+    // The last dimension is as long as needed for some hundred thousand elements.
     let dims = (dims, 1..4_000_000u64).prop_map(|(mut dims, elements): (Vec<u64>, u64)| {
         let place = dims.len() / 2;
         dims[place] = 1;
@@ -255,7 +255,7 @@ fn iterations_that_do_not_fit_run_ungated() {
 fn a_gate_that_nobody_opens_opens_by_itself() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
-    // More than any queue takes: the host waits for the device, which waits for the gate.
+    // More than fits into any queue: the host waits for the device, which waits for the gate.
     let (program, plan) = common::planned("stream a\nstep { on a { for i in 0..20000 { nop() } } }\n");
     let schedule = common::placed(&program, &plan, &gpu, &schedule::Options::default());
     let options = exec::Options { gate_depth: 1 << 20, ..common::exec_options() };
@@ -293,7 +293,7 @@ fn the_timer_s_cost_is_known() {
     assert!(timer.empty <= timer.null_kernel, "a kernel takes longer than none: {timer:?}");
 }
 
-/// Which streams share a hardware queue is found out: each is on one, whatever the driver makes of them.
+/// Streams that share a hardware queue are found by experiment: each stream is in one queue.
 #[test]
 fn streams_of_a_queue_are_found() {
     let kernels = folder();
@@ -309,7 +309,8 @@ fn streams_of_a_queue_are_found() {
     }
 }
 
-/// A stream that asks for a part of the device computes the same, and a note says what becomes of the part.
+/// A stream restricted to a part of the device gives the same results, and a note says whether the restriction has an
+/// effect.
 #[test]
 fn streams_with_units_agree_with_the_cpu() {
     let kernels = folder();
@@ -384,7 +385,7 @@ step {
     }
 }
 
-/// Rank 1 has more to do before all add up.
+/// Rank 1 has more work before the collective.
 const LATE: &str = "\
 stream work
 stream comm
@@ -398,7 +399,7 @@ step {
 }
 ";
 
-/// Two ranks without collectives may share a device, so that one GPU suffices.
+/// Two ranks without collectives can share a device, so one GPU is sufficient.
 #[test]
 fn a_device_s_clock_is_found_on_the_host_s() {
     let kernels = folder();
@@ -411,7 +412,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
         ranks.map(|((program, _), schedule)| exec::Rank { number: program.rank, program, schedule }).collect();
     let options = exec::Options { gate_depth: 512, ..common::exec_options() };
     let mut ranks = exec::prepare_ranks(&ranks, &gpu, &options).unwrap_or_else(|error| panic!("{error}"));
-    // As streams alone: one rank cannot capture while another waits for the device that they share.
+    // Only as streams: one rank cannot capture while another synchronizes the shared device.
     let traces = ranks
         .observe(LaunchMode::Stream, Observation { times: 5, ..Observation::once(1) }, &Control::default())
         .unwrap_or_else(|error| panic!("{error}"));
@@ -419,7 +420,7 @@ fn a_device_s_clock_is_found_on_the_host_s() {
         let origins: Option<Vec<exec::Moment>> = traces.iter().map(|trace| trace.origin).collect();
         let origins = origins.expect("no look contradicts another");
         println!("rank {rank}: {origins:?}");
-        // An iteration begins behind the end of the one before.
+        // An iteration begins after the end of the one before.
         for (pair, trace) in origins.windows(2).zip(traces) {
             let (end, error) = (pair[0].at + trace.time, pair[0].error + pair[1].error);
             assert!(pair[1].at + error >= end, "{pair:?} and {}", trace.time);
@@ -499,8 +500,8 @@ step {
     assert_eq!(told.len(), 3);
 }
 
-/// NCCL connects ranks at its first collective. In a graph alone, that is inside of a capture. What one run has connected
-/// stays so: each has a process of its own.
+/// NCCL connects ranks at its first collective. With graphs only, that is inside a capture. Connections persist within
+/// a process, so each run has its own.
 #[test]
 fn ranks_connect_inside_of_a_capture() {
     let kernels = folder();
@@ -515,8 +516,8 @@ fn ranks_connect_inside_of_a_capture() {
     }
 }
 
-/// Runs a text on two ranks: verified, then many iterations under way at once, where a flag that is raised too early or too
-/// late shows as a hang. Returns the notes.
+/// Runs a text on two ranks: verified, then with many iterations under way, where a flag raised too early or too late
+/// causes a hang. Returns the notes.
 fn two_ranks(text: &str, gpu: &dyn Backend) -> Vec<String> {
     let ranks = common::planned_ranks(text, 2);
     let ranks: Vec<(u32, &Program, &Plan)> =
@@ -561,7 +562,7 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
     }
 }
 
-/// Copies in a row share a meeting, where none of them needs what another brings.
+/// Consecutive copies share a synchronization if none of them needs what another brings.
 #[test]
 fn copies_in_a_row_share_a_meeting() {
     let kernels = folder();
@@ -575,7 +576,7 @@ fn copies_in_a_row_share_a_meeting() {
     }
 }
 
-/// Copies reach the other rank too where each has a process.
+/// Copies also reach a rank in another process.
 #[test]
 fn copies_to_other_processes_agree_with_the_cpu() {
     let kernels = folder();
@@ -604,7 +605,7 @@ fn copies_to_other_processes_agree_with_the_cpu() {
     }
 }
 
-/// `aorta ab` on the first GPU, with these arguments; what it printed, and its exit code.
+/// Runs `aorta ab` on the first GPU. Returns its output and its exit code.
 fn ab(folder: &tempfile::TempDir, text: &str, arguments: &[&str]) -> (String, Option<i32>) {
     let file = folder.path().join("ab.aorta");
     std::fs::write(&file, text).expect("a file can be written");
@@ -619,7 +620,8 @@ fn ab(folder: &tempfile::TempDir, text: &str, arguments: &[&str]) -> (String, Op
     (said.concat(), output.status.code())
 }
 
-/// A run beside itself is the same, and one whose chains overlap is better: both sides stand on the device at once.
+/// A run compared with itself is the same, and one whose chains overlap is better. Both sides are on the device at
+/// once.
 #[test]
 fn variants_take_turns_on_the_device() {
     let folder = folder();
@@ -633,19 +635,19 @@ fn variants_take_turns_on_the_device() {
     assert!(overlapped.contains("b is better: an iteration takes 5"), "{overlapped}");
     let graphs = ab(&folder, chains, &["--a", "--launch stream", "--b", "--launch graph", "--rounds", "6"]).0;
     assert!(graphs.contains("\na on ") && graphs.contains("as a graph"), "{graphs}");
-    // Another environment for the driver on one side.
+    // One side has another environment variable for the driver.
     let (queues, code) = ab(&folder, chains, &["--b", "--env CUDA_DEVICE_MAX_CONNECTIONS=1", "--rounds", "6"]);
     assert_eq!(code, Some(0), "{queues}");
 }
 
-/// Two sides that do not fit on the device at once take turns as fresh processes.
+/// Two sides that do not fit on the device at once alternate as separate processes.
 #[test]
-fn blocks_that_do_not_fit_run_in_several_waves() {
+fn sides_that_do_not_fit_at_once_alternate_as_separate_processes() {
     let folder = folder();
     let Some((gpu, _alone)) = gpu(&folder) else { return };
     let memory = gpu.device().memory_bytes.expect("a GPU says how much it has");
     drop(gpu);
-    // Each takes six tenths.
+    // Each needs six tenths of the memory.
     let rows = memory * 6 / 10 / (4 << 20);
     let text =
         format!("buffer x: f32[{rows}, 1048576]\nbuffer y: f32[4096]\nstep {{ map(y + 1 -> y)  map(x[0] -> x[1]) }}");
@@ -654,7 +656,7 @@ fn blocks_that_do_not_fit_run_in_several_waves() {
     assert!(said.contains("since b did not start beside a: "), "{said}");
 }
 
-/// Runs `aorta sweep` on the GPU, shows what it prints, and gives the lines of its file behind the header.
+/// Runs `aorta sweep` on the GPU, prints its output, and returns the lines of its file after the header.
 fn sweep(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<serde_json::Value> {
     let file = folder.path().join("chains.aorta");
     std::fs::write(&file, CHAINS).expect("a file can be written");
@@ -680,7 +682,7 @@ fn sweep(folder: &tempfile::TempDir, arguments: &[&str]) -> Vec<serde_json::Valu
     cases
 }
 
-/// Eight chains of small kernels that use little of the device, on as many streams as one wants.
+/// Eight chains of small kernels that use little of the device, on any number of streams.
 const CHAINS: &str = "\
 param streams = 8 in 1..=8
 stream s[streams]
@@ -720,7 +722,7 @@ fn a_sweep_over_a_variable_gives_each_process_its_own() {
     }
 }
 
-/// The program: where it was built, or beside this test, where both were carried to another machine.
+/// The program: where it was built, or beside this test if both were copied to another machine.
 fn program() -> std::path::PathBuf {
     let built = std::path::PathBuf::from(env!("CARGO_BIN_EXE_aorta"));
     let own = std::env::current_exe().expect("a test is a program");
@@ -728,7 +730,7 @@ fn program() -> std::path::PathBuf {
     std::iter::once(built).chain(beside).find(|path| path.is_file()).expect("the program was built with its tests")
 }
 
-/// Runs a suite on the first GPU, prints its page, and gives its cases.
+/// Runs a suite on the first GPU, prints its page, and returns its cases.
 fn suite(arguments: &[&str]) -> Vec<aorta::measure::cases::Case> {
     let folder = folder();
     let file = folder.path().join("cases.jsonl");
@@ -747,7 +749,7 @@ fn suites_run_and_report_normal_figures() {
     let kernels = folder();
     let Some((gpu, _alone)) = gpu(&kernels) else { return };
     let h200 = gpu.device().name == "NVIDIA H200";
-    // The cases are processes of their own, and need the memory.
+    // The cases are separate processes and need the memory.
     drop(gpu);
     let all = suite(&["P0", "--effort", "sanity"]);
     assert!(all.len() >= 18 && all.iter().all(|case| case.status.is_measured()), "all of them ran");

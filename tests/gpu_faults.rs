@@ -16,10 +16,10 @@ use common::altered::{Altered, Calls};
 use common::failing::{judge, run};
 use common::world::World;
 
-/// Set in the process that does what a test is about.
+/// Set in the process that executes the test's body.
 const INSIDE: &str = "AORTA_TEST_INSIDE";
 
-/// The first GPUs, that many; nothing where there are fewer, said on the way.
+/// The first `count` GPUs; `None` with a message if there are fewer.
 fn gpus(count: u32) -> Option<Gpu<Cuda>> {
     let paths = aorta::cli::library_paths();
     match cuda::find(&paths) {
@@ -39,7 +39,7 @@ fn gpus(count: u32) -> Option<Gpu<Cuda>> {
     }
 }
 
-/// Runs the test of that name in a process of its own, and gives what it printed. In that process: nothing.
+/// Runs the test of that name in a process of its own, and returns its output. In that process, returns `None`.
 fn apart(name: &str) -> Option<String> {
     if std::env::var_os(INSIDE).is_some() {
         return None;
@@ -53,7 +53,7 @@ fn apart(name: &str) -> Option<String> {
     Some(printed)
 }
 
-/// Ends the process without asking the device, as the program does.
+/// Ends the process without synchronizing the device, as the program does.
 fn leave() -> ! {
     aorta::backend::leave(0)
 }
@@ -68,7 +68,7 @@ fn show(text: &str, error: &ExecError) {
     println!("{}", render::text(error, &sources, Style::default()));
 }
 
-/// Above the driver, so that nothing stays broken in the device: it is one after the other in one process.
+/// Failures are injected above the driver, so the device stays intact and one process can run all of them.
 #[test]
 fn every_call_of_a_driver_fails_once() {
     let Some(printed) = apart("every_call_of_a_driver_fails_once") else {
@@ -111,7 +111,7 @@ fn a_hang_ends_the_program_and_is_found_by_another_run() {
     }
 }
 
-/// A backend that lets one operand of every image lie far outside of its memory.
+/// A backend that moves one operand of every image far outside of its memory.
 struct Astray<'a>(&'a dyn Backend, usize);
 
 impl Backend for Astray<'_> {
@@ -133,7 +133,7 @@ impl Backend for Astray<'_> {
     }
 }
 
-/// The operands of the first and second operation come before those of the third.
+/// The operands of the first two operations precede those of the third.
 const ASTRAY: &str = "\
 stream a
 stream b
@@ -171,7 +171,7 @@ fn an_address_outside_of_memory_is_found() {
     assert!(printed.contains("skipped") || printed.contains("in this fill"));
 }
 
-/// Rank 1 comes to the collective in every other iteration only.
+/// Rank 1 reaches the collective only in every other iteration.
 const ABSENT: &str = "\
 buffer x: f32[1024]
 step {
@@ -189,13 +189,13 @@ fn a_rank_that_does_not_come_to_a_collective_is_named() {
         let error = open.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("rank 1 does not come");
         show(ABSENT, &error);
         drop(open);
-        // The communicators are ended, and with them their kernels: the devices can be used again.
+        // The communicators are aborted, and with them their kernels, so the devices can be used again.
         let mut open = opened(&world, &gpu).unwrap_or_else(|error| panic!("{error}"));
         let error = open.diagnose(Diagnosis::Hang, &Control::default()).expect_err("rank 1 does not come");
         show(ABSENT, &error);
         leave();
     };
-    // The library connects the ranks in the first call, which then does not come back.
+    // The library connects the ranks in the first call, which then does not return.
     let first = ["aorta::exec::hang", "aorta::exec::no_return"].iter().filter_map(|code| printed.find(code)).min();
     let last = printed.rfind("aorta::exec::hang");
     assert!(printed.contains("skipped") || first.zip(last).is_some_and(|(first, last)| first < last), "{printed}");

@@ -9,7 +9,7 @@ use crate::common;
 
 #[test]
 fn a_hang_on_the_cpu_is_reported_and_abandoned() {
-    // Whoever waited for these streams would wait for an hour: that the test ends is what it shows.
+    // Waiting for these streams would take an hour, so the test only ends if nothing waits for them.
     let (program, plan) =
         common::planned("stream s[2] step { for i in 0..360 { on s[0] { spin(10s) } } on s[1] { nop() } }");
     let schedule = common::placed(&program, &plan, &Host, &schedule::Options::default());

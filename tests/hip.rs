@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 use crate::common::doubles;
 use crate::common::programs;
 
-/// A run that takes longer hangs: it is ended, and the test fails.
+/// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Compiled kernels, kept for all tests of this file.
+/// Folder of compiled kernels, shared by all tests of this file.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 
 /// The result of a program.
 pub struct Output {
     pub code: Option<i32>,
-    /// Both streams.
+    /// Output of both streams.
     pub told: String,
 }
 
-/// Runs the program on the double, with a fault or without.
+/// Runs the program on the double with a fault, or an empty text for none.
 fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
     run_with(libraries, &[("HIP_DOUBLE_FAULT", fault)], arguments)
 }
 
-/// Runs the program on the double, with these variables.
+/// Runs the program on the double with these environment variables.
 pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
     let told = tempfile::NamedTempFile::new().expect("a temporary file");
     let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
@@ -72,7 +72,7 @@ fn finished(child: &mut Child, arguments: &[&str]) -> Option<i32> {
 fn is_group_gone(group: u32) -> bool {
     let group = group.to_string();
     let is_of_group = |stat: &str| {
-        // Behind the name, which may hold anything, the first field is the state and the third the group.
+        // The name may contain anything; the first field after it is the state, the third the group.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         fields.first() != Some(&"Z") && fields.get(2) == Some(&group.as_str())
     };
@@ -95,7 +95,7 @@ pub fn verify(libraries: &Path, file: &str, arguments: &[&str]) {
     verify_with(libraries, &[], file, arguments);
 }
 
-/// The same with these variables; what the program told.
+/// Verifies with these variables, and returns the program's output.
 fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, arguments: &[&str]) -> String {
     let output = run_with(libraries, environment, &[&[file, "--launch", "both"], arguments].concat());
     verified(file, arguments, output)
@@ -153,7 +153,7 @@ fn ranks_agree_with_the_cpu() {
     }
 }
 
-/// The library connects ranks at its first collective. In a graph alone, that is inside of a capture.
+/// The library connects ranks at its first collective. With graphs only, that is inside a capture.
 #[test]
 fn ranks_connect_inside_of_a_capture() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -162,8 +162,8 @@ fn ranks_connect_inside_of_a_capture() {
     assert!(!told.contains("no graph could be made"), "{told}");
 }
 
-/// Copies to other ranks, by the runtime and by a kernel, with iterations apart and several under way; and by way of the
-/// host, where no kernel can copy.
+/// Copies to other ranks, by the runtime and by a kernel, with one and with several iterations under way; and through
+/// host memory, if no kernel can copy.
 #[test]
 fn copies_to_other_ranks_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -188,7 +188,7 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
     assert!(apart.told.contains("does not reach the memory of rank"), "{}", apart.told);
 }
 
-/// Copies in a row share a meeting, where none of them needs what another brings.
+/// Consecutive copies share a synchronization if none of them needs what another brings.
 #[test]
 fn copies_in_a_row_share_a_meeting() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -196,7 +196,7 @@ fn copies_in_a_row_share_a_meeting() {
     let path = folder.path().join("rows.aorta");
     let file = path.display().to_string();
     let write = |text: String| std::fs::write(&path, text).expect("a file of our own");
-    // Three iterations under way have memory and meetings of their own.
+    // Three iterations under way have separate memory and flags.
     for (options, turns) in [("", 1), ("(sync: end, depth: 3)", 3)] {
         write(programs::ROWS.replace("step", &format!("step{options}")));
         let told = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], &file, &["--ranks", "2"]);
@@ -211,7 +211,7 @@ fn copies_in_a_row_share_a_meeting() {
     assert!(!told.contains("copies from other ranks:"), "{told}");
 }
 
-/// Runs two ranks, each in a process of its own and with its fault.
+/// Runs two ranks, each in a process of its own with its fault.
 pub fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) -> (Output, Output) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let port = 9_000 + (std::process::id() % 200) as u16 * 20 + NEXT.fetch_add(1, Ordering::Relaxed);
@@ -229,8 +229,8 @@ pub fn in_two_processes(libraries: &Path, fault: [&str; 2], arguments: &[&str]) 
     })
 }
 
-/// The same with a process for each rank, whose devices reach each other's memory all the same; and where a rank cannot
-/// open another's, all end.
+/// Copies between ranks in separate processes whose devices can access each other's memory; if a rank cannot open
+/// another's memory, all end.
 #[test]
 fn copies_to_other_processes_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -259,7 +259,7 @@ fn copies_to_other_processes_agree_with_the_cpu() {
 fn every_operation_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     for dtype in ["f64", "f32", "f16", "bf16"] {
-        // Verified is all of it: the rest of a measurement is in the shipped files.
+        // Verifies everything; the shipped files cover the rest of a measurement.
         let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
         verify(libraries, "tests/workloads/operations.aorta", &arguments);
     }
@@ -292,7 +292,7 @@ fn products_of_the_other_library_agree_with_the_cpu() {
 
 const FILE: &str = "examples/03-dependencies.aorta";
 
-/// Runs a file with a fault; what the program says of it.
+/// Runs a file with a fault. Returns the program's output.
 fn told(fault: &str, arguments: &[&str], expected: i32) -> Option<String> {
     let output = run(doubles::cpu()?, fault, &[&[FILE, "--preset", "tiny"], arguments].concat());
     assert_eq!(output.code, Some(expected), "{fault}:\n{}", output.told);
@@ -329,7 +329,7 @@ fn a_failed_compilation_is_reported() {
     assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
 }
 
-/// While kernels are compiled, no iteration would be the last: the first signal ends the run.
+/// While kernels are being compiled, no iteration has begun: the first signal ends the run.
 #[cfg(unix)]
 #[test]
 fn a_run_can_be_ended_before_its_first_iteration() {
@@ -372,7 +372,7 @@ fn a_launch_that_fails_points_at_its_operation() {
 #[test]
 fn an_asynchronous_error_is_reported() {
     let Some(told) = told("late:map", &[], 4) else { return };
-    // Which call tells it depends on how far the host has come.
+    // Which call returns the error depends on the host's progress.
     assert!(told.contains("_fault") && told.contains("returned 700 (an illegal memory access"), "{told}");
 }
 
@@ -382,7 +382,7 @@ fn a_kernel_that_hangs_is_left_behind() {
     assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
 }
 
-/// The figures of a record: whether it is complete, and for each launch how many iterations were measured.
+/// From a record: whether it is complete, and for each launch mode the number of measured iterations.
 fn figures(record: &Path) -> (bool, Vec<(String, u64)>) {
     let record = std::fs::read_to_string(record).expect("the record was written");
     let record: serde_json::Value = serde_json::from_str(&record).expect("a record is JSON");
@@ -393,19 +393,19 @@ fn figures(record: &Path) -> (bool, Vec<(String, u64)>) {
     (record["complete"].as_bool().expect("a flag"), variants.map(figures).collect())
 }
 
-/// The program ends itself, with what was measured before.
+/// The program exits by itself, with the earlier measurements.
 #[test]
 fn a_call_that_never_returns_leaves_the_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let record = folder.path().join("record.json");
-    // An iteration launches three, and three iterations are the headline.
+    // An iteration launches three kernels, and the headline has three iterations.
     let told = told("stuck:map:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
     let Some(told) = told else { return };
     assert!(told.contains("aorta::exec::no_return") && told.contains("2 iterations, incomplete"), "{told}");
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
 }
 
-/// A process that is gone ends the other, which is inside of a call, with what was measured before, if anything was.
+/// A dead process ends the other, which is inside a call, with its earlier measurements if there are any.
 #[test]
 fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -424,7 +424,7 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
 }
 
-/// Behind the runs: what measures the timer, with the kernels that it needs.
+/// After the runs: the measurement of the timer, with its kernels.
 #[test]
 fn a_device_that_does_not_answer_is_reported() {
     let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
@@ -433,7 +433,7 @@ fn a_device_that_does_not_answer_is_reported() {
 
 #[test]
 fn a_failed_timer_is_reported() {
-    // The run itself pins memory twice, for its gates and its stamps; the timer comes behind.
+    // The run itself allocates pinned memory twice, for its gates and its stamps; the timer follows.
     let Some(told) = told("pinned:3", &["--effort", "quick"], 0) else { return };
     assert!(told.contains("What timing costs could not be measured"), "{told}");
     assert!(told.contains("`hipHostMalloc` returned 2"), "{told}");

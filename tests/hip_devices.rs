@@ -7,10 +7,10 @@ use std::process::Command;
 
 use crate::common::doubles;
 
-/// Compiled kernels, kept for all tests of the double.
+/// Folder of compiled kernels, shared by all tests of the double.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 
-/// Runs the program on the double; what it printed, after it ended well.
+/// Runs the program on the double, which must succeed. Returns its output.
 fn aorta(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
         .args(arguments)
@@ -27,7 +27,7 @@ fn aorta(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> 
     told
 }
 
-/// Runs a file of its own; what was printed, and the record.
+/// Runs a file. Returns the output and the record.
 fn measure(text: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Option<(String, serde_json::Value)> {
     let libraries = doubles::cpu()?;
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -40,11 +40,11 @@ fn measure(text: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Opti
     Some((told, serde_json::from_str(&text).expect("it is JSON")))
 }
 
-/// Six streams that share nothing, and one that waits for all of them.
+/// Six independent streams, and one that waits for all of them.
 const SIX: &str = "stream s[6]\nstream last\nbuffer x: f32[64]\nstep {\n  for i in 0..6 {\n    on s[i] { y: map(x + i) }\n  }\n  on \
                    last { map(x * 2) }\n}\n";
 
-/// Streams are dealt out to as many queues as the variable says, in the schedule and on the device.
+/// Streams are distributed over as many queues as the variable says, in the schedule and on the device.
 #[test]
 fn hardware_queues_are_those_of_the_variable() {
     let Some((_, record)) = measure(SIX, &[], &["--env", "GPU_MAX_HW_QUEUES=2"]) else { return };
@@ -69,7 +69,7 @@ fn queues_are_probed() {
     assert!(told.contains("at once    6 streams at least, 4 predicted\n"), "{told}");
 }
 
-/// Files run on one queue too, as streams and as a graph: what waits never stands before what it waits for.
+/// Files run on a single queue too, as streams and as a graph: nothing is queued before what it waits for.
 #[test]
 fn one_queue_is_enough() {
     let Some(libraries) = doubles::cpu() else { return };
@@ -125,7 +125,7 @@ fn a_throttled_device_is_reported() {
     assert!(!told.contains("throttled") && record["device"]["facts"]["clock_mhz"].is_null(), "none is claimed: {told}");
 }
 
-/// Each operation alone, and the CPU's results beside: more sessions than one in a process.
+/// Each operation alone, and the CPU's reference: several sessions in one process.
 #[test]
 fn speedup_and_verification_end() {
     let moe = include_str!("../workloads/distributed/moe.aorta").to_owned() + "\nmetric gain = speedup\n";
@@ -154,7 +154,7 @@ fn libraries_that_are_missing_are_named_with_what_brings_them() {
     assert!(!told.contains("install AMD's package `hip-runtime-amd`"), "{told}");
 }
 
-/// A runtime without a device: whatever hides one on this machine is told, here at least that the driver is not there.
+/// A runtime without a device: hints name what hides it, here at least the missing driver.
 #[test]
 fn a_machine_without_a_device_says_why() {
     let Some(libraries) = doubles::cpu() else { return };

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::common::{doubles, parallel, programs};
 use crate::hip::{in_two_processes, run_with};
 
-/// Matrix products, generated kernels, collectives and both ways of copying to another rank.
+/// Matrix products, generated kernels, collectives and both kinds of copies to another rank.
 const FILE: &str = "\
 stream s
 stream t
@@ -25,7 +25,7 @@ step {
 }
 ";
 
-/// Calls of one function beyond which a long run takes only some.
+/// Number of calls of one function above which a long run tests only some.
 const MOST: u64 = 64;
 
 /// Outcome of a run.
@@ -72,7 +72,7 @@ fn turns(count: u64) -> Vec<u64> {
     turns
 }
 
-/// Runs with one fault, and says what is wrong with how that ended.
+/// Runs with one fault. The error describes an invalid end of the run.
 fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> Result<Outcome, String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
@@ -81,7 +81,7 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     let fault = format!("call:{function}:{turn}");
     let mut environment =
         vec![("HIP_DOUBLE_FAULT", fault.as_str()), ("HIP_DOUBLE_DEVICES", "2"), ("TMPDIR", temporary.as_str())];
-    // The compiler is called where no kernel has been kept.
+    // The compiler is only called for kernels that are not cached.
     if function.starts_with("hiprtc") || function.starts_with("amd_comgr") {
         environment.push(("XDG_CACHE_HOME", cache.as_str()));
     }
@@ -92,7 +92,8 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     if told.contains("panicked") {
         return wrong("a panic");
     }
-    // The double's compiler is a program. What one rank compiles for more than two seconds after another has failed stays.
+    // The double's compiler is a program. What it compiles for more than two seconds after another rank has failed is
+    // left behind.
     let is_compiler_s = |name: &str| name.starts_with("hip-double-") || name.starts_with("cc");
     let entries = fs::read_dir(&temporary).expect("a folder of our own").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -132,7 +133,7 @@ fn outcome(libraries: &Path, function: &str, turn: u64, arguments: &[&str]) -> R
     }
 }
 
-/// Lets the calls fail that `wants` names, and tells all that end wrongly at once.
+/// Makes the calls fail that `wants` selects, and reports all invalid ends at once.
 fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -186,7 +187,8 @@ fn every_call_of_the_other_libraries_fails_once() {
     each_fails_once("stream", |function| !runtime(function));
 }
 
-/// A call of each phase of a rank: it is opened, compiles, gets memory, connects, warms up, is measured, observed and read.
+/// A call in each phase of a rank: opening, compiling, allocating, connecting, warm-up, measuring, observing and
+/// reading.
 const PHASES: [&str; 12] = [
     "hipInit",
     "hipSetDevice",
@@ -202,7 +204,7 @@ const PHASES: [&str; 12] = [
     "hipEventRecord:300",
 ];
 
-/// Runs two processes, of which one gets a fault in each of the phases. Returns what the other rank said.
+/// Runs two processes, one of them with a fault in each of the phases. Returns the other rank's output.
 fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &crate::hip::Output) + Sync) {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -215,7 +217,7 @@ fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &c
         let faults = if rank == 0 { [fault.as_str(), ""] } else { ["", fault.as_str()] };
         let arguments = [&file, "--config", "timeout=2s", "--config", "rendezvous=10s", "--config", "stall=5s"];
         let (first, other) = in_two_processes(libraries, faults, &arguments);
-        // A function that this run does not call that often has no fault.
+        // A function that is called less often in this run has no fault.
         let went_well = (first.code, other.code) == (Some(0), Some(0));
         if !went_well {
             judge(rank, phase, &first, &other);

@@ -27,7 +27,7 @@ struct Case {
     mode: LaunchMode,
 }
 
-/// A device of the shipped ones and a topology, each changed.
+/// A shipped device profile and a topology, both modified.
 #[derive(Clone, Debug)]
 struct Machine {
     profile: &'static str,
@@ -95,7 +95,7 @@ impl Case {
         self.text_at("iteration")
     }
 
-    /// The program, with metrics of what it labels on every rank.
+    /// The program, with metrics of the labels that every rank has.
     fn text_at(&self, iteration: &str) -> String {
         let mut text = self.world.text_at(iteration);
         let labels = self.world.labels();
@@ -164,7 +164,7 @@ impl Ranks {
     }
 }
 
-/// Runs a property over fixed and fresh cases; what breaks it is shrunk, and written to a file.
+/// Checks a property for fixed and new cases. A failing case is shrunk and written to a file.
 fn hold<S: Strategy<Value = Case>>(name: &str, cases: u32, strategy: S, property: impl Fn(&Case) -> String) {
     for fresh in [false, true] {
         let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
@@ -204,8 +204,7 @@ fn shares_rates_and_sums_hold() {
     });
 }
 
-/// On one stream nothing runs beside anything else: each operation takes what the plan says, and the longest chain of
-/// dependencies is the same.
+/// On one stream nothing overlaps: each operation takes the plan's time, and the critical path is the same.
 #[test]
 fn plan_and_simulation_agree_where_nothing_contends() {
     hold("plan_and_simulation_agree_where_nothing_contends", 60, cases(1), |case| {
@@ -222,7 +221,7 @@ fn plan_and_simulation_agree_where_nothing_contends() {
             let Some(time) = operation.time_ns.filter(|_| operation.category != "marker") else { continue };
             let planned = durations[operation.id as usize];
             let name = &operation.name;
-            // The moments of the simulator are whole nanoseconds.
+            // The simulator's times are whole nanoseconds.
             broken.unless((time.0 as f64 - planned).abs() <= 2.0, || {
                 format!("{name}: {time}, and by the plan {planned}")
             });
@@ -242,7 +241,7 @@ fn plan_and_simulation_agree_where_nothing_contends() {
     });
 }
 
-/// A metric of a set says the same whatever the order of the slots: here the cycle runs backwards, from another slot on.
+/// The metric of a set does not depend on the order of slots: here the cycle runs backwards, from another slot on.
 #[test]
 fn the_order_of_slots_changes_no_metric() {
     let cases = cases(1).prop_filter("iterations that overlap meet others", |case| !case.text().contains("sync: end"));
@@ -259,8 +258,8 @@ fn the_order_of_slots_changes_no_metric() {
         let (there, back) = (metrics("iteration"), metrics(&format!("({} - iteration % {cycle})", 2 * cycle - 2)));
         let mut broken = Broken::default();
         for (one, other) in there.iter().zip(&back) {
-            // The moments of the simulator are whole nanoseconds: who comes first to what several share may lose one, which
-            // is a thousandth of the shortest kernel.
+            // The simulator's times are whole nanoseconds. The order in which operations reach a shared resource may
+            // cost one, a thousandth of the shortest kernel.
             let lost = if one.unit.is_empty() { 3e-3 } else { 3e-9 };
             let same = match (one.value, other.value) {
                 (Some(one), Some(other)) => (one - other).abs() <= 1e-3 * one.abs().max(other.abs()) + lost,

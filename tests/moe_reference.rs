@@ -35,17 +35,17 @@ const CROWDED: Size =
 const ODD: Size =
     Size { dtype: DType::F32, streams: 3, experts: 5, tokens: 21, hidden: 7, ffn: 9, top_k: 3, chunks: 1 };
 
-/// The layer's weights and inputs, with what decides how it routes.
+/// The layer's weights, inputs and routing options.
 #[derive(Clone, Debug)]
 struct Layer {
     size: Size,
-    /// Rows that an expert takes of a chunk.
+    /// Capacity of an expert for each chunk.
     slots: usize,
     x: Vec<f64>,
     gate: Vec<f64>,
     up: Vec<f64>,
     down: Vec<f64>,
-    /// An expert's output counts by its probability, or as it is.
+    /// True if an expert's output is weighted by its probability.
     weighted: bool,
 }
 
@@ -55,7 +55,7 @@ struct Outcome {
     y: Vec<f64>,
     /// Choices, by chunk and expert, that found no slot.
     dropped: Vec<usize>,
-    /// For each token the experts that worked on it, with their weights.
+    /// For each token, the experts that processed it, with their weights.
     served: Vec<Vec<(usize, f64)>>,
 }
 
@@ -86,8 +86,8 @@ impl Layer {
         (0..experts).map(expert).collect()
     }
 
-    /// The probability of each expert. Which one is chosen is no matter of rounding errors, so these are as they are
-    /// stored; everything else is exact.
+    /// The probability of each expert. Rounded as stored, so that the choice of experts does not depend on rounding;
+    /// everything else is exact.
     fn probabilities(&self, token: &[f64]) -> Vec<f64> {
         let dtype = self.size.dtype;
         let scores = times(token, &self.gate, self.size.experts);
@@ -98,7 +98,7 @@ impl Layer {
         powers.into_iter().map(|power| stored(dtype, power / sum)).collect()
     }
 
-    /// Chunk by chunk, tokens in their order take slots of the experts that they like best.
+    /// For each chunk, tokens in order take places of the experts with the highest probabilities.
     fn run(&self) -> Outcome {
         let Size { experts, tokens, hidden, top_k, chunks, .. } = self.size;
         let mut outcome = Outcome { y: vec![0.0; tokens * hidden], dropped: Vec::new(), served: Vec::new() };
@@ -171,7 +171,7 @@ fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
     ];
     let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let (program, plan) = shipped::analyze("moe.aorta", source, None, &set).unwrap_or_else(|errors| panic!("{errors}"));
-    // Scratch is kept apart, so that what was routed can be read at the end.
+    // Scratch does not share addresses, so that the routing can be read at the end.
     let options = schedule::Options { streams: None, share_scratch: false };
     let schedule = common::placed(&program, &plan, &Host, &options);
     let mut session = common::session(&program, &schedule, &Host);
@@ -270,7 +270,7 @@ fn of_equal_experts_the_first_are_chosen() {
     assert_eq!(outcome.dropped, [6, 6, 0, 0].repeat(3));
 }
 
-/// A layer that is wrong in one thing is told from the right one, in the coarsest type too.
+/// The comparison finds a layer with one mistake, even with the coarsest type.
 #[test]
 fn mistakes_show() {
     for dtype in [DType::F32, DType::BF16] {

@@ -343,7 +343,7 @@ fn simulated_copies_in_a_row_share_a_meeting() {
     }
 }
 
-/// A rank that has little to issue does not count how long another one's host takes.
+/// A rank with little to issue does not count the time of another rank's host.
 #[test]
 fn simulated_gates_open_together() {
     let step = "for i in 0..100 { on t { if rank == 0 { nop() } } } \

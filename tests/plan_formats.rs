@@ -109,9 +109,9 @@ fn kind(edge: &Edge) -> &'static str {
     }
 }
 
-/// The file with 5 declared streams on 2 real ones, and 12 streams on 8 queues.
+/// Declared streams on fewer real ones, and 12 streams on 8 queues.
 #[test]
-fn streams_in_records_name_their_rank() {
+fn streams_show_their_real_stream_and_queue() {
     let families = "stream own  stream s[4]  buffer x[4]: f32[64]
         step { on own { nop() }  for i in 0..4 { on s[i] { map(x[i] + 1 -> x[i]) } } }";
     let document = document_of(families, Some(2));
@@ -167,7 +167,7 @@ fn the_document_has_every_edge() {
     }
 }
 
-/// A hazard is one between what the two operations themselves read and write.
+/// A data dependency shows slices that its two operations access themselves.
 #[test]
 fn slices_of_an_edge_are_those_of_its_ends() {
     for text in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
@@ -242,7 +242,7 @@ fn json_that_is_not_a_plan_is_refused() {
     assert_eq!(path, "it is damaged: the critical path has operation 9, which is not there");
 }
 
-/// The statements of a DOT file that stand on a line of their own: nodes, edges and subgraphs, with their labels.
+/// Statements of a DOT file with a line of their own: nodes, edges and subgraphs, with their labels.
 struct Drawing {
     nodes: BTreeMap<String, String>,
     edges: Vec<(String, String, String)>,
@@ -337,7 +337,7 @@ fn difference(a: &str, b: &str) -> String {
 
 #[test]
 fn equal_plans_do_not_differ() {
-    // A comment moves every line, a name means nothing, and a parameter that nothing follows from is no difference.
+    // A comment that moves every line, other names, and an unused parameter are not differences.
     let moved = EVERYTHING.replace("param n = 1024", "// a comment\n    param n = 1024\n    param unused = 3");
     let [a, mut b] = [EVERYTHING, &moved].map(document);
     b.workload.name = "other.aorta".to_owned();

@@ -51,7 +51,7 @@ impl Backend for OneOf<'_> {
     }
 }
 
-/// The programs of all ranks: the larger a rank, the more it does.
+/// Programs for all ranks; ranks with higher numbers have more work.
 fn world(text: &str, ranks: u32) -> Vec<(Program, Plan)> {
     let of = |rank| {
         let options = Options { rank, world: ranks, ..Options::default() };
@@ -78,7 +78,7 @@ fn measured(world: &[(Program, Plan)], backend: &dyn Backend, control: &Control)
     measured_within(Nanos(20_000_000_000), world, backend, control, &|_| {})
 }
 
-/// The same, with a limit for an iteration; `keep` is given what is there between phases.
+/// Measures with a time limit for iterations. `keep` gets the partial results between phases.
 fn measured_within(
     timeout: Nanos,
     world: &[(Program, Plan)],
@@ -108,7 +108,7 @@ fn measured_within(
     })
 }
 
-/// Does the same in each process of a world.
+/// Runs `work` in each process of a world.
 fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync) -> Vec<T> {
     let folder = tempfile::tempdir().expect("a folder can be made");
     let folder = folder.path();
@@ -157,8 +157,8 @@ fn text(mut measured: Result<Measured, ExecError>) -> String {
     format!("{measured:#?}")
 }
 
-/// Rank 0 knows what one process with all ranks would; the others know all that decides how the run goes on, and the
-/// operations of their own rank.
+/// Rank 0 has the results of a single process with all ranks. The others have everything that decides how the run
+/// continues, and the operations of their own rank.
 #[test]
 fn rank_0_gathers_what_a_single_process_measures() {
     let world = world(STAIRS, 3);
@@ -218,7 +218,7 @@ fn a_launch_that_fails_on_one_ends_all_with_its_message() {
     }
 }
 
-/// The same with mocks that note nothing, since some wait for long.
+/// Mocks that record nothing, since some wait for long.
 fn with_hanging_mocks(timeout: Nanos, script: impl Fn(u32) -> Script + Sync) -> Vec<ExecError> {
     let world = world(STAIRS, 2);
     in_each(2, |rank, peers| {
@@ -238,7 +238,7 @@ fn a_hang_on_one_rank_ends_all() {
     }
 }
 
-/// Others wait for their device, and would for ever, when one fails.
+/// When one rank fails, the others, which would wait for their devices forever, are woken.
 #[test]
 fn a_rank_that_waits_for_its_device_is_woken() {
     for failing in 0..2 {
@@ -252,8 +252,8 @@ fn a_rank_that_waits_for_its_device_is_woken() {
     }
 }
 
-/// A rank that does not come back from a call, when the process of another is gone, is left for that reason. What was
-/// measured before has been given away.
+/// A rank whose call does not return is abandoned when another process has died. Earlier measurements have been
+/// reported.
 #[test]
 fn a_thread_that_waits_for_a_dead_rank_is_abandoned() {
     let world = world(STAIRS, 2);
@@ -267,14 +267,14 @@ fn a_thread_that_waits_for_a_dead_rank_is_abandoned() {
                 peers.leave(Some("it had enough"));
             }
         };
-        // The first stamp around an operation: it is set when the headline is there.
+        // The first stamp around an operation, which is set after the headline was measured.
         let stays = Some((0, "stamp t512 on s[0]"));
         let mock = Mock::new(Script { stays, stays_for_good: true, ..Script::default() });
         let (heard, let_go) = (Arc::new(Mutex::new(None)), mock.let_go());
         let hear = heard.clone();
         control.on_unresponsive(move |error| {
             *hear.lock().expect("no test panics with it") = Some(error.clone());
-            // A process would end here.
+            // A real process would end here.
             let_go();
         });
         let backend = OneOf { backend: &mock, peers: peers.clone() };
@@ -344,7 +344,7 @@ fn every_device_s_health_is_in_the_record() {
     }
 }
 
-/// Only one is told to stop, in the middle of something: all stop at the next place between two phases.
+/// Only one rank is interrupted: all stop at the next point between two phases.
 #[test]
 fn an_interrupt_of_one_stops_all_at_the_same_place() {
     let interrupts = [("stamp t3 on s[0]", 0), ("stamp t1 on s[0]", 2), ("end capture on s[0]", 1)];

@@ -70,7 +70,7 @@ fn a_program_says_whether_it_depends_on_its_rank() {
     assert!(depends("all_gather(x[4..8] -> x) over tp"));
 }
 
-/// A rank's own part is another one on every rank.
+/// A rank's own part differs between ranks.
 #[test]
 fn only_the_own_part_is_gathered_in_place() {
     let text = "buffer x: f32[8]\nstep { all_gather(x[0..4] -> x) }";
@@ -91,7 +91,7 @@ fn iterations_that_overlap_may_meet_across() {
              on b {{ if rank == 1 and iteration % 2 == 0 {{ recv(-> y, from: 0) }} barrier() }} }}"
         )
     };
-    // The streams have other names, so that they never meet.
+    // The streams have different names, so the ranks never match.
     let errors = plan::ranks::check(&world(&text("end"), 2)).expect_err("nobody receives on `a`");
     assert!(matches!(errors.as_slice(), [PlanError::Unmatched { .. }]), "{errors:?}");
     let meet = |sync: &str| plan::ranks::check(&world(&text(sync).replace("on b", "on a"), 2));
@@ -190,7 +190,7 @@ fn go_together(events: &[Event], calls: &[Vec<Call>]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Ranks that follow one order go together; after a change of one rank, as the definition says.
+    /// Ranks that follow one order match; after a change of one rank, they match if the definition says so.
     #[test]
     fn ranks_are_judged_as_they_run(
         events in prop::collection::vec(event(), 1..8),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cli::sandbox::Sandbox;
 use crate::common::records;
 
-/// A record of two ranks and both ways of launching, and one of a program whose iterations differ.
+/// A record of two ranks and both launch modes, and one of a program whose iterations differ.
 fn seeds() -> Vec<Value> {
     let sandbox = Sandbox::new();
     sandbox.write(
@@ -67,7 +67,7 @@ fn an_edited_record_makes_no_report_panic() {
     assert!(read > 300, "only {read} edited records were read: the edits are too coarse");
 }
 
-/// Every place of a text or of a name of a field, each kind of place once: those of a list's members are one kind.
+/// Every location of a text or of a field's name, once for each kind of location: all members of a list are one kind.
 fn texts(value: &Value, place: &str, kind: &str, found: &mut BTreeMap<String, String>) {
     match value {
         Value::String(_) => drop(found.entry(kind.to_owned()).or_insert_with(|| place.to_owned())),
@@ -85,7 +85,7 @@ fn texts(value: &Value, place: &str, kind: &str, found: &mut BTreeMap<String, St
     }
 }
 
-/// A text of a record, whichever it is, makes no line of its own in a report of any form.
+/// No text of a record can begin a line in a report of any form.
 #[test]
 fn no_text_of_a_record_makes_a_line_of_a_report() {
     let mut read = 0;
@@ -97,7 +97,7 @@ fn no_text_of_a_record_makes_a_line_of_a_report() {
             let text = record.pointer_mut(place).expect("it was found there");
             *text = json!(format!("{}{}", text.as_str().unwrap_or_default(), records::PLANTED));
             read += u32::from(records::show(&record.to_string()));
-            // The name of the field: of those that are any, such as a parameter's.
+            // The field's name, for fields with arbitrary names, such as parameters.
             let (parent, name) = place.rsplit_once('/').expect("texts stand in fields");
             if let Some(Value::Object(fields)) = seed.clone().pointer_mut(parent) {
                 let mut record = seed.clone();
@@ -142,7 +142,7 @@ fn an_edited_journal_makes_no_report_panic() {
 }
 
 thread_local! {
-    /// Edited records that were still read.
+    /// Number of edited records that were still accepted.
     static READ: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 

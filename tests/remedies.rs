@@ -18,7 +18,7 @@ struct Stage {
     edges: Vec<String>,
 }
 
-/// A chain of stages over slices, each of which hands its results on through buffers that it uses in turn.
+/// A chain of stages over slices, each of which passes its results on through alternating buffers.
 #[derive(Clone, Debug)]
 struct Chain {
     /// Buffers between two stages.
@@ -38,7 +38,7 @@ impl Chain {
     fn text(&self, order: &str) -> String {
         let Chain { buffers, outer, inner, start, .. } = self;
         let slices = inner * outer.max(&1);
-        // The number of the turn, from 0, as far as the data is concerned.
+        // Index of the turn, from 0, that selects the data.
         let turn = match outer {
             0 => format!("i - {start}"),
             _ => format!("l * {inner} + i - {start}"),
@@ -81,7 +81,7 @@ impl Chain {
         line.rsplit_once("// stage ").and_then(|(_, number)| number.parse().ok()).expect("each line says its stage")
     }
 
-    /// Writes what the message of a race says.
+    /// Applies the suggestion of a race's message.
     fn mend(&mut self, text: &str, first: SrcSpan, second: SrcSpan, missing: &str) {
         let (first, second) = (self.stage(text, first), self.stage(text, second));
         let quoted: Vec<&str> = missing.split('`').skip(1).step_by(2).collect();
@@ -96,7 +96,7 @@ impl Chain {
         }
     }
 
-    /// Mends all races that are told; says whether there were any.
+    /// Applies all suggestions. Returns true if there were any.
     fn mended(&mut self) -> bool {
         let text = self.text("declared");
         let program = common::analyze(&text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
@@ -134,7 +134,7 @@ fn chain() -> impl Strategy<Value = Chain> {
             edges: Vec::new(),
         });
         let stages = stages.collect();
-        // A loop that goes backwards is simple only where nothing is around it.
+        // Reversed loops are only supported without an enclosing loop.
         Chain { buffers, outer, inner, start, reversed: reversed && outer == 0, overlapping, stages }
     })
 }
@@ -179,7 +179,7 @@ fn a_buffer_is_free_when_its_last_user_is_through() {
     }
 }
 
-/// The statement that is waited for is a call, where the two are in calls of their own.
+/// If the operations are in calls of their own, the suggestion waits for the other call.
 #[test]
 fn operations_of_calls_wait_for_calls() {
     let text = "stream load\nstream work\nbuffer x: f32[8, 64]\nbuffer b: f32[2, 64]\n\

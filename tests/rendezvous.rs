@@ -8,7 +8,7 @@ use std::time::Duration;
 use aorta::backend::rendezvous::{JoinOptions, Rendezvous, Rescue, Secret, Transport};
 use aorta::exec::{ExecError, Peers, agree, gather};
 
-/// A port with free ones behind it. Tests run beside each other, and other programs beside them.
+/// A free port followed by free ones, since tests and other programs run concurrently.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 5_000 + (std::process::id() % 20) as u16 * 320;
@@ -37,7 +37,7 @@ fn join(place: &JoinOptions) -> Result<Rendezvous, ExecError> {
     Rendezvous::join(place, no_rescue())
 }
 
-/// Does the same on each rank of a world, which meets over the network or on one host.
+/// Runs `work` on each rank of a world, which connects over the network or on one host.
 fn on_each_by<T: Send>(transport: Transport, world: u32, work: impl Fn(u32, Rendezvous) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let start = |rank: u32| {
@@ -58,7 +58,7 @@ fn all_ranks_receive_all_messages_in_rank_order() {
     let heard = on_each(5, |rank, peers| {
         let mut all = Vec::new();
         for turn in 0..20u32 {
-            // The larger a rank, the more it says; one says nothing at all.
+            // Ranks with higher numbers send more; rank 0 sends nothing.
             let own = vec![rank * 1000 + turn; rank as usize * 4000];
             all.push(gather(&peers, "numbers", &own).expect("all are there"));
         }
@@ -75,7 +75,7 @@ fn all_ranks_receive_all_messages_in_rank_order() {
     }
 }
 
-/// More than a frame carries goes in several.
+/// Long messages are split into several frames.
 #[test]
 fn long_texts_arrive_whole() {
     let said = |rank: u32| (0..500_000 * (rank + 1)).map(|number| number ^ rank).collect::<Vec<u32>>();
@@ -116,7 +116,7 @@ fn one_rank_s_failure_ends_all() {
     }
 }
 
-/// Sets by which a thread sees that it is awake: no other clock is needed.
+/// Shows that a thread has been woken, without a clock.
 fn wait_for(flag: &AtomicBool) {
     while !flag.load(Ordering::Acquire) {
         thread::yield_now();
@@ -151,7 +151,7 @@ fn a_failure_wakes_those_that_are_under_way() {
     failing(2);
 }
 
-/// A rank that goes, wherever the others are, is named to all of them.
+/// A rank that leaves, wherever the others are, is named to all of them.
 #[test]
 fn a_rank_that_goes_is_named() {
     for gone in 0..3 {
@@ -159,7 +159,7 @@ fn a_rank_that_goes_is_named() {
             if rank == gone {
                 match gone {
                     1 => peers.leave(Some("no such device")),
-                    // As when a process ends: without a word.
+                    // As when a process ends without a message.
                     _ => drop(peers),
                 }
                 return Vec::new();
@@ -265,7 +265,7 @@ fn a_rejected_process_is_told_why() {
         assert!(told.ends_with(&format!("rank 0 refused: there is no rank {rank} among 3")), "{told}");
     }
     let twins = [(); 2].map(|()| thread::spawn(move || error(place(1, 3, port))));
-    // Another run looks on, and finds nobody.
+    // Another run tries to connect, and finds nobody.
     let job = JoinOptions { job: "another".to_owned(), timeout: Duration::from_secs(2), ..place(2, 3, port) };
     let told = error(job);
     assert!(told.contains(&format!("another run listens at 127.0.0.1:{port}")), "{told}");
@@ -278,7 +278,7 @@ fn a_rejected_process_is_told_why() {
     assert!(twins[1].contains("rank 0 was there, and ended before all ranks had come"), "{twins:?}");
 }
 
-/// Ranks that come at very different times, and many of them.
+/// Many ranks that arrive at very different times.
 #[test]
 fn many_come_in_any_order() {
     let barrier = Barrier::new(24);
@@ -291,7 +291,7 @@ fn many_come_in_any_order() {
     assert!(heard.iter().all(|all| all.iter().copied().eq(0..24)));
 }
 
-/// On one host, the ranks of a user meet without a secret, and leave nothing behind.
+/// On one host, the ranks of a user connect without a secret, and leave no files behind.
 #[test]
 fn ranks_of_one_user_meet_on_a_host() {
     let outer = tempfile::tempdir().expect("a folder can be made");
@@ -304,7 +304,7 @@ fn ranks_of_one_user_meet_on_a_host() {
     });
     assert!(heard.iter().all(|all| *all == [0, 1, 2, 3]));
     assert_eq!(std::fs::read_dir(&folder).expect("it is there").count(), 0, "the socket is gone");
-    // A socket that a killed process has left is no obstacle.
+    // A socket left by a killed process is no obstacle.
     let path = {
         let waiting = thread::spawn({
             let place = JoinOptions { timeout: Duration::from_secs(2), ..place_by(host.clone(), 0, 2) };
@@ -324,7 +324,7 @@ fn ranks_of_one_user_meet_on_a_host() {
     assert!(path.exists());
     let met = on_each_by(host.clone(), 2, |_, peers| peers.leave(None));
     assert_eq!(met.len(), 2);
-    // A second rank 0 of the same name is told so, and a folder that others may enter is none.
+    // A second rank 0 of the same name is rejected, and so is a folder that other users can access.
     let first = thread::spawn({
         let place = JoinOptions { timeout: Duration::from_secs(3), ..place_by(host.clone(), 0, 2) };
         move || join(&place).err().expect("nobody comes").to_string()
@@ -345,7 +345,7 @@ fn ranks_of_one_user_meet_on_a_host() {
     }
 }
 
-/// A rank that is alive and gets nowhere is named, with the place that it has left, by all others; it is ended too.
+/// A rank that is alive but makes no progress is named by all others, with the last point that it reached, and ended.
 #[test]
 fn a_rank_that_makes_no_progress_is_named() {
     for stuck in [0, 2] {
@@ -399,7 +399,7 @@ fn a_rank_that_makes_progress_is_waited_for() {
                     let done = Arc::new(AtomicU64::new(0));
                     let counted = done.clone();
                     peers.count_work(move || counted.load(Ordering::Relaxed));
-                    // Three times as long as one may be stuck.
+                    // Three times as long as a rank may be stuck.
                     for _ in 0..if rank == slow { 60 } else { 0 } {
                         thread::sleep(Duration::from_millis(100));
                         done.fetch_add(1, Ordering::Relaxed);

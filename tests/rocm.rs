@@ -44,7 +44,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The whole table resolves, and the answer is that there is no device: not a crash, and no device of the simulator's.
+/// The whole table resolves, and the runtime reports that there is no device. It does not crash, and no simulated
+/// device appears.
 #[test]
 fn the_runtime_is_resolved_and_sees_no_device() {
     let aorta = PathBuf::from(env!("CARGO_BIN_EXE_aorta"));
@@ -63,7 +64,7 @@ fn the_runtime_is_resolved_and_sees_no_device() {
         assert!(line.starts_with("  none: the HIP runtime sees no device (HIP "), "{line}");
         let version = line.split_once("(HIP ").map(|(_, rest)| rest.split('.').next().unwrap_or_default().to_owned());
         versions.extend(version);
-        // The function with a number in its name came with 6.0.
+        // The function with a version suffix exists since 6.0.
         let table =
             if suite == "stable" { "without hipGetDevicePropertiesR0600)" } else { "functions of it are there)" };
         assert!(line.ends_with(table), "{line}");
@@ -78,8 +79,8 @@ fn the_runtime_is_resolved_and_sees_no_device() {
     assert!(versions.len() != 1 || root("testing").is_none(), "two major versions: {versions:?}");
 }
 
-/// The functions of AMD's management library resolve, and the fields of its structures lie where they are read: a C
-/// compiler looks at AMD's header.
+/// The functions of AMD's management library resolve, and the fields of its structures have the offsets that we read,
+/// according to a C compiler with AMD's header.
 #[test]
 fn the_management_library_is_as_it_is_read() {
     let myself = std::env::current_exe().expect("a test has a binary");
@@ -145,7 +146,7 @@ fn fields(root: &std::path::Path) {
     std::fs::write(&file, program).expect("a file of our own");
     let include = root.join("usr/include");
     let mut compiler = Command::new("cc");
-    // Behind the system's own: what was unpacked has some of a C library too.
+    // After the system's own, because the unpacked files include parts of a C library.
     compiler
         .arg("-fsyntax-only")
         .arg("-idirafter")
@@ -162,7 +163,7 @@ fn fields(root: &std::path::Path) {
     }
 }
 
-/// Every kernel, compiled for each architecture by AMD's own compiler; and one that it does not know is refused.
+/// Every kernel, compiled for each architecture by AMD's own compiler, which rejects an unknown architecture.
 #[test]
 fn every_kernel_compiles() {
     let myself = std::env::current_exe().expect("a test has a binary");
@@ -174,7 +175,7 @@ fn every_kernel_compiles() {
         assert!(output.status.success() && said.contains("1 passed"), "{suite}:\n{said}");
         said.lines().filter(|line| line.contains("kernels")).for_each(|line| println!("{suite}: {line}"));
     };
-    // A process for each: within one, the compiler lets its threads wait for each other.
+    // A process for each architecture, since the compiler serializes threads within a process.
     std::thread::scope(|scope| {
         for (suite, architectures) in SUITES {
             for architecture in architectures {
@@ -192,7 +193,7 @@ fn inside() {
     let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
     let sources: Vec<Source> = common::kernels::all().into_values().collect();
     println!("{} kernels by hipRTC {} for {architecture}", sources.len(), hiprtc.version());
-    // As a run compiles them: on several threads.
+    // Compiled on several threads, as in a run.
     common::parallel::map(&sources, |source| {
         let code = hiprtc.compile(source, &architecture);
         let code = code.unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));

@@ -112,8 +112,8 @@ proptest! {
     }
 }
 
-/// Two streams may write a memory in any order: its parts, or all of it where races are allowed. Then the first of them
-/// to be issued says nothing about when the others start, so the memory cannot lie where another has been.
+/// Two streams can write a memory in any order: its parts, or all of it if races are allowed. Then the first of them to
+/// be issued does not determine when the others start, so the memory cannot share addresses with another.
 #[test]
 fn memory_whose_uses_are_in_no_order_has_a_place_of_its_own() {
     for (options, [first, second]) in [("", ["l[0]", "l[1]"]), ("(order: declared, races: allow)", ["l", "l"])] {
@@ -127,8 +127,8 @@ fn memory_whose_uses_are_in_no_order_has_a_place_of_its_own() {
     }
 }
 
-/// Streams that keep to a part of the device share a lane only with their like, and stand on queues of their own where a
-/// device has those.
+/// Streams restricted to a part of the device share a lane only with streams of the same kind, and have queues of their
+/// own if the device provides them.
 #[test]
 fn streams_with_units_stand_apart() {
     let text = "stream a\nstream f[4]\nstream p[4](units: 25%)\nstream q(units: 64)\nstep {\n  for i in 0..4 {\n    on f[i] { \
@@ -157,9 +157,9 @@ fn streams_with_units_stand_apart() {
 struct Judged {
     /// Programs with races.
     racing: usize,
-    /// Operations of different streams touch the same memory, and each two are in order.
+    /// Programs in which operations of different streams conflict, and each two are ordered.
     ordered: usize,
-    /// There is nothing to be in order.
+    /// Programs without conflicts between streams.
     apart: usize,
 }
 

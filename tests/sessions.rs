@@ -12,7 +12,7 @@ use crate::common;
 use crate::common::mock::{Mock, Script};
 use crate::common::{calls, programs};
 
-/// More than go into flight at once, over several rounds of every cycle.
+/// More than can be under way, over several rounds of every cycle.
 const ITERATIONS: u64 = 13;
 
 /// Options of a session.
@@ -103,8 +103,8 @@ proptest! {
         prop_assert!((most..=most + 2).contains(&expected), "{} expected, {} issued\n{}", expected, most, text);
     }
 
-    /// An iteration by itself takes as long as one that others follow at once. Its operations take longer than the host needs
-    /// to issue them.
+    /// An iteration that runs alone takes as long as one that others follow. Its operations take longer than the host
+    /// needs to issue them.
     #[test]
     fn an_iteration_takes_the_same_time_alone(turns in programs::turns(5, 6)) {
         let text = programs::turns_text(&turns, 5, "").replace("f32[8, 16]", "f32[8, 8000000]");

@@ -85,7 +85,7 @@ fn text(slots: &[Slot]) -> String {
         });
         text.push_str("  }\n");
     }
-    // Every label is there, also where no slot has drawn it.
+    // Every label exists, even if no slot has drawn it.
     text + "  if false { on a { f: spin(1us)  work: work(flops: 1GFLOP) }  on b { g: spin(1us) }  \
             on c { load: copy(source -> target) } }\n}\n"
 }
@@ -141,7 +141,7 @@ fn mean(values: &[f64]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same slots in another order: each has the same figures, and so has the round.
+    /// With the slots in another order, each slot has the same figures, and so has the round.
     #[test]
     fn the_order_of_slots_changes_no_figure(slots in prop::collection::vec(slot(), 1..6), seed in any::<u64>()) {
         let n = slots.len();
@@ -183,7 +183,7 @@ proptest! {
         let f: Vec<f64> = metric(&variant, "f_time").slots.iter().copied().flatten().collect();
         prop_assert!(value("f_time").is_none_or(|time| near(time, mean(&f))));
         prop_assert!(metric(&variant, "fixed").slots.is_empty());
-        // No share of a peak is above the whole.
+        // No fraction of a peak exceeds 1.
         let peak = variant.ranks[0].analysis.as_ref().and_then(|analysis| analysis.peak.clone());
         prop_assert!(peak.is_some_and(|peak| peak.flops <= 1.0 && peak.bytes <= 1.0), "{}", text);
     }
@@ -214,7 +214,7 @@ proptest! {
     }
 }
 
-/// The slot that is looked into is that with the longest time, wherever it stands.
+/// The analysis is of the slot with the longest time, wherever it is.
 #[test]
 fn the_longest_slot_is_looked_into() {
     for longest in 0..3 {
@@ -244,7 +244,8 @@ fn whole_rounds_are_measured() {
     }
 }
 
-/// A single iteration is a look at the file: it costs no round, and its figures are those of its slot.
+/// A single iteration is a quick look at the file: it does not run a whole round, and its figures are those of its
+/// slot.
 #[test]
 fn a_look_takes_one_iteration() {
     let text = "step { f: work(flops: if iteration % 7 == 3 { 7GFLOP } else { 1GFLOP }) }
@@ -261,7 +262,7 @@ fn a_look_takes_one_iteration() {
     assert_eq!(variant.ranks[0].slot, 0);
 }
 
-/// Two slots that never have the same operations have no figure together, and the report says what to write.
+/// Two slots that never have the same operations have no common figure, and the report says what to write.
 #[test]
 fn figures_without_a_common_slot() {
     let text = "step { if iteration % 2 == 0 { f: spin(10us) } else { g: spin(30us) } }
@@ -275,7 +276,7 @@ fn figures_without_a_common_slot() {
     assert_eq!(note("absent"), "slot 1 has no such figure");
 }
 
-/// A cycle of more slots than are observed says which were.
+/// If a cycle has more slots than are observed, the report says which were.
 #[test]
 fn a_long_cycle_is_observed_in_part() {
     let text = "step { f: spin(1us * (1 + iteration % 600)) }\nmetric m = time(f)";

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::common::mock::{Mock, Script};
 use crate::common::world::World;
 
-/// More than any run here comes to.
+/// More than any run here reaches.
 const ITERATIONS: u64 = 1_000_000;
 
 /// An exchange between ranks, by their numbers.
@@ -60,7 +60,7 @@ fn case() -> impl Strategy<Value = Case> {
     (1..4u32, exchanges, prop::collection::vec(0..12u32, 6), mode, 1..5u32, 0..60u64).prop_map(
         |(half, exchanges, work, mode, in_flight, stop)| {
             let world = 2 * half;
-            // Between two ranks of this world that are not the same.
+            // Two different ranks of this world.
             let pair = |from: u32, by: u32| (from % world, (from % world + 1 + by % (world - 1)) % world);
             let fitted = |exchange| match exchange {
                 Exchange::Transfer(from, by) => Exchange::Transfer(pair(from, by).0, pair(from, by).1),
@@ -173,7 +173,7 @@ proptest! {
         case.check(&Sim::new(Profile::named("h200").expect("embedded")).each_iteration())?;
     }
 
-    /// Ranks that nothing but their gates holds together.
+    /// Ranks that are only synchronized by their gates.
     #[test]
     fn ranks_with_gates_end_after_the_same_iteration(case in case()) {
         let mut mock = Mock::silent();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cli::sandbox::{Output, Sandbox, finish};
 
-/// Products on as many streams as one wants.
+/// Products on any number of streams.
 const PRODUCTS: &str = "\
 //! Eight products, on as many streams as one wants.
 param n = 1024 in 16..=8192
@@ -21,7 +21,7 @@ buffer x[8], w[8]: bf16[n, n]
 step { for i in 0..8 { on s[i % streams] { gemm(x[i], w[i]) } } }
 ";
 
-/// A file whose cases end in many ways.
+/// A file whose cases end with different statuses.
 const ENDS: &str = "\
 param n = 1024
 buffer x: f32[n]
@@ -41,7 +41,7 @@ fn sweep(sandbox: &Sandbox, arguments: &str) -> Output {
     sandbox.run(&[words("sweep"), words(arguments), words("--backend sim --effort quick")].concat())
 }
 
-/// Everything that a command said, as one text.
+/// All output of a command.
 fn said(output: &Output) -> String {
     format!("code {:?}\n{}---\n{}", output.code.unwrap_or(-1), output.stdout, output.stderr)
 }
@@ -73,7 +73,7 @@ fn a_product_of_axes() {
         assert_eq!(case["record"]["workload"]["params"]["streams"], case["values"]["streams"]);
         assert!(case["record"]["variants"][0]["ranks"][0]["trace"].as_array().is_some_and(|trace| trace.len() == 8));
     }
-    // The same again, from the file.
+    // The same output from the file.
     assert_eq!(sandbox.good(&["report", "a.jsonl", "--csv", "b.csv"]), {
         // In the order in which cases ended.
         let again = sandbox.good(&["report", "a.jsonl"]);
@@ -82,7 +82,7 @@ fn a_product_of_axes() {
     });
 }
 
-/// A table without the column that a clock fills.
+/// A table without the column of durations.
 fn without_times(text: &str) -> String {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().expect("a header").clone();
@@ -129,7 +129,7 @@ fn no_case_ends_a_sweep() {
     sandbox.write("ends.aorta", ENDS);
     let output = sweep(&sandbox, "ends.aorta --set n=1,1024,1048576,1e12,0,100000000000 --json a.jsonl");
     insta::assert_snapshot!("ends", said(&output));
-    // A run that hangs is ended, and the next one begins.
+    // A hung run is ended, and the next one starts.
     sandbox.write("slow.aorta", "param t = 1us\nbuffer x: f32[4]\nstep { spin(t)  map(x + 1 -> x) }");
     let arguments = words("sweep slow.aorta --backend host --effort sanity --timeout 2s --order given");
     let output = sandbox.run(&[&arguments[..], &["--set", "t=1us,10s,2us", "--json", "b.jsonl"]].concat());
@@ -201,7 +201,7 @@ fn a_sweep_goes_on_where_it_was() {
     assert_eq!(retried.stderr.lines().count(), 1, "{}", retried.stderr);
     let names: Vec<String> = statuses(&sandbox, "a.jsonl").into_iter().map(|(name, _)| name).collect();
     assert_eq!(names.iter().filter(|name| *name == "n=100000000000").count(), 2);
-    // A line that was cut short is that of a case to run again.
+    // A truncated line belongs to a case that runs again.
     let whole: Vec<&str> = text.split_inclusive('\n').collect();
     let last = whole[whole.len() - 1];
     sandbox.write("a.jsonl", &text.as_bytes()[..text.len() - last.len() / 2]);
@@ -300,7 +300,7 @@ fn kill_again_and_again(kills: Range<usize>) {
         format!("tiny.aorta --set n={} --backend sim --effort quick --json a.jsonl --resume", values.join(","));
     let mut before = Vec::new();
     for kill in kills {
-        // The same numbers each time, spread as if by chance.
+        // A fixed pseudo-random sequence.
         let chance = (kill * 7919 + 13) % 97;
         let mut child = start(&sandbox, &command);
         let (more, delay) = if kill % 4 == 0 { (0, 300 * chance) } else { (1, 30 * chance) };
@@ -332,7 +332,7 @@ fn kill_again_and_again(kills: Range<usize>) {
     assert!(times.values().all(|times| *times == 1), "none that was written was run again");
 }
 
-/// The process that was given a path below this folder: a case.
+/// The process that was given a path in this folder: a case.
 fn case_of(sandbox: &Sandbox) -> Option<u32> {
     let folder = sandbox.path("tmp").display().to_string();
     let mut processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -343,7 +343,7 @@ fn case_of(sandbox: &Sandbox) -> Option<u32> {
     })
 }
 
-/// Starts a sweep and waits until its second case is under way, which lasts for minutes. The third does not.
+/// Starts a sweep and waits until its second case is running, which takes minutes. The third is short.
 fn long_sweep(sandbox: &Sandbox) -> Option<Child> {
     if !std::path::Path::new("/proc/self/cmdline").exists() {
         println!("skipped: this system does not tell which processes run");
@@ -380,7 +380,7 @@ fn a_case_that_is_killed_has_failed() {
 fn ctrl_c_ends_the_case_too() {
     let sandbox = Sandbox::new();
     let Some(mut child) = long_sweep(&sandbox) else { return };
-    // To the sweep alone: a terminal tells both.
+    // Signals the sweep only; a terminal would signal both.
     signal("-INT", child.id());
     let begun = Instant::now();
     let status = child.wait().expect("a child can be waited for");
@@ -417,7 +417,7 @@ fn a_file_that_somebody_else_writes_to_ends_a_sweep() {
     assert_eq!(sandbox.read("a.jsonl"), text);
 }
 
-/// Twelve tiny kernels: with a small `gate_depth` an iteration cannot be held.
+/// Twelve tiny kernels: with a small `gate_depth` an iteration cannot be gated.
 const TINY: &str = "\
 stream s[2]
 buffer x[2]: f32[64]
@@ -425,7 +425,7 @@ step { for i in 0..12 { on s[i % 2] { map(x[i % 2] + 1 -> x[i % 2]) } } }
 metric each = time / 12
 ";
 
-/// The times at the gate and without it are not set beside each other.
+/// Gated and ungated times are not compared.
 #[test]
 fn like_is_compared_with_like() {
     let sandbox = Sandbox::new();
@@ -433,14 +433,14 @@ fn like_is_compared_with_like() {
     let output = sweep(&sandbox, "tiny.aorta --config gate_depth=4,256,512 --json a.jsonl");
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     insta::assert_snapshot!("like_with_like", output.stdout);
-    // Held, two of them take a fraction; host-paced, all three do the same.
+    // Gated, two of them take a fraction of the time; host-paced, all three are equal.
     assert!(output.stdout.contains("gate_depth had no effect"), "{}", output.stdout);
     // If all cases could be gated, the headline counts.
     let output = sweep(&sandbox, "tiny.aorta --config gate_depth=256,512 --json b.jsonl");
     assert!(!output.stdout.contains("host-paced") && output.stdout.contains("each"), "{}", output.stdout);
 }
 
-/// Equal numbers of operations, streams and waits are not the same program.
+/// Equal numbers of operations, streams and waits do not imply the same program.
 #[test]
 fn plans_are_distinguished() {
     let sandbox = Sandbox::new();
@@ -458,7 +458,7 @@ fn plans_are_distinguished() {
         .collect();
     let different: std::collections::BTreeSet<String> = plans.iter().map(Value::to_string).collect();
     assert_eq!(different.len(), 2, "{plans:?}");
-    // Records of older versions do not say what ran: then nothing is said of it.
+    // Records of older versions do not contain what ran, so nothing is reported about it.
     let old: String = sandbox
         .read("a.jsonl")
         .lines()
@@ -518,7 +518,7 @@ fn single_samples_conclude_nothing() {
     let sandbox = Sandbox::new();
     sandbox.write("slow.aorta", "param n = 1\nstep { spin(200us * n) }");
     let run = |arguments: &str| {
-        // Times that no noise of this machine brings near each other.
+        // Times so different that no noise of this machine makes them similar.
         let arguments = format!("sweep slow.aorta --backend host --set n=1,20,400 {arguments}");
         let output = sandbox.run(&words(&arguments));
         assert_eq!(output.code, Some(0), "{}", output.stderr);

@@ -23,7 +23,7 @@ fn words_for_names() -> Vec<&'static str> {
     words.into_iter().collect()
 }
 
-/// Whatever word of the language a name is, it ends the statement before the next one as any other name does.
+/// Any word of the language used as a name ends the statement before the next one like any other name.
 #[test]
 fn words_of_statements_may_be_names() {
     let next = [
@@ -58,7 +58,7 @@ fn words_of_statements_may_be_names() {
     }
 }
 
-/// The same of declarations.
+/// The same for declarations.
 #[test]
 fn words_of_declarations_may_be_names() {
     let next = [
@@ -88,7 +88,7 @@ fn words_of_declarations_may_be_names() {
     }
 }
 
-/// Each expression, parsed again from the part of the text that it stands for, is the same.
+/// Parsing the source range of each expression again gives the same expression.
 fn places_hold_their_expressions(text: &str) {
     let mut sources = SourceMap::new();
     let base = sources.add("test.aorta", text).expect("a test is small");
@@ -134,7 +134,7 @@ fn expression() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever words of the language the names in a block are, its text means the same.
+    /// A block's meaning does not depend on which words of the language its names are.
     #[test]
     fn words_may_be_names_in_random_blocks(ast in trees::blocks(words_for_names()), seed in any::<u64>()) {
         let text = written::written(&ast, seed);

@@ -22,7 +22,7 @@ fn variant(text: &str, ranks: u32) -> Variant {
     let of = world.programs.iter().zip(&plans).zip(&world.schedules);
     let ranks: Vec<RankRequest> =
         of.map(|((program, plan), schedule)| RankRequest { number: program.rank, program, plan, schedule }).collect();
-    // Operations are told apart by their places.
+    // Operations are identified by their locations.
     let mut sources = SourceMap::new();
     sources.add("test.aorta", text).expect("a test is small");
     let request = Request {
@@ -52,7 +52,7 @@ fn operation<'a>(rank: &'a RankRecord, name: &str) -> &'a OperationRecord {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However long a rank is late, what the others do beyond waiting for it stays the same.
+    /// However late a rank is, the others' transfer times stay the same.
     #[test]
     fn a_late_rank_changes_the_waiting_and_not_the_transfer(
         late in 1u32..2000,
@@ -80,7 +80,7 @@ const WAYS: [(&str, &str); 5] = [
     ("meet: copy(x -> y at 1 - rank)", "meet: copy(x -> y at 1 - rank)"),
 ];
 
-/// Two ranks that do something together, where rank 1 comes so many microseconds later.
+/// Two ranks with a common operation, which rank 1 reaches `late` microseconds later.
 fn together((first, second): (&str, &str), late: u32, elements: u64) -> String {
     let work = if late == 0 { String::new() } else { format!("work: spin({late}us)") };
     let meet =
@@ -108,7 +108,7 @@ fn a_rank_that_works_longer_is_named_with_the_operation() {
     assert!(said(2).starts_with("bound by synthetic work"), "{}", said(2));
 }
 
-/// Kernels beside an operation that waits are counted, each with what it takes alone; those beside nothing are not.
+/// Kernels that overlap with a waiting operation are counted with their time alone; others are not.
 #[test]
 fn kernels_beside_waiting_are_counted() {
     let text = |late: u32| {
@@ -149,7 +149,7 @@ fn stages_that_wait_in_turn_are_a_pipeline_bubble() {
     let variant = variant(text, 4);
     let balance = skew(&variant).balance.as_ref().expect("ranks wait");
     assert_eq!((balance.kind.as_str(), &balance.ranks[..]), ("pipeline bubble", &[][..]), "{balance:?}");
-    // Three of nine turns are bubble, or more where stages hand over.
+    // Three of nine turns are pipeline bubble, or more with hand-over between stages.
     assert!(balance.least_waiting > 0.3, "{balance:?}");
 }
 

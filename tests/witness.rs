@@ -151,7 +151,7 @@ proptest! {
 }
 
 #[test]
-fn a_simulated_run_has_no_verdicts() {
+fn the_simulator_has_no_witness() {
     let program = common::planned(LATE);
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let schedule = placed(&program, &sim);

@@ -213,7 +213,7 @@ fn temporary(folder: &Path, mode: u32) -> io::Result<tempfile::NamedTempFile> {
 /// Mode of a file that only its user may read.
 const PRIVATE: u32 = 0o600;
 
-/// Mode of a new file, of which the umask takes away what the user wants it to.
+/// Mode of a new file before the umask applies.
 const ORDINARY: u32 = 0o666;
 
 /// Fails if [`write_file`] would fail, as far as that can be known in advance.

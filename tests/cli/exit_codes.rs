@@ -4,7 +4,7 @@ use std::process::{Child, Command};
 
 use super::sandbox::{Output, Sandbox, finish, no_cuda};
 
-/// Processor time, in hundredths of a second, after which a run is surely in the middle of its iterations.
+/// Processor time in ticks of 10 ms after which a run is certainly executing iterations.
 const UNDER_WAY: u64 = 60;
 
 #[test]
@@ -92,17 +92,17 @@ fn an_unknown_gpu_is_an_error() {
     assert_eq!((output.code, output.stdout.as_str()), (Some(3), ""), "{}", output.stderr);
 }
 
-/// Waits until the process has taken some processor time. It says nothing of that, so the system is asked.
+/// Waits until the process has used some processor time. It prints nothing at that point, so the system is queried.
 pub fn wait_until_under_way(child: &mut Child) {
     wait_until_used(child, UNDER_WAY);
 }
 
-/// Waits until the process has taken that many ticks of processor time.
+/// Waits until the process has used this many ticks of processor time.
 fn wait_until_used(child: &mut Child, ticks: u64) {
     let file = format!("/proc/{}/stat", child.id());
     loop {
         let text = std::fs::read_to_string(&file).expect("a child that was not waited for is listed");
-        // Behind the name, which may hold anything, the 12th and 13th field are the times.
+        // The name may contain anything; after it, fields 12 and 13 are the times.
         let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let time: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
         if time >= ticks {
@@ -113,13 +113,13 @@ fn wait_until_used(child: &mut Child, ticks: u64) {
     }
 }
 
-/// Starts a run, and presses Ctrl-C when it is in the middle of its iterations.
+/// Starts a run, and sends Ctrl-C while it is executing iterations.
 #[track_caller]
 fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
     interrupted_after(sandbox, arguments, UNDER_WAY)
 }
 
-/// The same after that many ticks of processor time.
+/// Sends Ctrl-C after this many ticks of processor time.
 #[track_caller]
 fn interrupted_after(sandbox: &Sandbox, arguments: &str, ticks: u64) -> Output {
     let before = sandbox.listing();
@@ -156,7 +156,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     if !times_are_told() {
         return;
     }
-    // With `--env` the run takes the command's place, and the signal reaches it too.
+    // With `--env` the run replaces the command's process, so the signal reaches it too.
     for arguments in ["--backend host", "--backend host --env CUDA_A=1"] {
         let sandbox = Sandbox::new();
         interrupted(&sandbox, &format!("moe --preset tiny --iterations 1000000 {arguments}"));
@@ -182,7 +182,7 @@ fn a_run_can_be_interrupted_before_its_first_sample() {
     assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
 }
 
-/// The first iteration, which is all that is measured here, does nothing. The whole cycle lasts.
+/// The first iteration, the only measured one, does nothing. The whole cycle takes long.
 const LATER: &str = "buffer a: f32[128, 128] = ones\nbuffer b: f32[128, 128]
     step { if iteration % 4000 == 0 { nop() } else { gemm(a, a -> b) } }";
 
@@ -205,7 +205,7 @@ fn an_interrupted_verification_gives_no_verdict() {
 #[test]
 fn a_verification_that_fails_keeps_the_figures() {
     let sandbox = Sandbox::new();
-    // The first iteration alone is measured; the second takes longer than it may.
+    // Only the first iteration is measured; the second exceeds the timeout.
     sandbox.write("a.aorta", "step { if iteration % 2 == 0 { nop() } else { spin(10s) } }");
     let output = sandbox.run(&[
         "exec",
@@ -257,7 +257,7 @@ fn an_interrupted_run_writes_no_outputs() {
     interrupted(&sandbox, "moe --preset tiny --backend host --iterations 1000000 --outputs out");
 }
 
-/// An iteration that takes hours is given up, whichever phase it is of.
+/// An iteration that takes hours is abandoned, in whichever phase.
 #[test]
 fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
     if !times_are_told() {
@@ -285,7 +285,7 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
     }
 }
 
-/// Whoever presses Ctrl-C does not wait for a long list without figures.
+/// After Ctrl-C the user does not wait for a long list without figures.
 #[test]
 fn an_interrupted_run_lists_no_operation_of_very_many() {
     if !times_are_told() {
@@ -293,7 +293,7 @@ fn an_interrupted_run_lists_no_operation_of_very_many() {
     }
     let sandbox = Sandbox::new();
     sandbox.write("many.aorta", "step { for i in 0..60000 { nop() } }");
-    // To prepare so many takes a while.
+    // Preparing so many operations takes a while.
     let arguments = "many.aorta --backend host --launch stream --warmup 0 --iterations 1000000";
     let output = interrupted_after(&sandbox, arguments, 10 * UNDER_WAY);
     assert!(output.stdout.contains("the 60000 operations are not listed"), "{}", output.stdout);
@@ -302,7 +302,7 @@ fn an_interrupted_run_lists_no_operation_of_very_many() {
     assert_eq!(variant["ranks"][0]["operations"].as_array().map(Vec::len), Some(0));
 }
 
-/// Whoever reads the output may have seen enough.
+/// The reader of the output may close the pipe.
 #[test]
 fn a_reader_may_go_away() {
     let sandbox = Sandbox::new();

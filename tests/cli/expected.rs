@@ -1,4 +1,4 @@
-//! Is it normal? Verdicts in a report, from a record whose figures are known.
+//! Verdicts on normal figures in a report, from a record with known figures.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn slow_figures_list_what_to_check() {
     snapshot!("expected_slower", &page[begin..end]);
 }
 
-/// A simulator says nothing of what is normal, and neither does a record of another device.
+/// A simulated record, or one of another device, has no verdicts.
 #[test]
 fn unknown_figures_get_no_verdict() {
     let sandbox = Sandbox::new();
@@ -104,7 +104,7 @@ fn own_ranges_judge_in_place_of_the_shipped_ones() {
     assert!(page.ends_with("no verdict: own.ron is about AMD Instinct MI300X, and this was NVIDIA H200\n"), "{page}");
 }
 
-/// A run that is no simulation has verdicts by its own ranges, in its record too.
+/// A measured run has verdicts by the user's own ranges, in its record too.
 #[test]
 fn a_run_notes_its_verdicts() {
     let sandbox = Sandbox::new();

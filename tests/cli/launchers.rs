@@ -1,4 +1,4 @@
-//! The binary in several processes, with the variables of the launchers that start it so.
+//! The binary in several processes, with the environment variables of launchers.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,7 +8,7 @@ use aorta::backend::cuda;
 use super::exit_codes::{times_are_told, wait_until_under_way};
 use super::sandbox::{Output, Sandbox, finish};
 
-/// Each rank does something of its own, and all meet in the end.
+/// Each rank has different work, and all take part in the last operation.
 const STAIRS: &str = "\
 buffer x: f32[64]
 step {
@@ -17,7 +17,7 @@ step {
 }
 ";
 
-/// A port with free ones behind it: tests run beside each other.
+/// A free port followed by free ones, since tests run concurrently.
 fn port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 14_000 + (std::process::id() % 20) as u16 * 640;
@@ -117,7 +117,7 @@ fn every_launcher_gives_what_one_process_does() {
         assert_eq!(outputs[0].stdout, whole);
         assert_eq!(outputs[0].stderr, "");
     }
-    // As many as there are may be said again.
+    // Giving the actual number of ranks is allowed.
     assert_first_tells(&launch_same(&sandbox, torchrun, 3, &[&arguments[..], &["--ranks", "3"]].concat()), 0);
 }
 
@@ -233,7 +233,7 @@ fn ranks_are_as_many_as_processes() {
     assert_first_tells(&outputs, 2);
     let said = &outputs[0].stderr;
     assert!(said.contains("aorta::cli::launcher") && said.contains("`--ranks 4` was asked for"), "{said}");
-    // Half of what a launcher sets starts nothing.
+    // With incomplete launcher variables nothing starts.
     let mut command = sandbox.command(&["exec", "stairs.aorta"]);
     let output = finish(command.env("RANK", "0").spawn().expect("the binary starts"));
     assert_eq!(output.code, Some(2));
@@ -254,7 +254,8 @@ fn missing_ranks_are_reported() {
     assert!(other.stderr.contains("rank 1 did not find rank 0 on this host"), "{}", other.stderr);
 }
 
-/// The CPU may compute one operation for longer than a rank may make no progress: the computation itself is progress.
+/// The CPU may compute one operation for longer than the limit for ranks without progress: the computation itself
+/// counts as progress.
 #[test]
 fn a_rank_that_computes_is_waited_for() {
     let sandbox = Sandbox::new();

@@ -126,7 +126,7 @@ fn kernel_of(operation: &str) -> Kernel {
 }
 
 #[test]
-fn files_outside_are_refused() {
+fn accesses_outside_of_memory_are_refused() {
     let Some(hip) = Hip::open() else { return };
     let stream = hip.stream();
     let x = hip.memory(100);
