@@ -98,6 +98,22 @@ fn blocks_on_units_take_whole_rounds() {
     }
 }
 
+/// A stand-in lasts for its time, and longer where memory cannot serve it in that; it holds its units meanwhile.
+#[test]
+fn stand_ins_last_for_their_time() {
+    let alone = |options: &str| time(ideal(), &format!("on s[0] {{ work({options}) }}")).0;
+    assert_eq!(alone("time: 50us, units: 4"), alone("time: 50us, units: 4, bytes: 1MiB"));
+    assert_eq!(alone("time: 50us"), time(ideal(), "on s[0] { spin(50us) }").0);
+    let free = alone("bytes: 1GiB");
+    assert_eq!(alone("time: 50us, units: 4, bytes: 1GiB"), free);
+    // Reads that have no neighbours cost a sector of 32 bytes each.
+    assert_eq!(alone("bytes: 512MiB, stride: 64B"), free);
+    assert_eq!(alone("bytes: 512MiB, access: random"), free);
+    let beside = "on s[0] { work(time: 20us, units: 100) }\non s[1] { spin(10us, units: 64) }";
+    let spins = "on s[0] { spin(20us, units: 100) }\non s[1] { spin(10us, units: 64) }";
+    assert_eq!(time(ideal(), beside), time(ideal(), spins));
+}
+
 #[test]
 fn kernels_share_units_by_what_is_left() {
     // 100 units are taken, 32 are left: the second kernel's 64 blocks begin in the gap and end with the first.

@@ -345,7 +345,7 @@ def draw_adamw(draw):
         w = t["w"].requires_grad_()
         w.grad = t["g"]
         optimizer = torch.optim.AdamW([w], lr=1e-3, fused=True, capturable=True)
-        return optimizer.step
+        return torch.compiler.disable(optimizer.step)
     return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "m", "v")}, "adamw(g -> w, m, v)", body, 7 * n * SIZES[dtype])
 
 
@@ -357,7 +357,7 @@ def draw_sgd(draw):
         w = t["w"].requires_grad_()
         w.grad = t["g"]
         optimizer = torch.optim.SGD([w], lr=1e-3, momentum=0.9, fused=True)
-        return optimizer.step
+        return torch.compiler.disable(optimizer.step)
     return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "v")}, "sgd(g -> w, v, momentum: 0.9)", body, 5 * n * SIZES[dtype])
 
 

@@ -300,5 +300,14 @@ mod tests {
         assert_eq!(views.tensor(a).to_string(), "f32[8]");
         assert_eq!(views.tensor(kept).to_string(), "f32[1, 8]");
         assert_eq!(views.offset(a, &dims), 16);
+
+        // A view of other dimensions covers the same box, and is itself again in its own dimensions.
+        let [long, flat] = [&[2, 16][..], &[32]].map(|sizes| Dims::from_slice(sizes).unwrap());
+        let pairs = views.reshape(all, long, long.contiguous_strides(), &layout);
+        assert_eq!(pairs, views.reshape(all, long, long.contiguous_strides(), &layout));
+        assert_ne!(pairs, views.reshape(all, flat, flat.contiguous_strides(), &layout));
+        assert_eq!(all, views.reshape(pairs, dims, dims.contiguous_strides(), &layout));
+        assert!(views.overlap(pairs, a) && views.is_reshaped(pairs) && !views.is_reshaped(all));
+        assert_eq!(views.tensor(pairs).to_string(), "f32[2, 16]");
     }
 }

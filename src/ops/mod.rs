@@ -35,6 +35,7 @@ mod routing;
 mod rows;
 mod scatter;
 mod select;
+mod signature;
 mod softmax;
 mod sort;
 mod synthetic;
@@ -43,6 +44,7 @@ mod transpose;
 mod triad;
 mod walk;
 pub mod witness;
+mod work;
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,6 +63,7 @@ pub use launch::*;
 pub use layout::{reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
+pub use signature::{Input, Signature, usage};
 pub use synthetic::held;
 
 /// Everything that is known of one operation.
@@ -196,7 +199,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &collectives::Recv,
     &collectives::Barrier,
     &synthetic::Spin,
-    &synthetic::Work,
+    &work::Work,
     &synthetic::Nop,
     &embedding::Embedding,
     &concat::Concat,
@@ -211,33 +214,6 @@ pub static CATALOGUE: &[&dyn Operation] = &[
 /// The operation of that name.
 pub fn find(name: &str) -> Option<&'static dyn Operation> {
     CATALOGUE.iter().copied().find(|operation| operation.name() == name)
-}
-
-/// `gemm(a, b -> c, transpose_a:, …)`: an operation as it is used.
-pub fn usage(operation: &dyn Operation) -> String {
-    let signature = operation.signature();
-    let mut parts: Vec<String> = signature
-        .inputs
-        .iter()
-        .map(|input| match input {
-            Input::Tensor(name) => (*name).to_owned(),
-            Input::Optional(name) => format!("[{name}]"),
-            Input::Scalar(option) => option.name.to_owned(),
-            Input::Expression => "expression".to_owned(),
-            Input::Expressions => "expression, …".to_owned(),
-            Input::Tensors(name) => format!("{name}, …"),
-        })
-        .collect();
-    parts.extend(signature.options.iter().map(|option| match option.default {
-        Preset::Required => format!("{}:", option.name),
-        _ => format!("[{}:]", option.name),
-    }));
-    let arrow = match signature.outputs {
-        [] => String::new(),
-        [first, _, ..] if signature.repeats() => format!(" -> {first}, …"),
-        outputs => format!(" -> {}", outputs.join(", ")),
-    };
-    format!("{}({}{arrow})", operation.name(), parts.join(", "))
 }
 
 /// What kind of work an operation is, for the report's sums.
@@ -267,64 +243,6 @@ impl Category {
             Category::Marker => "marker",
         }
     }
-}
-
-/// The most tensors that an operation takes which takes any number.
-const MOST_TENSORS: usize = 64;
-
-/// What an operation takes between its parentheses.
-#[derive(Debug)]
-pub struct Signature {
-    pub inputs: &'static [Input],
-    /// Names of the outputs; the first may be left without.
-    pub outputs: &'static [&'static str],
-    pub options: &'static [OptionSpec],
-}
-
-impl Signature {
-    /// Of what takes and gives nothing, such as `nop()`, and of what no text can name.
-    pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
-
-    /// The fewest inputs that a use may have.
-    pub fn least(&self) -> usize {
-        self.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count()
-    }
-
-    /// The most inputs that a use may have.
-    pub fn most(&self) -> usize {
-        match self.inputs {
-            [.., Input::Expressions] => self.outputs.len(),
-            [.., Input::Tensors(_)] => MOST_TENSORS,
-            inputs => inputs.len(),
-        }
-    }
-
-    /// What stands at that place between the parentheses, counted from 0.
-    pub fn input(&self, place: usize) -> Option<&'static Input> {
-        let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
-        self.inputs.get(place).or(last)
-    }
-
-    /// Whether the last input may be given several times.
-    fn repeats(&self) -> bool {
-        matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
-    }
-}
-
-/// One place before the arrow.
-#[derive(Debug)]
-pub enum Input {
-    Tensor(&'static str),
-    /// A tensor that may be left away, behind all others.
-    Optional(&'static str),
-    /// One or more tensors, behind all others.
-    Tensors(&'static str),
-    /// A value that is known before the run.
-    Scalar(OptionSpec),
-    /// An elementwise expression; the tensors that it names are the inputs.
-    Expression,
-    /// One or more elementwise expressions, an output for each; the tensors that they name are the inputs.
-    Expressions,
 }
 
 /// A tensor as an operation sees it: a slice with its place in memory left out.

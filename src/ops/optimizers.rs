@@ -231,3 +231,81 @@ fn updated(call: &Call, help: &'static str) -> Result<Vec<(DType, Dims)>, OpErro
     }
     (0..given.len()).map(|output| call.output(output, given[output].tensor.dtype, dims)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an optimizer leaves in its outputs, from a gradient and what they held.
+    fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
+        let mut attrs = Attrs::default();
+        for option in operation.signature().options {
+            let given = options.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
+            let value = given.unwrap_or(match option.default {
+                Preset::Number(value) => Attr::Number(value),
+                Preset::Int(value) => Attr::Int(value),
+                Preset::Bool(value) => Attr::Bool(value),
+                _ => Attr::Absent,
+            });
+            attrs.push(option.name, value, None);
+        }
+        let dims = Dims::from_slice(&[1]).expect("one dimension");
+        let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
+        let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);
+        let spec = Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE };
+        let inputs: Vec<&[f64]> = held.chunks(1).collect();
+        let mut outputs = vec![vec![0.0]; held.len() - 1];
+        operation.reference(&spec, &inputs, &mut outputs);
+        outputs.concat()
+    }
+
+    fn near(found: &[f64], expected: &[f64]) {
+        assert_eq!(found.len(), expected.len());
+        let all = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-14 * expected.abs());
+        assert!(all, "{found:?}, not {expected:?}");
+    }
+
+    /// The lines of `torch.optim.adamw._single_tensor_adamw`, one by one.
+    #[test]
+    fn adamw_is_that_of_torch() {
+        let (lr, beta1, beta2, eps, decay, count) = (0.01f64, 0.9f64, 0.99f64, 1e-6f64, 0.1f64, 3);
+        let (g, mut w, mut m, mut v) = (0.7f64, -1.3f64, 0.2f64, 0.05f64);
+        let options = [
+            ("lr", Attr::Number(lr)),
+            ("beta1", Attr::Number(beta1)),
+            ("beta2", Attr::Number(beta2)),
+            ("eps", Attr::Number(eps)),
+            ("weight_decay", Attr::Number(decay)),
+            ("step", Attr::Int(count)),
+        ];
+        let found = step(&AdamW, &options, &[g, w, m, v]);
+        w *= 1.0 - lr * decay;
+        m += (g - m) * (1.0 - beta1);
+        v = v * beta2 + (1.0 - beta2) * g * g;
+        let step_size = lr / (1.0 - beta1.powi(count as i32));
+        let denominator = v.sqrt() / (1.0 - beta2.powi(count as i32)).sqrt() + eps;
+        w -= step_size * m / denominator;
+        near(&found, &[w, m, v]);
+    }
+
+    /// The lines of `torch.optim.sgd._single_tensor_sgd`, with each of the options.
+    #[test]
+    fn sgd_is_that_of_torch() {
+        let (g, w, v) = (0.7, -1.3, 0.2);
+        near(&step(&Sgd, &[("lr", Attr::Number(0.1))], &[g, w]), &[w - 0.1 * g]);
+        for nesterov in [false, true] {
+            let options = [
+                ("lr", Attr::Number(0.1)),
+                ("momentum", Attr::Number(0.9)),
+                ("dampening", Attr::Number(0.2)),
+                ("weight_decay", Attr::Number(0.3)),
+                ("nesterov", Attr::Bool(nesterov)),
+            ];
+            let gradient = g + 0.3 * w;
+            let velocity = 0.9 * v + (1.0 - 0.2) * gradient;
+            let direction = if nesterov { gradient + 0.9 * velocity } else { velocity };
+            let found = step(&Sgd, &options, &[g, w, v]);
+            near(&found, &[w - 0.1 * direction, velocity]);
+        }
+    }
+}

@@ -153,3 +153,41 @@ impl Operation for Rope {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `x * cos + rotate_half(x) * sin`, with the angles of a pair given for both of its elements.
+    #[test]
+    fn rows_are_rotated_as_in_llama() {
+        let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
+        let tensor = |sizes: &[u64]| {
+            let dims = dims(sizes);
+            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+        };
+        let spec = Spec {
+            operation: &Rope,
+            attrs: Attrs::default(),
+            expression: None,
+            inputs: vec![tensor(&[2, 3, 4]), tensor(&[3, 2]), tensor(&[3, 1])],
+            outputs: vec![tensor(&[2, 3, 4])],
+            team: Team::ALONE,
+        };
+        let value = |index: usize| (index as f64 * 0.37).sin();
+        let x: Vec<f64> = (0..24).map(value).collect();
+        let (cos, sin): (Vec<f64>, Vec<f64>) = ((30..36).map(value).collect(), (40..43).map(value).collect());
+        let mut y = vec![vec![0.0; 24]];
+        Rope.reference(&spec, &[&x, &cos, &sin], &mut y);
+        for (index, found) in y[0].iter().enumerate() {
+            let (row, position, column) = (index / 4, index / 4 % 3, index % 4);
+            let turned = if column < 2 { -x[row * 4 + column + 2] } else { x[row * 4 + column - 2] };
+            let expected = x[index] * cos[position * 2 + column % 2] + turned * sin[position];
+            assert!((found - expected).abs() < 1e-15, "element {index}: {found}, not {expected}");
+        }
+        assert!(Rope.check(&spec, &[&x, &cos, &sin], &Vec::new, &y)[0].held());
+        y[0][23] += 1e-9;
+        let check = &Rope.check(&spec, &[&x, &cos, &sin], &Vec::new, &y)[0];
+        assert_eq!((check.held(), check.worst.index, check.elements), (false, 23, 24));
+    }
+}

@@ -25,6 +25,9 @@ const TOGETHER: u64 = 32;
 /// Packs of a thread at most.
 const PACKS: u64 = 8;
 
+/// Bytes that a thread has read before it computes, at most: more would take too many registers.
+const HELD: u64 = 256;
+
 /// Elementwise work on one shape: an expression with its operands.
 #[derive(Debug)]
 pub struct Task<'a> {
@@ -159,7 +162,9 @@ impl Walk {
         });
         let distances = (0..operands.len()).map(inner).collect();
         let bytes = pack * narrowest;
-        let most = if bytes >= NARROWEST { 1 } else { (1..=PACKS).rev().find(|each| enough(each * pack)).unwrap_or(1) };
+        let read: u64 = neighbours.iter().filter(|operand| **operand >= outputs).map(|&operand| size(operand)).sum();
+        let fits = |each: &u64| enough(each * pack) && each * pack * read <= HELD;
+        let most = if bytes >= NARROWEST { 1 } else { (1..=PACKS).rev().find(fits).unwrap_or(1) };
         let (threads, each) = tile(length.div_ceil(pack), bytes, most);
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }

@@ -48,7 +48,11 @@ impl Generator<'_> {
             18 => {
                 Use::new(format!("work(flops: {}, bytes: {})", self.quantity(3), self.choices.pick(&["0B", "64MiB"])))
             }
-            19 => Use::new(format!("work(bytes: {})", self.choices.pick(&["4KiB", "1MB"]))),
+            19 => {
+                let access = self.choices.pick(&["", ", stride: 128B", ", access: random", ", access: sequential"]);
+                let held = self.choices.pick(&["", ", time: 10us", ", time: 5us, units: 4"]);
+                Use::new(format!("work(bytes: {}{access}{held})", self.choices.pick(&["4KiB", "1MB"])))
+            }
             20 => self.map_several(),
             21 => self.embedding(),
             22 => self.concat(),

@@ -1,0 +1,88 @@
+//! What stands between the parentheses of a use: inputs, outputs and options.
+
+use super::{Operation, OptionSpec, Preset};
+
+/// The most tensors that an operation takes which takes any number.
+const MOST_TENSORS: usize = 64;
+
+/// What an operation takes between its parentheses.
+#[derive(Debug)]
+pub struct Signature {
+    pub inputs: &'static [Input],
+    /// Names of the outputs; the first may be left without.
+    pub outputs: &'static [&'static str],
+    pub options: &'static [OptionSpec],
+}
+
+impl Signature {
+    /// Of what takes and gives nothing, such as `nop()`, and of what no text can name.
+    pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
+
+    /// The fewest inputs that a use may have.
+    pub fn least(&self) -> usize {
+        self.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count()
+    }
+
+    /// The most inputs that a use may have.
+    pub fn most(&self) -> usize {
+        match self.inputs {
+            [.., Input::Expressions] => self.outputs.len(),
+            [.., Input::Tensors(_)] => MOST_TENSORS,
+            inputs => inputs.len(),
+        }
+    }
+
+    /// What stands at that place between the parentheses, counted from 0.
+    pub fn input(&self, place: usize) -> Option<&'static Input> {
+        let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
+        self.inputs.get(place).or(last)
+    }
+
+    /// Whether the last input may be given several times.
+    fn repeats(&self) -> bool {
+        matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
+    }
+}
+
+/// One place before the arrow.
+#[derive(Debug)]
+pub enum Input {
+    Tensor(&'static str),
+    /// A tensor that may be left away, behind all others.
+    Optional(&'static str),
+    /// One or more tensors, behind all others.
+    Tensors(&'static str),
+    /// A value that is known before the run.
+    Scalar(OptionSpec),
+    /// An elementwise expression; the tensors that it names are the inputs.
+    Expression,
+    /// One or more elementwise expressions, an output for each; the tensors that they name are the inputs.
+    Expressions,
+}
+
+/// `gemm(a, b -> c, transpose_a:, …)`: an operation as it is used.
+pub fn usage(operation: &dyn Operation) -> String {
+    let signature = operation.signature();
+    let mut parts: Vec<String> = signature
+        .inputs
+        .iter()
+        .map(|input| match input {
+            Input::Tensor(name) => (*name).to_owned(),
+            Input::Optional(name) => format!("[{name}]"),
+            Input::Scalar(option) => option.name.to_owned(),
+            Input::Expression => "expression".to_owned(),
+            Input::Expressions => "expression, …".to_owned(),
+            Input::Tensors(name) => format!("{name}, …"),
+        })
+        .collect();
+    parts.extend(signature.options.iter().map(|option| match option.default {
+        Preset::Required => format!("{}:", option.name),
+        _ => format!("[{}:]", option.name),
+    }));
+    let arrow = match signature.outputs {
+        [] => String::new(),
+        [first, _, ..] if signature.repeats() => format!(" -> {first}, …"),
+        outputs => format!(" -> {}", outputs.join(", ")),
+    };
+    format!("{}({}{arrow})", operation.name(), parts.join(", "))
+}

@@ -1,0 +1,265 @@
+//! `work`: a kernel that takes what it is told to, in the place of another one.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims, Nanos};
+
+use super::kernel::{BLOCK, source};
+use super::*;
+
+/// `work(flops: n, bytes: m)`, or `work(time: t, units: n, bytes: m)`.
+pub struct Work;
+
+/// Bytes that a thread reads at once.
+const PACK: u64 = 16;
+
+/// Bytes that memory moves at least for a read that has no neighbours: a sector.
+const SECTOR: u64 = 32;
+
+/// The most bytes that are read in random order: places are numbered by 32 bits.
+const MOST_RANDOM: f64 = (1u64 << 36) as f64;
+
+/// What a use asks for.
+struct Asked {
+    flops: f64,
+    /// Reads of a pack each, and the distance between their places, in packs.
+    packs: u64,
+    step: u64,
+    is_random: bool,
+    /// `None` where it takes as long as it does.
+    time: Option<Nanos>,
+    units: u64,
+}
+
+impl Asked {
+    fn of(attrs: &Attrs) -> Asked {
+        let time = attrs.number("time");
+        Asked {
+            flops: attrs.number("flops"),
+            packs: (attrs.number("bytes").min(1e15) as u64).div_ceil(PACK),
+            step: (attrs.number("stride") as u64 / PACK).max(1),
+            is_random: attrs.word("access") == "random",
+            time: (time > 0.0).then_some(Nanos(time.round() as i64)),
+            units: attrs.int("units") as u64,
+        }
+    }
+
+    fn blocks(&self) -> u64 {
+        match self.time {
+            Some(_) => self.units,
+            // 16 KiB of memory or 1 MFLOP a block: enough blocks to fill a device when the work is large.
+            None => ((self.packs as f64 / 1024.0).max(self.flops / 1e6).ceil() as u64).clamp(1, 8192),
+        }
+    }
+
+    /// Bytes that memory moves: those of whole sectors.
+    fn moved(&self) -> u64 {
+        let alone = self.is_random || self.step * PACK >= SECTOR;
+        self.packs * if alone { SECTOR } else { PACK }
+    }
+
+    /// Kernel text of `read`, which reads the pack with a number from its place.
+    fn text(&self) -> String {
+        let place = match self.is_random {
+            true => {
+                "u64 z = (i + 1) * 0x9e3779b97f4a7c15ull;\n  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;\n  \
+                     z = (z ^ z >> 27) * 0x94d049bb133111ebull;\n  i = (z >> 32) * packs >> 32;\n  "
+            }
+            false => "",
+        };
+        format!(
+            "__device__ inline u32 read(const u8* x, u64 i, u64 packs, u64 step) {{\n  {place}\
+             Pack<u32, 4> p = ((const Pack<u32, 4>*)x)[i * step];\n  \
+             return p.at[0] ^ p.at[1] ^ p.at[2] ^ p.at[3];\n}}\n"
+        )
+    }
+}
+
+/// Reads side by side, then eight fused multiply-adds a round and thread.
+const FREE: &str = r#"  f32 a[8];
+  u32 sum = 0;
+#pragma unroll
+  for (int l = 0; l < 8; l++) a[l] = (f32)(threadIdx.x + l);
+  for (u64 i = GLOBAL_INDEX; i < packs; i += (u64)gridDim.x * blockDim.x) sum += read(x, i, packs, step);
+  for (u64 r = 0; r < rounds; r++)
+#pragma unroll
+    for (int l = 0; l < 8; l++) a[l] = a[l] * 0.999f + 0.5f;
+  f32 all = 0;
+#pragma unroll
+  for (int l = 0; l < 8; l++) all += a[l];
+  // Never so: the compiler cannot know, and keeps the work.
+  if (all == -1.0f && sum == 0x12345u) x[0] = 1;
+"#;
+
+/// A block spreads its reads over the time, by the device's own clock: it reads on when the clock says that they are due.
+const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
+  u32 sum = 0;
+  u64 own = (packs + gridDim.x - 1) / gridDim.x, from = own * blockIdx.x;
+  u64 to = from + own < packs ? from + own : packs;
+  for (u64 at = from; at < to; at += 4096) {
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+      u64 i = at + k * 1024 + threadIdx.x;
+      if (i < to) sum += read(x, i, packs, step);
+    }
+    if (threadIdx.x == 0) {
+      u64 done = at + 4096 - from, due = done < own ? (u64)((f64)ticks * (f64)done / (f64)own) : ticks;
+      while (WHOLE_CLOCK() - start < due) {}
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) while (WHOLE_CLOCK() - start < ticks) {}
+  __syncthreads();
+  // Never so: the compiler cannot know, and keeps the reads.
+  if (sum == 0x12345u && packs == ~0ull) x[0] = 1;
+"#;
+
+impl Operation for Work {
+    fn name(&self) -> &'static str {
+        "work"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a kernel that does a number of f32 operations, or lasts for a time, and reads a number of bytes of its own"
+    }
+
+    fn category(&self) -> Category {
+        Category::Synthetic
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[],
+            outputs: &[],
+            options: &[
+                OptionSpec {
+                    name: "flops",
+                    kind: OptionType::Number(Dimension::FLOPS),
+                    default: Preset::Number(0.0),
+                    doc: "operations, such as `2GFLOP`",
+                },
+                OptionSpec {
+                    name: "bytes",
+                    kind: OptionType::Number(Dimension::BYTES),
+                    default: Preset::Number(0.0),
+                    doc: "bytes to read, such as `64MiB`",
+                },
+                OptionSpec {
+                    name: "stride",
+                    kind: OptionType::Number(Dimension::BYTES),
+                    default: Preset::Number(PACK as f64),
+                    doc: "the distance between reads of 16 bytes each",
+                },
+                OptionSpec {
+                    name: "access",
+                    kind: OptionType::Word(&["sequential", "random"]),
+                    default: Preset::Word("sequential"),
+                    doc: "the order of the reads",
+                },
+                OptionSpec {
+                    name: "time",
+                    kind: OptionType::Number(Dimension::TIME),
+                    default: Preset::Number(0.0),
+                    doc: "how long it lasts; 0 for as long as it takes",
+                },
+                OptionSpec {
+                    name: "units",
+                    kind: OptionType::Int(1, 65_535),
+                    default: Preset::Int(1),
+                    doc: "compute units that it holds for that time",
+                },
+            ],
+        }
+    }
+
+    fn own_inputs(&self, attrs: &Attrs) -> Vec<(DType, Dims)> {
+        let asked = Asked::of(attrs);
+        let bytes = asked.packs.max(1).saturating_mul(asked.step * PACK).min(1 << 50);
+        let dims = Dims::from_slice(&[bytes]).expect("a tensor has room for one dimension");
+        vec![(DType::U8, dims)]
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        let between = |name: &'static str, least: f64, most: f64, text: &str, help: &'static str| match (least..=most)
+            .contains(&call.attrs.number(name))
+        {
+            true => Ok(()),
+            false => Err(call.bad_option(name, format!("it has to lie between {text}"), help)),
+        };
+        for name in ["flops", "bytes"] {
+            between(name, 0.0, 1e15, "0 and 1e15", "write a smaller number")?;
+        }
+        between("time", 0.0, 10e9, "0 and 10 s", "write a time in between: `work(time: 50us, units: 16)`")?;
+        between(
+            "stride",
+            PACK as f64,
+            (1u64 << 30) as f64,
+            "16 B and 1 GiB",
+            "write a distance in between: `stride: 128B`",
+        )?;
+        let asked = Asked::of(call.attrs);
+        if call.attrs.number("stride") != (asked.step * PACK) as f64 {
+            let why = "each read is of 16 bytes, at a multiple of 16".to_owned();
+            return Err(call.bad_option("stride", why, "write a multiple of 16: `stride: 128B`"));
+        }
+        if asked.packs.saturating_mul(asked.step) > 1 << 46 {
+            let why = "the reads are spread over more than 1 PiB".to_owned();
+            return Err(call.bad_option("stride", why, "write a smaller number"));
+        }
+        if asked.is_random && call.attrs.number("bytes") > MOST_RANDOM {
+            let why = "in random order, at most 64 GiB are read".to_owned();
+            return Err(call.bad_option("access", why, "lower `bytes`"));
+        }
+        match asked.time {
+            Some(_) if asked.flops > 0.0 => {
+                let why = "what lasts for a given time does no arithmetic that is counted".to_owned();
+                Err(call.bad_option("flops", why, "leave `flops` or `time` away"))
+            }
+            None if call.attrs.span("units").is_some() => {
+                let why = "without a time it takes as many units as there are".to_owned();
+                Err(call.bad_option("units", why, "write how long it holds them: `work(time: 50us, units: 16)`"))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let asked = Asked::of(&spec.attrs);
+        Cost {
+            flops: asked.flops,
+            read: Traffic::of(Space::Device, asked.moved()),
+            blocks: asked.blocks(),
+            share: if asked.time.is_some() { Cost::WHOLE_UNIT } else { 4 },
+            hold: asked.time,
+            ..Cost::default()
+        }
+    }
+
+    fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let asked = Asked::of(&spec.attrs);
+        let grid = asked.blocks();
+        let params = |last: &str| ["u8* x", "u64 packs", "u64 step", last].map(str::to_owned);
+        let args = |last: Arg| vec![Arg::Operand(0), Arg::U64(asked.packs), Arg::U64(asked.step), last];
+        let kernel = match asked.time {
+            Some(time) => Kernel {
+                source: source("work_paced", &asked.text(), &params("u64 ticks"), PACED),
+                grid,
+                block: 1024,
+                shared: Shared::All,
+                args: args(Arg::Ticks(time)),
+            },
+            None => {
+                let rounds = asked.flops / (16.0 * (grid * u64::from(BLOCK)) as f64);
+                Kernel {
+                    source: source("work", &asked.text(), &params("u64 rounds"), FREE),
+                    grid,
+                    block: BLOCK,
+                    shared: Shared::Bytes(0),
+                    args: args(Arg::U64(rounds.round() as u64)),
+                }
+            }
+        };
+        vec![Launch::Kernel(kernel)]
+    }
+}
