@@ -10,12 +10,11 @@ use super::callee::MARKERS;
 use super::error::ModelError;
 
 /// Operations of the language that this version does not have.
-const LATER: [&str; 14] = [
+const LATER: [&str; 13] = [
     "adamw",
     "attention",
     "concat",
     "conv",
-    "cumsum",
     "dropout",
     "embedding",
     "grad",
