@@ -88,6 +88,14 @@ fn norms_scale_rows() {
         .map(|(d, c)| d / 2f64.sqrt() * f64::from(12 + c) + f64::from(c))
         .collect();
     assert!(y.chunks(4).all(|row| row.iter().zip(&expected).all(|(y, e)| (y - e).abs() < 1e-9)), "{y:?}");
+    // Groups of channels are rows, and channels have weights.
+    let whole = of("layer_norm(x -> y)");
+    assert_eq!(of("instance_norm(x -> y)"), whole);
+    let weighted = of("instance_norm(x, x[1, 0, 1..4] -> y)");
+    let expected: Vec<f64> = whole.iter().enumerate().map(|(place, y)| y * (13 + place / 4 % 3) as f64).collect();
+    assert!(weighted.iter().zip(&expected).all(|(y, e)| (y - e).abs() < 1e-12), "{weighted:?}");
+    let grouped = of("group_norm(x, groups: 1, eps: 0 -> y)");
+    assert!(grouped.chunks(12).all(|row| mean(row).abs() < 1e-12 && (squares(row) - 1.0).abs() < 1e-12));
     let text = "buffer x: bf16[2, 300]\nbuffer r: bf16[2, 300]\nbuffer y: f64[2, 300]\nstep {\n\
                 t: add_rms_norm(x, r)\n u: rms_norm(t.total)\n map(t.y - u -> y) }";
     assert_eq!(computed(DType::F64, text), [0.0; 600]);
@@ -119,6 +127,19 @@ fn losses_are_those_of_their_formulas() {
     assert_eq!(of("f64[3]", "huber(x[0], x[1] -> y, delta: 4, reduction: none)"), [4.5; 3]);
     assert_eq!(of("f64[3]", "hinge(x[0], x[0] -> y, margin: 3, reduction: none)"), [3.0, 2.0, 0.0]);
     assert_eq!(of("f64[3]", "kl_div(x[1], x[0] -> y, reduction: none)"), [0.0, -4.0, 2.0 * (2f64.ln() - 5.0)]);
+}
+
+#[test]
+fn scans_go_along_a_dimension() {
+    let of = |call: &str| of_numbers("f64[2, 3, 4]", call);
+    let y = of("cumsum(x -> y)");
+    assert_eq!(y[..8], [0.0, 1.0, 3.0, 6.0, 4.0, 9.0, 15.0, 22.0]);
+    let y = of("cumsum(x -> y, dim: 1)");
+    assert_eq!(y[..12], [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 15.0, 18.0, 21.0]);
+    let y = of("cumprod(x -> y, dim: -3)");
+    assert_eq!(y[12..16], [0.0, 13.0, 28.0, 45.0]);
+    let text = "buffer x: u8[300] = ones\nbuffer y: i32[300]\nstep { s: cumsum(x)\n map(s -> y) }";
+    assert_eq!(computed(DType::I32, text)[299], 300.0);
 }
 
 /// Random programs of one stream.
@@ -243,12 +264,32 @@ impl Random {
 }
 
 impl Random {
+    fn group_norm(&mut self, dtype: &str, dims: &[u64]) {
+        let name = format!("b{}", self.buffers.lines().count());
+        self.buffers += &format!("buffer {name}: {dtype}{dims:?}\n");
+        let mut inputs = vec![name];
+        for _ in 0..self.below(3) {
+            let other = self.of(&FLOATS);
+            inputs.push(self.tensor(other, &dims[1..2]));
+        }
+        let arrow = if self.once_in(2) { format!(" -> {}", inputs[0]) } else { String::new() };
+        let divisors: Vec<u64> = (1..=dims[1]).filter(|groups| dims[1].is_multiple_of(*groups)).collect();
+        let call = match self.once_in(2) {
+            true => format!("instance_norm({}{arrow})", inputs.join(", ")),
+            false => format!("group_norm({}{arrow}, groups: {})", inputs.join(", "), self.of(&divisors)),
+        };
+        self.step(&call);
+    }
+
     fn norm(&mut self) {
         let name = self.of(&["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]);
         let dtype = self.of(&FLOATS);
         let mut dims = self.dims();
         if self.once_in(8) {
             dims = vec![self.of(&[1, 2]), self.of(&[33_000, 40_001])];
+        }
+        if dims.len() >= 2 && self.once_in(3) {
+            return self.group_norm(dtype, &dims);
         }
         let adds = name.starts_with("add");
         let mut inputs = vec![self.tensor(dtype, &dims)];
@@ -301,6 +342,21 @@ impl Random {
     }
 }
 
+impl Random {
+    fn scan(&mut self) {
+        let mut dims = self.dims();
+        if self.once_in(4) {
+            dims = self.of(&[&[1, 50_000][..], &[3, 20_001], &[5000, 3], &[2000, 2, 8]]).to_vec();
+        }
+        let (name, dtype) = (self.of(&["cumsum", "cumsum", "cumprod"]), self.of(&TYPES));
+        let x = self.tensor(dtype, &dims);
+        let arrow = self.arrow(&["f32", "f64", "bf16", dtype], &dims);
+        let rank = dims.len() as i64;
+        let dim = self.below(2 * rank as u64) as i64 - rank;
+        self.step(&format!("{name}({x}{arrow}, dim: {dim})"));
+    }
+}
+
 /// Runs random programs on the double, which has to leave what the CPU leaves.
 fn agrees(seeds: &[u64], fill: impl Fn(&mut Random)) {
     let Some(libraries) = doubles::cpu() else { return };
@@ -329,4 +385,9 @@ fn random_norms_agree_with_the_cpu() {
 #[test]
 fn random_losses_agree_with_the_cpu() {
     agrees(&[4], |random| (0..40).for_each(|_| random.loss()));
+}
+
+#[test]
+fn random_scans_agree_with_the_cpu() {
+    agrees(&[5], |random| (0..40).for_each(|_| random.scan()));
 }

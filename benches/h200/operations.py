@@ -379,6 +379,21 @@ def norms(dtype: str, quick: bool):
                        result, accumulated(dtype, 32 + math.sqrt(dims[-1])))
 
 
+def groups(dtype: str, quick: bool):
+    """group_norm(…) and instance_norm(…)."""
+    functional = torch.nn.functional
+    for dims in [(1, 1), (3, 6, 5), (2, 32, 7, 9), (4, 64, 32, 32)] + ([] if quick else [(8, 320, 64, 64)]):
+        of = {"instance_norm": dims[1]} | {"group_norm": max(n for n in (1, 2, 3, 32) if dims[1] % n == 0)}
+        for name, count in of.items():
+            buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims), "w": dtype + shape(dims[1]), "b": dtype + shape(dims[1])}
+            option = f", groups: {count}" if name == "group_norm" else ""
+
+            def result(t, count=count):
+                return {"y": functional.group_norm(t.x, count, t.w, t.b, 1e-3)}
+            yield Case(name, dtype, buffers, f"{name}(x, w, b -> y, eps: 1e-3{option})", result,
+                       accumulated(dtype, 32 + math.sqrt(math.prod(dims[1:]))))
+
+
 def losses(dtype: str, quick: bool):
     """cross_entropy(…), mse(…), l1(…), huber(…), kl_div(…) and hinge(…)."""
     functional = torch.nn.functional
@@ -408,6 +423,18 @@ def losses(dtype: str, quick: bool):
                                          "y": dtype + kept},
                            f"map({positive} -> p)\n  {name}(x, p, reduction: {reduction} -> y)", result,
                            accumulated(dtype, 40 + 2 * math.sqrt(math.prod(dims))))
+
+
+def scans(dtype: str, quick: bool):
+    """cumsum(…) and cumprod(…) along each dimension."""
+    for dims in [(1,), (3, 31, 5), (1000, 8), (70000,), (2, 50257), (9000, 3)] + ([] if quick else [(4096, 4096)]):
+        for dim in range(len(dims)):
+            bound = accumulated(dtype, 16 + 2 * math.sqrt(dims[dim]))
+            buffers = {"x": dtype + shape(*dims), "p": dtype + shape(*dims), "y": dtype + shape(*dims)}
+            yield Case("cumsum", dtype, buffers, f"map(abs(x) -> p)\n  cumsum(p, dim: {dim} -> y)",
+                       lambda t, dim=dim: {"y": t.p.cumsum(dim)}, bound)
+            yield Case("cumprod", dtype, buffers, f"map(1 + x * 1e-3 -> p)\n  cumprod(p, dim: {dim} -> y)",
+                       lambda t, dim=dim: {"y": t.p.cumprod(dim)}, bound)
 
 
 # --- Moving elements about ---------------------------------------------------------------------------------------
@@ -571,7 +598,7 @@ def copies(dtype: str, quick: bool):
 
 
 GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
-          (losses, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
+          (groups, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]
 
 

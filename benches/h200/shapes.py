@@ -426,6 +426,21 @@ def draw_norm(draw):
                 ((4 if adds else 2) * rows + 1 + centred) * length * SIZES[dtype])
 
 
+def draw_group_norm(draw):
+    dtype = draw.choice(("f32", "bf16", "f16"))
+    name = draw.choice(("group_norm", "instance_norm"))
+    channels = draw.choice((32, 64, 128, 320, 640, 96))
+    side = size(draw, 4, 128)
+    samples = max(1, elements(draw, dtype) // (channels * side * side))
+    dims = [samples, channels, side, side]
+    groups = 32 if name == "group_norm" else channels
+    return Case(f"{name} {dtype}{dims}",
+                {"x": (dtype, dims), "y": (dtype, dims), "w": (dtype, [channels]), "b": (dtype, [channels])},
+                f"{name}(x, w, b -> y{', groups: 32' if name == 'group_norm' else ''})",
+                lambda t, torch: (lambda: torch.nn.functional.group_norm(t["x"], groups, t["w"], t["b"], 1e-5)),
+                2 * count(dims) * SIZES[dtype])
+
+
 def draw_loss(draw):
     """The loss of rows of logits, as PyTorch has it without a mean, or a loss of all elements."""
     dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
@@ -444,11 +459,20 @@ def draw_loss(draw):
                 lambda t, torch: (lambda: getattr(torch.nn.functional, loss)(t["x"], t["t"])), 2 * count(dims) * SIZES[dtype])
 
 
+def draw_scan(draw):
+    name = draw.choice(("cumsum", "cumsum", "cumprod"))
+    dtype = draw.choice(("f32", "bf16", "f16", "f64"))
+    dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype, 2))
+    dim = draw.choice((len(dims) - 1, draw.randrange(len(dims))))
+    return Case(f"{name} {dtype}{dims} along {dim}", {"x": (dtype, dims), "y": (dtype, dims)}, f"{name}(x -> y, dim: {dim})",
+                lambda t, torch: (lambda: getattr(torch, name)(t["x"], dim, out=t["y"])), 2 * count(dims) * SIZES[dtype])
+
+
 DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
-         "reductions": draw_reduction, "norms": draw_norm, "losses": draw_loss}
+         "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan}
 
 
 # --- Runs ----------------------------------------------------------------------------------------------------------

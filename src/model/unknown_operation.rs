@@ -10,7 +10,7 @@ use super::callee::MARKERS;
 use super::error::ModelError;
 
 /// Operations of the language that this version does not support.
-const LATER: [&str; 6] = ["attention", "conv", "cumsum", "grad", "host_sync", "pool"];
+const LATER: [&str; 5] = ["attention", "conv", "grad", "host_sync", "pool"];
 
 /// Names of operations in other tools, without underscores, and the call to write instead: `$1` and `$2` are its
 /// inputs, `$>` the arrow with its outputs.

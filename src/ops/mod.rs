@@ -33,6 +33,7 @@ mod reductions;
 mod rope;
 mod routing;
 mod rows;
+mod scans;
 mod scatter;
 mod select;
 mod signature;
@@ -183,12 +184,16 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &norms::Norm { centred: true, adds: false },
     &norms::Norm { centred: false, adds: true },
     &norms::Norm { centred: true, adds: true },
+    &norms::GroupNorm { instances: false },
+    &norms::GroupNorm { instances: true },
     &losses::CrossEntropy,
     &losses::ElementLoss(losses::Formula::Mse),
     &losses::ElementLoss(losses::Formula::L1),
     &losses::ElementLoss(losses::Formula::Huber),
     &losses::ElementLoss(losses::Formula::KlDiv),
     &losses::ElementLoss(losses::Formula::Hinge),
+    &scans::Scan { multiplies: false },
+    &scans::Scan { multiplies: true },
     &collectives::AllReduce,
     &collectives::AllGather,
     &collectives::ReduceScatter,

@@ -122,7 +122,7 @@ impl Chain {
     }
 
     fn operation(&mut self) {
-        match self.random.below(24) {
+        match self.random.below(28) {
             0..=7 => self.map(),
             8 => self.cast(),
             9 => self.fill(),
@@ -134,6 +134,9 @@ impl Chain {
             19 | 20 => self.scatter(),
             21 => self.route(),
             22 => self.copy(),
+            23 | 24 => self.reduction(),
+            25 => self.norm(),
+            26 => self.loss(),
             _ if self.ranks > 1 => self.collective(),
             _ => self.map(),
         }
@@ -397,6 +400,66 @@ impl Chain {
         let options = self.random.of(&["", "", ", scale: 0.5", ", scale: 0.3", ", scale: 20"]);
         let to = self.place(x.dtype, &x.dims);
         self.emit(&format!("softmax({}", x.text), options, x.dtype, &x.dims, to);
+    }
+
+    /// A reduction over one dimension, or a scan along it.
+    fn reduction(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.rank() >= 2) else { return };
+        let axis = self.random.below(x.rank());
+        let function = self.random.of(&[
+            "sum",
+            "mean",
+            "prod",
+            "max",
+            "min",
+            "argmax",
+            "argmin",
+            "logsumexp",
+            "cumsum",
+            "cumprod",
+        ]);
+        let float = if x.dtype.is_float() { x.dtype } else { DType::F32 };
+        if function.starts_with("cum") {
+            let to = self.target(float, &x.dims);
+            return self.emit(&format!("{function}({}", x.text), &format!(", dim: {axis}"), float, &x.dims, Some(to));
+        }
+        let mut dims = x.dims.clone();
+        let keepdim = self.random.once_in(3);
+        let options = if keepdim { ", keepdim: true" } else { "" };
+        match keepdim {
+            true => dims[axis] = 1,
+            false => drop(dims.remove(axis)),
+        }
+        let expression = self.random.of(&["X", "X * X", "X - 1", "abs(X)"]).replace('X', &x.text);
+        let dtype = if function.starts_with("arg") { DType::I32 } else { float };
+        let to = self.target(dtype, &dims);
+        self.emit(&format!("{function}({expression}"), &format!(", dims: [{axis}]{options}"), dtype, &dims, Some(to));
+    }
+
+    fn norm(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.dtype.is_float()) else { return };
+        let name = self.random.of(&["rms_norm", "layer_norm"]);
+        let dtype = self.random.of(&FLOATS);
+        let weight = self.random.once_in(2).then(|| self.buffer(dtype, &[x.last()]));
+        let weight = weight.map_or(String::new(), |weight| format!(", {}", weight.text));
+        let to = self.place(x.dtype, &x.dims);
+        self.emit(&format!("{name}({}{weight}", x.text), "", x.dtype, &x.dims, to);
+    }
+
+    fn loss(&mut self) {
+        let Some(x) = self.pick(|tensor| tensor.dtype.is_float() && tensor.rank() >= 2) else { return };
+        if self.random.once_in(2) {
+            let rows = x.dims[..x.rank() - 1].to_vec();
+            let targets = self.indices(&rows);
+            let options = self.random.of(&["", ", label_smoothing: 0.1"]);
+            let to = self.place(x.dtype, &rows);
+            return self.emit(&format!("cross_entropy({}, {}", x.text, targets.text), options, x.dtype, &rows, to);
+        }
+        let name = self.random.of(&["mse", "l1", "huber", "hinge"]);
+        let target = self.buffer(x.dtype, &x.dims);
+        let to = self.place(x.dtype, &x.dims);
+        let call = format!("{name}({}, {}", x.text, target.text);
+        self.emit(&call, ", reduction: none", x.dtype, &x.dims, to);
     }
 
     fn top_k(&mut self) {

@@ -27,7 +27,7 @@ pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
 impl Generator<'_> {
     /// Generates an operation of one rank.
     pub fn alone(&mut self) -> Use {
-        match self.choices.below(37) {
+        match self.choices.below(38) {
             0..=2 => self.map(),
             3 => self.cast(),
             4 | 5 => self.gemm(),
@@ -65,6 +65,7 @@ impl Generator<'_> {
             30 | 31 => self.reduction(),
             32 => self.norm(),
             33 | 34 => self.loss(),
+            35 => self.scan(),
             _ => Use::new("nop()".to_owned()),
         }
     }
@@ -340,6 +341,16 @@ impl Generator<'_> {
 
     fn norm(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        if x.dims.len() >= 2 && !x.gaps && self.choices.once_in(2) {
+            let name = self.choices.pick(&["group_norm", "instance_norm"]);
+            let groups = if name == "group_norm" { ", groups: 1" } else { "" };
+            let weight = if self.choices.once_in(2) {
+                format!(", {}", tensor_type("f32", &x.dims[1..2]))
+            } else {
+                String::new()
+            };
+            return Use { text: format!("{name}({}{weight}{groups})", x.name), scratch: vec![("", x.dtype, x.dims)] };
+        }
         let name = self.choices.pick(&["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]);
         let columns = tensor_type(x.dtype, &x.dims[x.dims.len() - 1..]);
         let adds = name.starts_with("add");
@@ -381,6 +392,15 @@ impl Generator<'_> {
         let text = format!("{name}({}, {}{option}{reduction})", x.name, tensor_type(x.dtype, &x.dims));
         let scratch = if dims.is_empty() { vec![] } else { vec![("", x.dtype, dims)] };
         Use { text, scratch }
+    }
+
+    fn scan(&mut self) -> Use {
+        let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        let name = self.choices.pick(&["cumsum", "cumprod"]);
+        let dim = self.choices.pick(&["", ", dim: 0", ", dim: -1"]);
+        let out = self.result(&x, &[&x]);
+        let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
+        Use { text: format!("{name}({}{dim}{out})", x.name), scratch }
     }
 
     fn top_k(&mut self) -> Use {

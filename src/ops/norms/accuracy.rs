@@ -4,14 +4,20 @@ use super::super::ball::{FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::*;
 
-/// How far a device may be from each element of `y`, for these rows.
-pub fn tolerance(norm: &Norm, spec: &Spec, rows: &[f64], inputs: &[&[f64]], y: &[f64]) -> Tolerance {
+/// How far a device may be from each element of `y`, which is made of these rows and inputs.
+pub fn tolerance(
+    norm: &Norm,
+    spec: &Spec,
+    channels: &Channels,
+    (rows, inputs): (&[f64], &[&[f64]]),
+    y: &[f64],
+) -> Tolerance {
     let (length, eps) = (row_length(spec), spec.attrs.number("eps"));
     let compute = norm.compute(spec);
     let precision = Precision::of(compute);
     let unit = precision.unit();
     let mut radii = Vec::with_capacity(y.len());
-    for (row, y) in rows.chunks(length).zip(y.chunks(length)) {
+    for (number, (row, y)) in rows.chunks(length).zip(y.chunks(length)).enumerate() {
         let Statistics { mean, variance, scale } = norm.statistics(row, eps);
         let row_is_finite = row.iter().all(|x| x.is_finite());
         let squares: Vec<f64> = row.iter().map(|x| (x - mean) * (x - mean)).collect();
@@ -37,7 +43,8 @@ pub fn tolerance(norm: &Norm, spec: &Spec, rows: &[f64], inputs: &[&[f64]], y: &
         let share = moved / (variance + eps);
         let scaled = if share < 0.5 { share } else { f64::INFINITY } + (FUNCTION + 4.0) * unit;
         radii.extend(row.iter().zip(y).enumerate().map(|(column, (x, y))| {
-            let weight = inputs.get(norm.rows()).map_or(1.0, |weight| weight[column].abs());
+            let place = channels.place(number, column);
+            let weight = inputs.get(norm.rows()).map_or(1.0, |weight| weight[place].abs());
             let difference = (x - mean).abs();
             let product = scale * weight * (off + unit * (x.abs() + difference) + difference * (scaled + 4.0 * unit));
             // A difference of nothing is nothing, whatever the scale.

@@ -31,7 +31,7 @@ pub struct Split {
 }
 
 impl Split {
-    pub fn of(spec: &Spec, norm: &Norm) -> Split {
+    pub fn of(spec: &Spec, norm: &Norm, channels: &Channels) -> Split {
         let mut tensors = vec![&spec.outputs[0], &spec.inputs[0]];
         if norm.adds {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
@@ -47,9 +47,11 @@ impl Split {
                 && length.is_multiple_of(pack)
                 && lead.iter().all(|stride| stride.is_multiple_of(pack))
         };
+        // A pack has one weight, or one for each element.
+        let share = |pack: u64| channels.alike == 1 || channels.alike.is_multiple_of(pack);
         let widest = 16 / spec.inputs[0].dtype.size();
         let mut halves = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2));
-        let pack = halves.find(|&pack| tensors.iter().all(|tensor| fits(tensor, pack))).unwrap_or(1);
+        let pack = halves.find(|&pack| share(pack) && tensors.iter().all(|tensor| fits(tensor, pack))).unwrap_or(1);
         // What fits into the registers of a thread: 32 floats, or half as many beside those that are added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         let threads = match length <= 32 * most {
@@ -85,7 +87,7 @@ impl Split {
         }
     }
 
-    pub fn launch(&self, spec: &Spec, norm: &Norm) -> Launch {
+    pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
         let Split { rows, pack, packs, threads, whole } = self;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
@@ -134,17 +136,33 @@ impl Split {
             true => &ADDED.replace("TYPE", x),
         };
         let again = if norm.adds { "read(kept, st, j, v[k])" } else { "read(from, sx, j, v[k])" };
-        // How a weight or a bias is read: as many at once as lie at a multiple of their size.
+        // The first weight of a row is that of its group.
+        let of_group = if channels.groups > 1 { "first_weight + " } else { "" };
+        if channels.groups > 1 {
+            params.extend(["u64 groups".to_owned(), "u64 each".to_owned()]);
+            args.extend([Arg::U64(channels.groups), Arg::U64(channels.each)]);
+            body += "  i64 first_weight = (i64)(at % groups * each);\n";
+        }
+        if channels.alike > 1 {
+            params.push("u32 alike".to_owned());
+            args.push(Arg::U32(channels.alike as u32));
+        }
+        // How a weight or a bias is read: one for a pack, or as many at once as lie at a multiple of their size.
         let column = |input: usize, name: &str| {
             let tensor = &spec.inputs[input];
+            if channels.alike > 1 {
+                let place = format!("({of_group}j / alike) * {name}_step");
+                return format!("C {name}s[V]; {name}s[0] = load<C>({name}[{place}]); EACH {name}s[i] = {name}s[0]; ");
+            }
             let size = tensor.dtype.size();
             let fits = |width: &u64| {
                 let bytes = width * size;
-                tensor.strides[0] == 1 && bytes <= 16 && u64::from(tensor.align).is_multiple_of(bytes)
+                let begins = channels.groups == 1 || channels.each.is_multiple_of(*width);
+                tensor.strides[0] == 1 && bytes <= 16 && begins && u64::from(tensor.align).is_multiple_of(bytes)
             };
             let width =
                 std::iter::successors(Some(*pack), |width| (*width > 1).then_some(width / 2)).find(fits).unwrap_or(1);
-            format!("C {name}s[V]; columns<{width}>({name}, {name}_step, j, {name}s); ")
+            format!("C {name}s[V]; columns<{width}>({name}, {name}_step, {of_group}j, {name}s); ")
         };
         let mut result = "      ".to_owned();
         for (input, name) in (norm.rows()..inputs).zip(["weight", "bias"]) {
@@ -167,7 +185,7 @@ impl Split {
             ),
         };
         Launch::Kernel(Kernel {
-            source: source(norm.name(), &before, &params, &body),
+            source: source(name, &before, &params, &body),
             grid: self.blocks(),
             block: self.block() as u32,
             shared: Shared::Bytes(0),
@@ -214,7 +232,7 @@ template <typename E> __device__ inline void write(E* to, i64 step, u32 j, const
 }
 
 // Elements of a weight or a bias, of which `W` can be read as one.
-template <int W, typename E> __device__ inline void columns(const E* from, i64 step, u32 j, C* v) {
+template <int W, typename E> __device__ inline void columns(const E* from, i64 step, i64 j, C* v) {
   if (W > 1) {
 #pragma unroll
     for (int p = 0; p < V / W; p++) {

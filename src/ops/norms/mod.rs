@@ -1,6 +1,8 @@
-//! Norms along the last dimension: `rms_norm`, `layer_norm`, and both of a sum that is kept: `add_rms_norm`, `add_layer_norm`.
+//! Norms of rows: `rms_norm`, `layer_norm`, both of a sum that is kept, `add_rms_norm` and `add_layer_norm`, and those of groups
+//! of channels, `group_norm` and `instance_norm`.
 
 mod accuracy;
+mod groups;
 mod kernel;
 
 use crate::base::units::Dimension;
@@ -10,6 +12,7 @@ use super::elementwise::compute_type;
 use super::rows::row_length;
 use super::*;
 
+pub use groups::GroupNorm;
 use kernel::Split;
 
 /// A norm of rows.
@@ -103,34 +106,15 @@ impl Operation for Norm {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec, self).cost(spec, self)
+        Split::of(spec, self, &Channels::of(spec)).cost(spec, self)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let (length, eps) = (row_length(spec), spec.attrs.number("eps"));
-        let (y, total) = outputs.split_at_mut(1);
-        if self.adds {
-            let dtype = spec.inputs[0].dtype;
-            total[0].iter_mut().zip(inputs[0]).zip(inputs[1]).for_each(|((sum, x), r)| *sum = dtype.round(x + r));
-        }
-        let rows = if self.adds { &total[0] } else { inputs[0] };
-        for (row, y) in rows.chunks(length).zip(y[0].chunks_mut(length)) {
-            let Statistics { mean, scale, .. } = self.statistics(row, eps);
-            for (column, (y, x)) in y.iter_mut().zip(row).enumerate() {
-                let at = |input: usize, default: f64| inputs.get(input).map_or(default, |values| values[column]);
-                *y = (x - mean) * scale * at(self.rows(), 1.0) + at(self.rows() + 1, 0.0);
-            }
-        }
+        self.normalize(spec, &Channels::of(spec), inputs, outputs);
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        self.reference(spec, inputs, outputs);
-        let rows = if self.adds { &outputs[1] } else { inputs[0] };
-        let mut tolerances = vec![accuracy::tolerance(self, spec, rows, inputs, &outputs[0])];
-        if self.adds {
-            tolerances.push(Tolerance::Exact);
-        }
-        tolerances
+        self.tolerances(spec, &Channels::of(spec), inputs, outputs)
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
@@ -139,11 +123,34 @@ impl Operation for Norm {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![Split::of(spec, self).launch(spec, self)]
+        let channels = Channels::of(spec);
+        vec![Split::of(spec, self, &channels).launch(self.name(), spec, self, &channels)]
     }
 
     fn in_place(&self) -> bool {
         true
+    }
+}
+
+/// Where the weights and the biases of a row's elements are.
+struct Channels {
+    /// Rows that have weights of their own, one after the other.
+    groups: u64,
+    /// Weights of a row.
+    each: u64,
+    /// Neighbours in a row that share a weight.
+    alike: u64,
+}
+
+impl Channels {
+    /// One weight for each column, whatever the row.
+    fn of(spec: &Spec) -> Channels {
+        Channels { groups: 1, each: row_length(spec) as u64, alike: 1 }
+    }
+
+    /// The number of the weight of an element.
+    fn place(&self, row: usize, column: usize) -> usize {
+        row % self.groups as usize * self.each as usize + column / self.alike as usize
     }
 }
 
@@ -160,6 +167,42 @@ impl Norm {
     /// The first inputs, which have a row for each row of the output. The others have an element for each column.
     fn rows(&self) -> usize {
         1 + usize::from(self.adds)
+    }
+
+    /// The reference's result.
+    fn normalize(&self, spec: &Spec, channels: &Channels, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let (length, eps) = (row_length(spec), spec.attrs.number("eps"));
+        let (y, total) = outputs.split_at_mut(1);
+        if self.adds {
+            let dtype = spec.inputs[0].dtype;
+            total[0].iter_mut().zip(inputs[0]).zip(inputs[1]).for_each(|((sum, x), r)| *sum = dtype.round(x + r));
+        }
+        let rows = if self.adds { &total[0] } else { inputs[0] };
+        for (number, (row, y)) in rows.chunks(length).zip(y[0].chunks_mut(length)).enumerate() {
+            let Statistics { mean, scale, .. } = self.statistics(row, eps);
+            for (column, (y, x)) in y.iter_mut().zip(row).enumerate() {
+                let place = channels.place(number, column);
+                let at = |input: usize, default: f64| inputs.get(input).map_or(default, |values| values[place]);
+                *y = (x - mean) * scale * at(self.rows(), 1.0) + at(self.rows() + 1, 0.0);
+            }
+        }
+    }
+
+    /// Computes the reference's result, and returns how far a correct implementation may be from it.
+    fn tolerances(
+        &self,
+        spec: &Spec,
+        channels: &Channels,
+        inputs: &[&[f64]],
+        outputs: &mut [Vec<f64>],
+    ) -> Vec<Tolerance> {
+        self.normalize(spec, channels, inputs, outputs);
+        let rows = if self.adds { &outputs[1] } else { inputs[0] };
+        let mut tolerances = vec![accuracy::tolerance(self, spec, channels, (rows, inputs), &outputs[0])];
+        if self.adds {
+            tolerances.push(Tolerance::Exact);
+        }
+        tolerances
     }
 
     fn statistics(&self, row: &[f64], eps: f64) -> Statistics {

@@ -3,12 +3,10 @@
 use super::super::kernel::BLOCK;
 use super::*;
 
-/// Blocks that keep a large device busy, and threads that do.
-const ENOUGH_BLOCKS: u64 = 264;
-const ENOUGH_THREADS: u64 = ENOUGH_BLOCKS * 512;
-
-/// Threads of a block at most.
-const MOST_THREADS: u64 = 512;
+/// Blocks from which on a large device is busy all the time, whatever the number of its units; and the threads of half of
+/// them.
+const ENOUGH_BLOCKS: u64 = 1056;
+const ENOUGH_THREADS: u64 = ENOUGH_BLOCKS / 2 * BLOCK as u64;
 
 /// Threads that a compute unit has room for, NVIDIA's and AMD's.
 const UNIT_THREADS: u64 = 2048;
@@ -119,7 +117,7 @@ impl Split {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
                 // Few results have more threads each.
-                while threads < MOST_THREADS && threads < pieces && groups * threads < ENOUGH_THREADS {
+                while threads < u64::from(BLOCK) && threads < pieces && groups * threads < ENOUGH_THREADS {
                     threads *= 2;
                 }
                 (threads, (u64::from(BLOCK) / threads).max(1))

@@ -1,0 +1,136 @@
+//! `group_norm` and `instance_norm`: groups of channels of a sample are rows, which are normalized as `layer_norm` does.
+
+use crate::base::{DType, Dims};
+
+use super::*;
+
+/// `group_norm(x, groups: n)`, or `instance_norm(x)`: a group for each channel.
+pub struct GroupNorm {
+    pub instances: bool,
+}
+
+/// The norm of the rows that groups become.
+const ROWS: Norm = Norm { centred: true, adds: false };
+
+const EPS_OPTION: OptionSpec =
+    OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-5), doc: EPS };
+
+impl Operation for GroupNorm {
+    fn name(&self) -> &'static str {
+        if self.instances { "instance_norm" } else { "group_norm" }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self.instances {
+            true => "`layer_norm` of each channel of each sample, with a weight and a bias for each channel",
+            false => "`layer_norm` of groups of channels of each sample, with a weight and a bias for each channel",
+        }
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const GROUPS: OptionSpec = OptionSpec {
+            name: "groups",
+            kind: OptionType::Int(1, i32::MAX as i64),
+            default: Preset::Required,
+            doc: "into how many groups the channels are divided",
+        };
+        match self.instances {
+            true => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: &[EPS_OPTION] },
+            false => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: &[GROUPS, EPS_OPTION] },
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 2, "samples and channels")?;
+        for input in call.inputs {
+            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        }
+        let x = &call.inputs[0].tensor;
+        let channels = x.dims[1];
+        if !self.instances && !channels.is_multiple_of(call.attrs.int("groups") as u64) {
+            let why = format!("{channels} channels cannot be divided into {} groups", call.attrs.int("groups"));
+            return Err(call.bad_option("groups", why, format!("write a divisor of {channels}")));
+        }
+        for (index, input) in call.inputs.iter().enumerate().skip(1) {
+            if *input.tensor.dims != [channels] {
+                let help = "a weight or a bias has one dimension, with an element for each channel";
+                let has = format!("this has {channels} channels");
+                return Err(call.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
+            }
+        }
+        if let Some(output) = &call.outputs[0] {
+            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let outputs = call.outputs.iter().flatten();
+        if let Some(operand) = call.inputs[..1].iter().chain(outputs).find(|operand| !is_whole(&operand.tensor)) {
+            return Err(OpError::Gaps {
+                op: self.name(),
+                help: "the channels of a sample have to lie one behind the other: `copy` the slice first",
+                at: operand.span.into(),
+            });
+        }
+        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(x.dtype), x.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (spec, channels) = self.rows(spec);
+        Split::of(&spec, &ROWS, &channels).cost(&spec, &ROWS)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let (spec, channels) = self.rows(spec);
+        ROWS.normalize(&spec, &channels, inputs, outputs);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let (spec, channels) = self.rows(spec);
+        ROWS.tolerances(&spec, &channels, inputs, outputs)
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        let cut = (0..spec.inputs.len()).map(|input| input == 0);
+        (spec.inputs[0].dims[0] > 1).then(|| Pieces::Rows(cut.collect()))
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (spec, channels) = self.rows(spec);
+        vec![Split::of(&spec, &ROWS, &channels).launch(self.name(), &spec, &ROWS, &channels)]
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}
+
+/// Whether the channels of a sample lie one behind the other.
+fn is_whole(tensor: &Tensor) -> bool {
+    let sample = Tensor { dims: without_first(&tensor.dims), strides: without_first(&tensor.strides), ..*tensor };
+    sample.contiguous()
+}
+
+fn without_first(dims: &Dims) -> Dims {
+    Dims::from_slice(&dims[1..]).expect("no more than there are")
+}
+
+impl GroupNorm {
+    /// The same with a row for each group, and where the weights of its elements are.
+    fn rows(&self, spec: &Spec) -> (Spec, Channels) {
+        let dims = spec.inputs[0].dims;
+        let groups = if self.instances { dims[1] } else { spec.attrs.int("groups") as u64 };
+        let (each, alike) = (dims[1] / groups, dims[2..].iter().product::<u64>());
+        let length = each * alike;
+        let row = |tensor: &Tensor| {
+            let three = |a, b, c| Dims::from_slice(&[a, b, c]).expect("a tensor has room for three dimensions");
+            Tensor { dims: three(dims[0], groups, length), strides: three(tensor.strides[0], length, 1), ..*tensor }
+        };
+        let mut rows = spec.clone();
+        rows.inputs[0] = row(&spec.inputs[0]);
+        rows.outputs[0] = row(&spec.outputs[0]);
+        (rows, Channels { groups, each, alike })
+    }
+}

@@ -1,0 +1,312 @@
+//! The kernels of a scan. Along the last dimension the threads of a block share a line, and tell each other what they have;
+//! along another one each thread has lines of its own, and neighbours read neighbours. Few long lines are cut into parts:
+//! a first launch finds what each part has in all, a second one begins with what the parts before have. The order is always
+//! the same, so that results are the same in every run.
+
+use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::super::layout::collapse;
+use super::*;
+
+/// Blocks that keep a large device busy.
+const ENOUGH_BLOCKS: u64 = 264;
+
+/// Elements of a part at least: a shorter one is not worth a second launch.
+const LEAST_PART: u64 = 8192;
+const LEAST_ROWS: u64 = 64;
+
+/// Parts at most where each thread has lines of its own, and joins those before its own one by one.
+const MOST_PARTS: u64 = 64;
+
+/// Threads that a compute unit has room for, NVIDIA's and AMD's.
+const UNIT_THREADS: u64 = 2048;
+
+/// Packs of a thread under way at once.
+const UNDER_WAY: u64 = 4;
+
+/// Instructions for each element and for each pack: what threads of a line tell each other.
+const EACH: f64 = 5.0;
+const OF_A_PACK: f64 = 40.0;
+
+/// How threads divide lines.
+pub struct Split {
+    /// The walk over the lines: strides of the output, then of the input.
+    lines: Geometry,
+    count: u64,
+    length: u64,
+    /// The distances between neighbours of a line, in elements, likewise.
+    steps: [u64; 2],
+    /// The line is the last dimension, whose neighbours a block shares.
+    along: bool,
+    /// Neighbours that a thread reads as one: of a line, or of several.
+    pack: u64,
+    /// Threads that share a line.
+    threads: u64,
+    /// Parts of a line that blocks share.
+    parts: u64,
+}
+
+impl Split {
+    pub fn of(spec: &Spec) -> Split {
+        let tensors = [&spec.outputs[0], &spec.inputs[0]];
+        let (dims, axis) = (tensors[0].dims, axis(spec));
+        let others = |all: &Dims| {
+            let sizes: Vec<u64> = (0..dims.len()).filter(|&other| other != axis).map(|other| all[other]).collect();
+            Dims::from_slice(&sizes).expect("fewer than there are")
+        };
+        let strides: Vec<Dims> = tensors.iter().map(|tensor| others(&tensor.strides)).collect();
+        let lines = collapse(others(&dims), &strides);
+        let (count, length) = (others(&dims).iter().product::<u64>(), dims[axis]);
+        let steps = tensors.map(|tensor| tensor.strides[axis]);
+        // What lies behind the dimension has one element.
+        let along = dims[axis + 1..].iter().all(|&size| size == 1);
+        let inner = lines.dims.last().copied().unwrap_or(1);
+        let fits = |pack: &u64| {
+            tensors.iter().enumerate().all(|(which, tensor)| {
+                let own = lines.strides[which].iter().rev().skip(usize::from(!along));
+                let bytes = pack * tensor.dtype.size();
+                let next = if along { Some(&steps[which]) } else { lines.strides[which].last() };
+                let across = if along { None } else { Some(&steps[which]) };
+                bytes <= 16
+                    && u64::from(tensor.align).is_multiple_of(bytes)
+                    && next == Some(&1)
+                    && own.chain(across).all(|stride| stride.is_multiple_of(*pack))
+            }) && if along { length } else { inner }.is_multiple_of(*pack)
+        };
+        let widest = 16 / tensors[1].dtype.size();
+        let mut halves = std::iter::successors(Some(widest.min(8)), |pack| (*pack > 1).then_some(pack / 2));
+        let pack = halves.find(fits).unwrap_or(1);
+        let block = u64::from(BLOCK);
+        let (threads, blocks, least, most) = match along {
+            true => {
+                let threads = length.div_ceil(pack * 2).next_power_of_two().min(block);
+                (threads, count.div_ceil(block / threads), LEAST_PART, u64::MAX)
+            }
+            false => (1, (count / pack).div_ceil(block), LEAST_ROWS, MOST_PARTS),
+        };
+        let parts = match blocks < ENOUGH_BLOCKS {
+            true => (2 * ENOUGH_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
+            false => 1,
+        };
+        Split { lines, count, length, steps, along, pack, threads, parts }
+    }
+
+    /// Lines of a block, side by side: single ones, or packs.
+    fn beside(&self) -> u64 {
+        u64::from(BLOCK) / self.threads
+    }
+
+    /// Lines that threads go along: packs of them are one.
+    fn groups(&self) -> u64 {
+        if self.along { self.count } else { self.count / self.pack }
+    }
+
+    fn blocks(&self) -> u64 {
+        self.groups().div_ceil(self.beside()) * self.parts
+    }
+
+    /// Elements of a part, in whole packs.
+    fn span(&self) -> u64 {
+        let pack = if self.along { self.pack } else { 1 };
+        self.length.div_ceil(self.parts).div_ceil(pack) * pack
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let elements = spec.inputs[0].elements() as f64;
+        let launches = if self.parts > 1 { 2 } else { 1 };
+        Cost {
+            instructions: EACH * elements + OF_A_PACK * elements / self.pack as f64 * f64::from(launches as u32),
+            reread: match self.parts {
+                1 => Traffic::NONE,
+                _ => Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
+            },
+            blocks: self.blocks() * launches,
+            share: (u64::from(BLOCK) * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
+            ..spec.streaming_cost(elements, 1)
+        }
+    }
+
+    pub fn launches(&self, scan: &Scan, spec: &Spec) -> Vec<Launch> {
+        match self.parts {
+            1 => vec![self.launch(scan, spec, true)],
+            _ => vec![self.launch(scan, spec, false), self.launch(scan, spec, true)],
+        }
+    }
+
+    /// The kernel that writes results, or the one that finds what each part has in all.
+    fn launch(&self, scan: &Scan, spec: &Spec, writes: bool) -> Launch {
+        let compute = compute_type(spec);
+        let params = [
+            format!("{}* y", c_type(spec.outputs[0].dtype)),
+            format!("const {}* x", c_type(spec.inputs[0].dtype)),
+            "C* totals".to_owned(),
+            geometry_param(&self.lines),
+            "u64 groups".to_owned(),
+            "u64 n".to_owned(),
+            "u64 span".to_owned(),
+            "u32 parts".to_owned(),
+            "u64 sy".to_owned(),
+            "u64 sx".to_owned(),
+        ];
+        let workspace = if self.parts > 1 { self.count * self.parts * compute.size() } else { 0 };
+        let args = vec![
+            Arg::Operand(1),
+            Arg::Operand(0),
+            Arg::Workspace(workspace),
+            Arg::Words(geometry_words(&self.lines)),
+            Arg::U64(self.groups()),
+            Arg::U64(self.length),
+            Arg::U64(self.span()),
+            Arg::U32(self.parts as u32),
+            Arg::U64(self.steps[0]),
+            Arg::U64(self.steps[1]),
+        ];
+        let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
+        let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * UNDER_WAY * 2);
+        let before = format!(
+            "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {UNDER_WAY}\n\
+             #define PARTS {}\n#define WRITES {writes}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+            bounds(BLOCK),
+            c_type(compute),
+            c_type(spec.inputs[0].dtype),
+            c_type(spec.outputs[0].dtype),
+            self.threads,
+            self.beside(),
+            self.pack,
+            self.parts > 1,
+        );
+        let body = if self.along { SHARED_LINES } else { OWN_LINES };
+        let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
+        Launch::Kernel(Kernel {
+            source: source(&name, &before, &params, body),
+            grid: self.blocks(),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        })
+    }
+}
+
+/// Each thread goes along `V` lines that lie side by side.
+const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
+  if (PARTS) { part = block % parts; block /= parts; }
+  Index group = block * B + threadIdx.x;
+  if (group >= groups) return;
+  Index begin = part * (Index)span, end = begin + (Index)span;
+  if (end > (Index)n) end = (Index)n;
+  const auto* from = x + g.offset(group * V, 1);
+  auto* to = y + g.offset(group * V, 0);
+  C sum[V];
+#pragma unroll
+  for (int v = 0; v < V; v++) sum[v] = NONE;
+  if (PARTS && WRITES)
+#pragma unroll 8
+    for (Index p = 0; p < part; p++)
+#pragma unroll
+      for (int v = 0; v < V; v++) sum[v] = JOIN(sum[v], totals[(u64)(p * (Index)groups + group) * V + v]);
+  for (Index base = begin; base < end; base += U) {
+    Pack<X, V> packs[U];
+#pragma unroll
+    for (int u = 0; u < U; u++)
+      if (base + u < end) packs[u] = *(const Pack<X, V>*)(from + (u64)(base + u) * sx);
+#pragma unroll
+    for (int u = 0; u < U; u++)
+      if (base + u < end) {
+        Pack<Y, V> r;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+          sum[v] = JOIN(sum[v], load<C>(packs[u].at[v]));
+          store<C>(r.at[v], sum[v]);
+        }
+        if (WRITES) *(Pack<Y, V>*)(to + (u64)(base + u) * sy) = r;
+      }
+  }
+  if (!WRITES)
+#pragma unroll
+    for (int v = 0; v < V; v++) totals[(u64)(part * (Index)groups + group) * V + v] = sum[v];
+"#;
+
+/// `T` threads share a line. Each has `U` packs, which lie `T` packs apart.
+const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
+  u32 side = threadIdx.x / T, lane = threadIdx.x % T;
+  Index block = (Index)blockIdx.x, part = 0;
+  if (PARTS) { part = block % parts; block /= parts; }
+  Index group = block * B + side;
+  bool live = group < groups;
+  if (!live) group = 0;
+  Index begin = part * (Index)span, end = begin + (Index)span;
+  if (end > (Index)n) end = (Index)n;
+  const auto* from = x + g.offset(group, 1);
+  auto* to = y + g.offset(group, 0);
+  C carry = NONE;
+  // A line in parts has all threads of a block.
+  if (PARTS && WRITES) {
+    for (Index p = threadIdx.x; p < part; p += B * T) carry = JOIN(carry, totals[(u64)p * groups + group]);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) carry = JOIN(carry, SHUFFLE_XOR(carry, mask));
+    if (threadIdx.x % 32 == 0) warps[1][0][threadIdx.x / 32] = carry;
+    __syncthreads();
+    carry = NONE;
+    for (u32 w = 0; w < B * T / 32; w++) carry = JOIN(carry, warps[1][0][w]);
+  }
+  u32 turn = 0;
+  for (Index base = begin; base < end; base += T * V * U) {
+    C held[U][V], before[U], all[U];
+    Pack<X, V> packs[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Index j = base + (u * T + lane) * V;
+      if (j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Index j = base + (u * T + lane) * V;
+      C sum = NONE;
+#pragma unroll
+      for (int v = 0; v < V; v++) {
+        if (j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
+        held[u][v] = sum;
+      }
+      // What the threads of a warp have before this one, and in all.
+      before[u] = NONE;
+      all[u] = sum;
+#pragma unroll
+      for (int mask = 1; mask < (T < 32 ? T : 32); mask *= 2) {
+        C other = SHUFFLE_XOR(all[u], mask);
+        if (lane & mask) before[u] = JOIN(other, before[u]);
+        all[u] = lane & mask ? JOIN(other, all[u]) : JOIN(all[u], other);
+      }
+    }
+    if (T > 32) {
+      u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
+#pragma unroll
+      for (int u = 0; u < U; u++)
+        if (threadIdx.x % 32 == 0) warps[turn][u][warp] = all[u];
+      __syncthreads();
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        C sum = NONE;
+#pragma unroll
+        for (u32 w = 0; w < (T > 32 ? T / 32 : 1); w++) {
+          if (first + w == warp) before[u] = JOIN(sum, before[u]);
+          sum = JOIN(sum, warps[turn][u][first + w]);
+        }
+        all[u] = sum;
+      }
+      // What is written in the next turn is read by nobody any more.
+      turn = 1 - turn;
+    }
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      Index j = base + (u * T + lane) * V;
+      if (WRITES && live && j < end) {
+        C own = JOIN(carry, before[u]);
+        Pack<Y, V> r;
+#pragma unroll
+        for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(own, held[u][v]));
+        *(Pack<Y, V>*)(to + (u64)j * sy) = r;
+      }
+      carry = JOIN(carry, all[u]);
+    }
+  }
+  if (!WRITES && live && lane == 0) totals[(u64)part * groups + group] = carry;
+"#;

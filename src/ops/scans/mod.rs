@@ -1,0 +1,170 @@
+//! Scans: `cumsum` and `cumprod`, the sum or the product of all elements up to each one along a dimension.
+
+mod kernel;
+
+use crate::base::{DType, Dims};
+
+use super::ball::Precision;
+use super::elementwise::compute_type;
+use super::*;
+
+use kernel::Split;
+
+/// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
+pub struct Scan {
+    /// Elements are multiplied, not added up.
+    pub multiplies: bool,
+}
+
+impl Operation for Scan {
+    fn name(&self) -> &'static str {
+        if self.multiplies { "cumprod" } else { "cumsum" }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self.multiplies {
+            true => "for each element the product of all up to it along a dimension",
+            false => "for each element the sum of all up to it along a dimension",
+        }
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x")],
+            outputs: &["y"],
+            options: &[OptionSpec {
+                name: "dim",
+                kind: OptionType::Int(-(Dims::MAX as i64), Dims::MAX as i64 - 1),
+                default: Preset::Int(-1),
+                doc: "the dimension that it goes along; negative ones count from the end",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "along one of which it goes")?;
+        let x = &call.inputs[0].tensor;
+        let (dim, rank) = (call.attrs.int("dim"), x.dims.len() as i64);
+        if !(-rank..rank).contains(&dim) {
+            let help = format!("write 0 to {0} or -{rank} to -1: `dim: {0}` is the last", rank - 1);
+            return Err(call.bad_option("dim", format!("{} has no dimension {dim}", x.dims), help));
+        }
+        let default = if x.dtype.is_float() { x.dtype } else { DType::I32 };
+        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(default), x.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Split::of(spec).cost(spec)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let y = &mut outputs[0];
+        y.copy_from_slice(inputs[0]);
+        for line in lines(spec) {
+            line.clone().zip(line.skip(1)).for_each(|(before, place)| y[place] = self.join(y[before], y[place]));
+        }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let compute = compute_type(spec);
+        let precision = Precision::of(compute);
+        let mut radii = vec![0.0; outputs[0].len()];
+        for line in lines(spec) {
+            let mut off = Off::default();
+            for place in line {
+                let (x, y) = (inputs[0][place], outputs[0][place]);
+                radii[place] = if self.multiplies { off.product(precision, x, y) } else { off.sum(compute, x, y) };
+            }
+        }
+        vec![Tolerance::Within(radii)]
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::same_rows(spec).filter(|_| axis(spec) > 0)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        Split::of(spec).launches(self, spec)
+    }
+}
+
+impl Scan {
+    fn join(&self, a: f64, b: f64) -> f64 {
+        if self.multiplies { a * b } else { a + b }
+    }
+}
+
+/// The dimension that a scan goes along.
+fn axis(spec: &Spec) -> usize {
+    spec.attrs.int("dim").rem_euclid(spec.inputs[0].dims.len() as i64) as usize
+}
+
+/// The places of the elements that belong together, in their order, for each line along the dimension.
+fn lines(spec: &Spec) -> impl Iterator<Item = std::iter::StepBy<std::ops::Range<usize>>> {
+    let (dims, axis) = (spec.inputs[0].dims, axis(spec));
+    let inner = dims[axis + 1..].iter().product::<u64>() as usize;
+    let length = dims[axis] as usize;
+    let outer = dims[..axis].iter().product::<u64>() as usize;
+    (0..outer * inner).map(move |line| {
+        let first = line / inner * length * inner + line % inner;
+        (first..first + (length - 1) * inner + 1).step_by(inner)
+    })
+}
+
+/// How far what a device has of a line so far may be off.
+#[derive(Default)]
+struct Off {
+    count: f64,
+    /// The sum of the elements without their signs, in `f64` and as a device may have it.
+    size: f64,
+    plain: f64,
+    /// The largest distance between these two so far.
+    most: f64,
+    /// Bits of the largest and of the smallest product of some of the elements.
+    above: f64,
+    below: f64,
+}
+
+impl Off {
+    fn steps(&self) -> f64 {
+        (4.0 * self.count.sqrt() + 8.0).min(self.count)
+    }
+
+    /// With element `x`, which makes the sum `y`. As `check::sum_error`, for each element of a line.
+    fn sum(&mut self, compute: DType, x: f64, y: f64) -> f64 {
+        let precision = Precision::of(compute);
+        self.count += 1.0;
+        if !x.is_finite() || !y.is_finite() {
+            return if precision.holds(2.0 * self.size) { 0.0 } else { f64::INFINITY };
+        }
+        self.size += x.abs();
+        self.plain = compute.round(self.plain + compute.round(x.abs()));
+        self.most = self.most.max((self.plain - self.size).abs());
+        match precision.holds(2.0 * self.size) {
+            true => 2.0 * self.most + self.steps() * precision.unit() * self.size,
+            false => f64::INFINITY,
+        }
+    }
+
+    /// With element `x`, which makes the product `y`.
+    fn product(&mut self, precision: Precision, x: f64, y: f64) -> f64 {
+        self.count += 1.0;
+        if x != 0.0 && !x.is_nan() {
+            self.above += x.abs().log2().max(0.0);
+            self.below += x.abs().log2().min(0.0);
+        }
+        // Joined in another order, a part may be too large or too small for the type.
+        let fits = precision.holds(2.0 * self.above.exp2()) && self.below > precision.smallest().log2() + 1.0;
+        match fits {
+            true if y.is_finite() => y.abs() * (2.0 * self.steps() * precision.unit()).exp_m1(),
+            true => 0.0,
+            false => f64::INFINITY,
+        }
+    }
+}
