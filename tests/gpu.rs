@@ -570,7 +570,8 @@ fn copies_in_a_row_share_a_meeting() {
     for (options, turns) in [("", 1), ("(sync: end, depth: 3)", 3)] {
         let notes = two_ranks(&programs::ROWS.replace("step", &format!("step{options}")), &gpu);
         for (rank, shared) in [(0, 2), (1, 3)] {
-            let wanted = format!("rank {rank}: copies from other ranks: {} of {} stand", shared * turns, 5 * turns);
+            let wanted =
+                format!("rank {rank}: copies from other ranks: {} of {} directly follow", shared * turns, 5 * turns);
             assert!(notes.iter().any(|note| note.starts_with(&wanted)), "{wanted}: {notes:?}");
         }
     }

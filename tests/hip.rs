@@ -185,7 +185,7 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
     write("kernel", "");
     let apart = run_with(libraries, &[("HIP_DOUBLE_APART", "1")], &[&file, "--ranks", "2"]);
     assert_eq!(apart.code, Some(4), "{}", apart.told);
-    assert!(apart.told.contains("does not reach the memory of rank"), "{}", apart.told);
+    assert!(apart.told.contains("cannot access the memory of rank"), "{}", apart.told);
 }
 
 /// Consecutive copies share a synchronization if none of them needs what another brings.
@@ -201,7 +201,8 @@ fn copies_in_a_row_share_a_meeting() {
         write(programs::ROWS.replace("step", &format!("step{options}")));
         let told = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], &file, &["--ranks", "2"]);
         for (rank, shared) in [(0, 2), (1, 3)] {
-            let note = format!("rank {rank}: copies from other ranks: {} of {} stand", shared * turns, 5 * turns);
+            let note =
+                format!("rank {rank}: copies from other ranks: {} of {} directly follow", shared * turns, 5 * turns);
             assert!(told.contains(&note), "{note}: {told}");
         }
     }
@@ -248,7 +249,7 @@ fn copies_to_other_processes_agree_with_the_cpu() {
         assert_eq!((other.code, other.told.as_str()), (Some(0), ""));
         let told = verified(&file, &[], first);
         assert!(told.contains("copies to rank 1: direct, from device to device, in its process"), "{told}");
-        assert!(told.contains("stand in a row"), "{told}");
+        assert!(told.contains("share their synchronization"), "{told}");
     }
     let (first, other) = run(texts[0].clone(), ["", "import"]);
     assert_eq!((first.code, other.code), (Some(4), Some(4)), "{}", first.told);
@@ -428,7 +429,7 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
 #[test]
 fn a_device_that_does_not_answer_is_reported() {
     let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
-    assert!(told.contains("an empty kernel does not come to its end"), "{told}");
+    assert!(told.contains("an empty kernel does not complete"), "{told}");
 }
 
 #[test]

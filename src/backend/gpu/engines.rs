@@ -276,7 +276,7 @@ fn notes(found: &[(Tried, Maker)]) -> Vec<String> {
         sizes.sort_unstable_by_key(|&(bytes, _)| bytes);
         let runs: Vec<String> = sizes.chunk_by(|a, b| a.1 == b.1).map(run).collect();
         format!(
-            "copies {way}{rows}{asked}: {}; inferred from whether they end while a kernel holds all units",
+            "copies {way}{rows}{asked}: {}; inferred from whether they complete while a kernel occupies all units",
             runs.join(", ")
         )
     };
@@ -324,7 +324,7 @@ mod tests {
             copy(within, false, true, 1 << 20, Maker::Engine),
             copy(within, true, false, 1 << 20, Maker::Kernel),
         ]);
-        let tail = "; inferred from whether they end while a kernel holds all units";
+        let tail = "; inferred from whether they complete while a kernel occupies all units";
         assert_eq!(
             lines,
             [

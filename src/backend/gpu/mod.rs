@@ -67,7 +67,7 @@ pub(super) fn no_such(index: u32, count: u32) -> String {
 /// The error for a device that does not answer.
 fn stuck() -> ExecError {
     ExecError::Device {
-        fault: "an empty kernel does not come to its end: the device does not answer".to_owned(),
+        fault: "an empty kernel does not complete: the device does not answer".to_owned(),
         help: Some(
             "something may hold the device, or an earlier kernel has broken it: reset it, or restart".to_owned(),
         ),

@@ -92,7 +92,7 @@ impl<A: Api> PeerDevices<A> {
     fn of(&self, rank: u32) -> Result<Arc<PeerDevice<A>>, ExecError> {
         let devices = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
         devices.get(&rank).cloned().ok_or_else(|| ExecError::Device {
-            fault: format!("rank {rank} has not said where its memory is: a bug in what brings ranks together"),
+            fault: format!("rank {rank} has not published the address of its memory: this is a bug"),
             help: None,
         })
     }
@@ -185,7 +185,7 @@ fn send<'a, A: Api>(
     let receiver = devices.of(*to)?;
     let target = receiver.crossings.target(crossing, rank).map(|offset| receiver.base + offset);
     let target = target.ok_or_else(|| ExecError::Device {
-        fault: format!("rank {to} does not come by a copy of rank {rank}: a bug in what links them"),
+        fault: format!("rank {to} does not execute a copy of rank {rank}: this is a bug"),
         help: None,
     })?;
     if *to == rank {
@@ -199,9 +199,9 @@ fn send<'a, A: Api>(
         _ => {
             return Err(ExecError::Device {
                 fault: format!(
-                    "the device of rank {rank} does not reach the memory of rank {to}, so no kernel can copy"
+                    "the device of rank {rank} cannot access the memory of rank {to}, so no kernel can copy"
                 ),
-                help: Some("write `via: dma`, which goes by way of the host".to_owned()),
+                help: Some("write `via: dma`, which copies through the host".to_owned()),
             });
         }
     };
@@ -237,7 +237,9 @@ pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<Stri
         Ok(match reach(&own, &other)? {
             true => format!("copies to rank {to}: direct, from device to device{link}"),
             false => {
-                format!("copies to rank {to}: staged through the host, since the devices do not reach each other{link}")
+                format!(
+                    "copies to rank {to}: staged through the host, since the devices cannot access each other{link}"
+                )
             }
         })
     };
@@ -260,8 +262,8 @@ fn shared<A: Api>(devices: &PeerDevices<A>, image: &Image, own: &PeerDevice<A>) 
     }
     Ok((shared > 0).then(|| {
         format!(
-            "copies from other ranks: {shared} of {all} stand in a row behind others and share their meeting; where \
-             operations are observed, each meets by itself"
+            "copies from other ranks: {shared} of {all} directly follow others and share their synchronization; in observed \
+             iterations, each synchronizes separately"
         )
     }))
 }

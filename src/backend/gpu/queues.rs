@@ -145,7 +145,7 @@ impl<A: Api> Probe<'_, A> {
         issued?;
         self.api.synchronize()?;
         if self.gates.forced(0) {
-            return Err(Fault::new("queues", "every call waits for the device, so that no stream can be held"));
+            return Err(Fault::new("queues", "every call is synchronous, so no stream can be blocked"));
         }
         idle.map(|idle| !idle)
     }

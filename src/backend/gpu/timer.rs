@@ -166,7 +166,7 @@ impl<A: Api> Bench<'_, A> {
         issued?;
         self.wait()?;
         if self.gates.forced(0) {
-            let why = "every call waits for the device, so that its own time does not show";
+            let why = "every call is synchronous, so the kernel's own time cannot be measured";
             return Err(Fault::new("timer", why).into());
         }
         let pairs = self.events.chunks_exact(2);
