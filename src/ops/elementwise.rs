@@ -37,7 +37,7 @@ impl Operation for Map {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         let outputs = 0..call.outputs.len();
-        let Some(dims) = call.broadcast()? else {
+        if call.inputs.is_empty() {
             // The expressions name no tensor.
             let Some(first) = call.outputs[0] else { return Err(nothing_named(call)) };
             let fill = |output: usize| match call.given_dtype(output) {
@@ -45,7 +45,8 @@ impl Operation for Map {
                 None => Err(nothing_named(call)),
             };
             return outputs.map(fill).collect();
-        };
+        }
+        let (_, dims) = call.broadcast()?;
         let own = |output: usize| match call.expression.map_or(Vec::new(), |expression| expression.inputs_of(output)) {
             none if none.is_empty() => (0..call.inputs.len()).collect(),
             own => own,
@@ -209,7 +210,7 @@ impl Operation for Fill {
     }
 }
 
-/// The cost of evaluating `expression` for each element of the spec's outputs.
+/// The cost of an expression for each element of the output.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     Cost {
@@ -285,7 +286,8 @@ pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], a
             for (place, (index, &expected)) in places.clone().zip(expected).enumerate() {
                 check.compare(spec.outputs[output].dtype, index as u64, actual[output][index], expected, || {
                     let elements: Vec<f64> = inputs.iter().map(|input| input[place]).collect();
-                    expression.enclose(output, precision, &elements, &mut balls).radius
+                    expression.enclose(precision, &elements, &mut balls);
+                    balls[usize::from(expression.outputs()[output])].radius
                 });
             }
         }
@@ -326,10 +328,10 @@ fn nothing_named(call: &Call) -> OpError {
 }
 
 impl Call<'_> {
-    /// The shape of all inputs together; `None` where there is no input.
-    pub(super) fn broadcast(&self) -> Result<Option<Dims>, OpError> {
-        let Some(first) = self.inputs.first() else { return Ok(None) };
-        let mut dims = first.tensor.dims;
+    /// The type and the shape of an expression over the inputs, of which there is one at least.
+    pub(super) fn broadcast(&self) -> Result<(DType, Dims), OpError> {
+        let first = &self.inputs[0].tensor;
+        let (mut dtype, mut dims) = (first.dtype, first.dims);
         for (index, input) in self.inputs.iter().enumerate().skip(1) {
             dims = broadcast(dims, input.tensor.dims).ok_or_else(|| {
                 self.differs(
@@ -340,8 +342,9 @@ impl Call<'_> {
                     "sizes have to agree from the innermost outwards, or be 1",
                 )
             })?;
+            dtype = dtype.promote(input.tensor.dtype);
         }
-        Ok(Some(dims))
+        Ok((dtype, dims))
     }
 
     /// Fails unless a kernel can reach every operand.

@@ -334,9 +334,9 @@ impl Expression {
         &room[usize::from(self.outputs[output]) * count..][..count]
     }
 
-    /// The value of an output for one element of each input, with a bound on how far a device that computes in `precision`
-    /// may be from it; `values` is room for those of the nodes.
-    pub fn enclose(&self, output: usize, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
+    /// The first output's value for one element of each input, with a bound on how far a device that computes in `precision`
+    /// may be from it; `values` is room for those of the nodes, among which are those of the other outputs.
+    pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {
             let at = |index: u16| values[usize::from(index)];
@@ -349,7 +349,7 @@ impl Expression {
             };
             values.push(value);
         }
-        values[usize::from(self.outputs[output])]
+        values[usize::from(self.outputs[0])]
     }
 
     /// The body of a C function over `x0`, `x1`, … and `c0`, `c1`, … of type `C`, in the kernels' own functions. It returns
