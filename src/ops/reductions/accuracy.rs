@@ -28,7 +28,7 @@ impl Terms {
             for place in 0..places.len() {
                 elements.clear();
                 elements.extend(inputs.iter().map(|input| input[place]));
-                let ball = expression.enclose(0, precision, &elements, &mut balls);
+                let ball = expression.enclose(precision, &elements, &mut balls);
                 values.push(ball.value);
                 radii.push(ball.radius);
             }

@@ -90,8 +90,7 @@ impl Extent {
         let mut values = vec![0.0; self.dims.iter().product::<u64>() as usize];
         let mut room = Vec::new();
         side_by_side(self.dims, &spec.inputs, inputs, values.len(), |places, inputs| {
-            expression.evaluate(places.len(), inputs, &mut room);
-            values[places.clone()].copy_from_slice(expression.values(0, places.len(), &room));
+            values[places.clone()].copy_from_slice(expression.evaluate(places.len(), inputs, &mut room));
         });
         values
     }

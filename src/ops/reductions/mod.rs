@@ -94,11 +94,10 @@ impl Operation for Reduce {
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
-        let Some(dims) = call.broadcast()? else {
+        if call.inputs.is_empty() {
             return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
-        };
-        let dtypes = call.inputs.iter().map(|input| input.tensor.dtype);
-        let dtype = dtypes.reduce(DType::promote).expect("a shape is that of an input");
+        }
+        let (dtype, dims) = call.broadcast()?;
         let reduced = call.reduced_dims(dims)?;
         let default = match self.0 {
             Function::ArgMax | Function::ArgMin => DType::I32,
