@@ -503,13 +503,14 @@ fn long_rows_are_read_again() {
             [0]
         .time
     };
-    let bytes = (4 << 22) as f64;
-    let passes = |memory: f64, cache: f64| Nanos((bytes * (memory / 1e12 + cache / 4e12) * 1e9).round() as i64);
+    let passes = |bytes: u64, memory: f64, cache: f64| {
+        Nanos((bytes as f64 * (memory / 1e12 + cache / 4e12) * 1e9).round() as i64)
+    };
     // The registers of 1024 threads hold a row of 32768 elements; a longer one is read again, out of the cache where that
     // holds the rows of all blocks that run.
-    assert_eq!(time("[128, 32768]", 0.0), passes(2.0, 0.0));
-    assert_eq!(time("[64, 65536]", 0.0), passes(3.0, 0.0));
-    assert_eq!(time("[64, 65536]", 24e6), passes(2.0, 1.0));
+    assert_eq!(time("[128, 32768]", 0.0), passes(4 << 22, 2.0, 0.0));
+    assert_eq!(time("[256, 65536]", 0.0), passes(4 << 24, 3.0, 0.0));
+    assert_eq!(time("[256, 65536]", 96e6), passes(4 << 24, 2.0, 1.0));
 }
 
 #[test]

@@ -9,9 +9,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-/// Bytes that have to be free before a thread starts: the stack that it has by default, and as much as several threads need
-/// at their beginning.
-const ROOM: usize = (2 << 20) + (1 << 20);
+/// Bytes of a thread's stack by default.
+const STACK: usize = 2 << 20;
+
+/// Bytes that have to be free beside its stack before a thread starts: as much as several threads need at their beginning.
+const ROOM: usize = 1 << 20;
 
 /// Held while a thread is being started.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -22,7 +24,7 @@ pub fn spawn<T: Send + 'static>(
     builder: Builder,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    start(|begun| builder.spawn(begin(begun, work)))
+    start(STACK, |begun| builder.spawn(begin(begun, work)))
 }
 
 /// [`spawn`] for a thread that ends before its scope does.
@@ -31,12 +33,25 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
-    start(|begun| builder.spawn_scoped(scope, begin(begun, work)))
+    start(STACK, |begun| builder.spawn_scoped(scope, begin(begun, work)))
 }
 
-fn start<H>(spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io::Result<H> {
+/// [`spawn_scoped`] for a thread with a stack of that many bytes.
+pub fn spawn_scoped_with_stack<'scope, T: Send + 'scope>(
+    stack: usize,
+    builder: Builder,
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    start(stack, |begun| builder.stack_size(stack).spawn_scoped(scope, begin(begun, work)))
+}
+
+fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io::Result<H> {
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    drop(std::hint::black_box(Vec::<u8>::with_capacity(ROOM)));
+    // Where there is no such room, the thread may not be refused, and end the process when it begins.
+    let mut room = Vec::<u8>::new();
+    room.try_reserve_exact(stack + ROOM).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    drop(std::hint::black_box(room));
     let (begun, began) = channel();
     let thread = spawn(begun)?;
     // The thread drops its end without a message.

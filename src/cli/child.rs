@@ -13,6 +13,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::backend::{keeping_hang_ups, leave};
+use crate::base::threads;
 use crate::exec::ExecError;
 
 use super::INTERRUPTED;
@@ -57,7 +58,7 @@ pub fn until_input_ends() -> Result<(), ExecError> {
         // A regular exit would wait for the device.
         leave(INTERRUPTED);
     };
-    let thread = Builder::new().spawn(watch);
+    let thread = threads::spawn(Builder::new(), watch);
     thread.map(drop).map_err(|error| ExecError::no_thread("to watch standard input", &error))
 }
 
@@ -120,7 +121,7 @@ impl Child {
             String::from_utf8_lossy(&bytes).into_owned()
         };
         // The system may refuse to create a thread. The child then ends, and with it the thread that was created.
-        let threads = Builder::new().spawn(listen).and_then(|_| Builder::new().spawn(collect));
+        let threads = threads::spawn(Builder::new(), listen).and_then(|_| threads::spawn(Builder::new(), collect));
         let stderr = threads.inspect_err(|_| drop(process.kill()))?;
         Ok(Child { process, stdin, lines, stderr: Some(stderr) })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::base::threads;
 use crate::exec::Control;
 
 /// Time before the bar appears.
@@ -35,7 +36,8 @@ impl Progress {
         let there = ended.clone();
         let draw = move || draw(&count, total, what, &there);
         // If the system refuses to create a thread, the run continues without a bar.
-        let thread = std::io::stderr().is_terminal().then(|| std::thread::Builder::new().spawn(draw).ok()).flatten();
+        let thread =
+            std::io::stderr().is_terminal().then(|| threads::spawn(std::thread::Builder::new(), draw).ok()).flatten();
         Progress { ended, thread }
     }
 }

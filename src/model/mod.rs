@@ -47,7 +47,7 @@ mod unwritten;
 mod value;
 mod views;
 
-use crate::base::{SrcSpan, lcm};
+use crate::base::{SrcSpan, lcm, threads};
 use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
@@ -133,7 +133,8 @@ pub fn analyze(ast: &Ast, options: &Options) -> Result<Program, Vec<Mistake>> {
 pub fn try_analyze(ast: &Ast, options: &Options) -> std::io::Result<Result<Program, Vec<Mistake>>> {
     std::thread::scope(|scope| {
         let work = || analyzer::Analyzer::new(ast, options).run();
-        let thread = std::thread::Builder::new().name("analyze".to_owned()).stack_size(stack::needed(ast, options));
-        Ok(thread.spawn_scoped(scope, work)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let builder = std::thread::Builder::new().name("analyze".to_owned());
+        let thread = threads::spawn_scoped_with_stack(stack::needed(ast, options), builder, scope, work)?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

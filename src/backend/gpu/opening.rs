@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::backend::collective::IdExchange;
-use crate::base::{Nanos, parallel};
+use crate::base::{Nanos, parallel, threads};
 use crate::exec::{Driver, ExecError};
 
 /// Interval between two checks of the ranks' progress.
@@ -38,7 +38,8 @@ where
             // The receiver may be gone.
             let _ = send.send((index, made));
         };
-        let spawned = std::thread::Builder::new().name(format!("rank {index} opens")).spawn(make);
+        let builder = std::thread::Builder::new().name(format!("rank {index} opens"));
+        let spawned = threads::spawn(builder, make);
         if let Err(error) = spawned {
             id_exchange.fail();
             return Err(ExecError::no_thread(&format!("for rank {index}"), &error));

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::base::threads;
 use crate::exec::{ExecError, MOST, Peers};
 
 use frame::{Frame, FrameKind};
@@ -278,7 +279,7 @@ fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), Ex
 
 /// Starts a detached thread.
 fn start(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name("rendezvous".to_owned()).spawn(work).map(drop)
+    threads::spawn(std::thread::Builder::new().name("rendezvous".to_owned()), work).map(drop)
 }
 
 /// Describes why a connection ended.

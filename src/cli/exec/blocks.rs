@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use crate::backend;
+use crate::base::threads;
 use crate::config::LaunchSetting;
 use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, WarmSessionOptions};
@@ -75,7 +76,7 @@ impl Run<'_> {
             std::thread::sleep(GRACE);
             backend::leave(INTERRUPTED);
         };
-        let thread = std::thread::Builder::new().spawn(listen);
+        let thread = threads::spawn(std::thread::Builder::new(), listen);
         thread.map(|_| receive).map_err(|error| ExecError::no_thread("to read standard input", &error))
     }
 }
