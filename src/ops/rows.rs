@@ -21,8 +21,9 @@ const UNITS: u64 = 132;
 /// Bytes of rows that a thread has at least, as long as enough threads remain: fewer would keep too few loads under way.
 const THREAD_BYTES: u64 = 16;
 
-/// Threads of a block that has a chunk of a row.
+/// Threads of a block that has a chunk of a row, and elements of a chunk at least.
 const CHUNK_THREADS: u64 = 256;
+const LEAST_CHUNK: u64 = 2048;
 
 /// Elements that are read as one even where a row does not begin at a multiple of them, if it is that many times longer.
 const WORTH_A_SHIFT: u64 = 8;
@@ -128,11 +129,22 @@ impl RowSplit {
         // them, to keep the device busy.
         let chunks = match whole || rows.count >= UNITS {
             true => 1,
-            false => length.div_ceil(CHUNK_THREADS * held * pack - pack).max(UNITS.div_ceil(rows.count)),
+            false => {
+                let wanted = UNITS.div_ceil(rows.count).min(length / LEAST_CHUNK);
+                let chunks = length.div_ceil(CHUNK_THREADS * held * pack - pack).max(wanted);
+                // None is empty.
+                length.div_ceil(length.div_ceil(chunks).next_multiple_of(pack))
+            }
         };
-        let of_block = if chunks > 1 { length.div_ceil(chunks).next_multiple_of(pack) + pack - 1 } else { reach };
-        let (threads, packs) = match whole || chunks > 1 {
-            true => registers(of_block.div_ceil(pack), pack, held, UNITS * UNIT_THREADS / (rows.count * chunks)),
+        let (threads, packs) = match whole {
+            _ if chunks > 1 => {
+                let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
+                // A block has one chunk.
+                let threads =
+                    registers(packs, pack, held, UNITS * UNIT_THREADS / (rows.count * chunks)).0.max(SEVERAL_ROWS);
+                (threads, packs.div_ceil(threads))
+            }
+            true => registers(reach.div_ceil(pack), pack, held, UNITS * UNIT_THREADS / rows.count),
             false => (MOST_THREADS, held / 2),
         };
         let spare = rows.count * threads / (UNITS * UNIT_THREADS);
