@@ -18,6 +18,9 @@ const UNIT_THREADS: u64 = 2048;
 /// Compute units of a large device.
 const UNITS: u64 = 132;
 
+/// Bytes that one access to memory brings.
+const SECTOR: u64 = 32;
+
 /// Bytes of rows that a thread has at least, as long as enough threads remain: fewer would keep too few loads under way.
 const THREAD_BYTES: u64 = 16;
 
@@ -140,11 +143,15 @@ impl RowSplit {
             _ if chunks > 1 => {
                 let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
                 // A block has one chunk.
-                let threads =
-                    registers(packs, pack, held, UNITS * UNIT_THREADS / (rows.count * chunks)).0.max(SEVERAL_ROWS);
-                (threads, packs.div_ceil(threads))
+                registers(packs, pack, held, SEVERAL_ROWS, UNITS * UNIT_THREADS / (rows.count * chunks))
             }
-            true => registers(reach.div_ceil(pack), pack, held, UNITS * UNIT_THREADS / rows.count),
+            true => {
+                let packs = reach.div_ceil(pack);
+                // Neighbours read what one access to memory brings, unless a thread does so with a row of its own.
+                let least = if length * size <= THREAD_BYTES { 1 } else { SECTOR / (pack * size) };
+                let least = least.clamp(1, packs.next_power_of_two());
+                registers(packs, pack, held, least, UNITS * UNIT_THREADS / rows.count)
+            }
             false => (MOST_THREADS, held / 2),
         };
         let spare = rows.count * threads / (UNITS * UNIT_THREADS);
@@ -278,11 +285,11 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
-/// Threads, a power of two, and packs of each, `most` at most, that hold so many packs in registers. As long as the device
-/// has room for a thread for each pack, that is what they are. Else of those that hold the fewest too many, the ones with
-/// about sixteen elements for each thread.
-fn registers(packs: u64, pack: u64, most: u64, room: u64) -> (u64, u64) {
-    let splits = (0..=MOST_THREADS.ilog2()).map(|bits| (1 << bits, packs.div_ceil(1 << bits)));
+/// Threads, a power of two and `least` at least, and packs of each, `most` at most, that hold so many packs in registers.
+/// As long as the device has room for a thread for each pack, that is what they are. Else of those that hold the fewest too
+/// many, the ones with about sixteen elements for each thread.
+fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
+    let splits = (least.ilog2()..=MOST_THREADS.ilog2()).map(|bits| (1 << bits, packs.div_ceil(1 << bits)));
     let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
         true => (*each, *threads),
         false => (threads * each, (each * pack).abs_diff(16)),

@@ -213,7 +213,7 @@ impl Operation for Scatter {
 const WINDOW: u64 = 128;
 
 /// Indices that each block looks through by itself at most.
-const FEW: u64 = 1024;
+const FEW: u64 = 256;
 
 /// Terms of a row for each of the threads that share them, about.
 const TERMS_OF_A_THREAD: u64 = 8;
