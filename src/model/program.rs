@@ -328,7 +328,7 @@ impl Step {
         self.after.push(after);
     }
 
-    /// Replaces each dependency on the previous iteration by those that `found` returns for its placeholder.
+    /// Replaces each dependency on the previous iteration by the operations that `found` returns for it.
     pub(super) fn resolve_previous<'f>(&mut self, found: impl Fn(OpId) -> &'f [OpId]) {
         if !self.after.iter().any(|after| after.previous) {
             return;

@@ -36,12 +36,13 @@ fn missing(library: &str, purpose: &str, why: NotOpened, install: &str) -> ExecE
     why.missing(library, purpose, &format!("the CUDA toolkit, or `{install}`"))
 }
 
-/// What this machine offers.
+/// Result of looking for NVIDIA GPUs on this machine.
 pub enum Found {
-    /// No usable NVIDIA GPU, and the reason.
+    /// This machine has no usable NVIDIA GPU, for this reason.
     Nothing(&'static str),
-    /// A driver that does not work.
+    /// The driver is installed and fails with this error.
     Broken(ExecError),
+    /// Number of GPUs that the driver reports; at least 1.
     Devices(u32),
 }
 

@@ -187,7 +187,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
     pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();
-        // It is no error if the library has no algorithm without a workspace.
+        // Some products need a workspace. The library then rejects the second query, and the first list is used alone.
         let again = library.dialect.queries_without_workspace && wanted > 1;
         let without = if again { library.proposals(&layouts, gemm, 0, wanted).ok() } else { None };
         let mut without = without.unwrap_or_default().into_iter();

@@ -29,14 +29,14 @@ pub struct InterProcessMemory {
     flags: Vec<(u32, SharedMemory)>,
 }
 
-/// What a process publishes about itself.
+/// The message in which a process tells the others how to reach its memory and flags.
 #[derive(Serialize, Deserialize)]
 struct PublishedMemory {
-    /// Identifies its host: processes with equal numbers are on the same one. See [`system::clock`].
+    /// Number of the process's host; processes with equal numbers share a host. See [`system::clock`].
     host: u32,
-    /// The handle of its device memory; `None` if it has none.
+    /// Inter-process handle of the process's device memory; `None` if it has allocated none.
     memory: Option<Vec<u8>>,
-    /// The name of its flags in shared memory; `None` if it has none.
+    /// Name of the shared memory that holds the process's flags; `None` if it has none.
     flags: Option<String>,
     crossings: Crossings,
 }

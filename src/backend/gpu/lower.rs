@@ -16,7 +16,7 @@ use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
 
-/// One call with all of its arguments.
+/// A driver or library call, resolved during preparation, with every argument.
 pub enum Prepared {
     Kernel {
         function: Function,

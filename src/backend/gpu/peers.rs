@@ -11,9 +11,8 @@
 //! the first, and nothing reads the data before the last has arrived. In observed iterations each copy synchronizes
 //! separately.
 //!
-//! Both flags are needed even though iterations usually do not overlap. They can overlap if an iteration waits only for
-//! the end of the last one, and then only the first flag keeps the sender from overwriting data that is still being
-//! read.
+//! The receiver's flag alone would be enough if iterations never overlapped. Iterations do overlap with `sync: end`, and
+//! then only the sender's flag keeps the sender from overwriting data that the receiver is still reading.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,13 +41,13 @@ pub struct PeerDevices<A: Api> {
     devices: Mutex<BTreeMap<u32, Arc<PeerDevice<A>>>>,
 }
 
-/// What other ranks need to know about a rank.
+/// A rank's device, flags and memory, as the ranks that exchange data with it address them.
 pub struct PeerDevice<A: Api> {
-    /// Its device; `None` if another process has it.
+    /// The rank's device; `None` if the rank runs in another process.
     pub api: Option<Arc<A>>,
-    /// Addresses of its flags: for ranks whose devices it can access, and for the others.
+    /// Addresses of the rank's flags: first for ranks whose devices it can access, then for the others.
     flags: [u64; 2],
-    /// Base address of its device memory.
+    /// Base address of the rank's device memory.
     base: u64,
     crossings: Crossings,
 }

@@ -161,7 +161,8 @@ impl Api for Hip {
     }
 
     fn health(&self) -> Option<Health> {
-        // Both read the same sensors, but the files do not contain throttle reasons.
+        // The management library and sysfs read the same sensors. The library is asked first, because sysfs has no
+        // throttle reasons.
         self.smi().map(Smi::health).or_else(|| self.sysfs()?.health())
     }
 

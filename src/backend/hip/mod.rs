@@ -45,14 +45,15 @@ fn missing(library: &str, purpose: &str, package: &str, why: NotOpened) -> ExecE
     why.missing(library, purpose, &format!("AMD's package `{package}`, or set ROCM_PATH"))
 }
 
-/// What this machine offers.
+/// Result of looking for AMD GPUs on this machine.
 pub enum Found {
-    /// No runtime, and the reason.
+    /// The HIP runtime is not installed or cannot be opened, for this reason.
     Absent(&'static str),
-    /// A runtime that sees no AMD GPU, with its message.
+    /// The runtime reports no AMD GPU, with this message.
     Nothing(String),
-    /// A runtime that does not work.
+    /// The runtime is installed and fails with this error.
     Broken(ExecError),
+    /// Number of GPUs that the runtime reports; at least 1.
     Devices(u32),
 }
 
