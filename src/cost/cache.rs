@@ -1,6 +1,7 @@
 //! Models which bytes an operation finds in the device's last-level cache, if operations run in the order of launches.
 //!
-//! Works on whole pages with least-recently-used replacement. A range larger than the cache leaves nothing in it.
+//! Replaces whole pages, the least recently used first, and knows for each page which of its blocks were used, so that a
+//! small neighbour in the same page does not bring the others in. A range larger than the cache leaves nothing in it.
 
 use std::collections::VecDeque;
 
@@ -14,6 +15,9 @@ use super::{cache_room, fits_cache};
 /// Page size in bytes: large compared with what a kernel of a small workload accesses, small compared with a cache.
 const PAGE: u64 = 64 << 10;
 
+/// Block size in bytes: a page has 64 blocks, one for each bit of a mask.
+const BLOCK: u64 = PAGE / 64;
+
 /// Resolution of cached shares: eighths, so that similar operations can share a result.
 pub const WHOLE: u8 = 8;
 
@@ -23,30 +27,32 @@ const MAX_ACCESSES: u64 = 1 << 25;
 #[derive(Debug, Default)]
 struct Cache {
     capacity: usize,
-    /// Time of each resident page's last use.
-    used: FxHashMap<u64, u64>,
+    /// For each resident page, the time of its last use and a mask of its resident blocks.
+    used: FxHashMap<u64, (u64, u64)>,
     /// Uses in order; entries that a later use has superseded are skipped.
     order: VecDeque<(u64, u64)>,
     clock: u64,
 }
 
 impl Cache {
-    /// Uses a page, and returns true if it was resident.
-    fn touch(&mut self, page: u64) -> bool {
+    /// Uses some blocks of a page, given as a mask, and returns the number of those that were resident.
+    fn touch(&mut self, page: u64, blocks: u64) -> u32 {
         self.clock += 1;
-        let hit = self.used.insert(page, self.clock).is_some();
+        let entry = self.used.entry(page).or_default();
+        let hits = (entry.1 & blocks).count_ones();
+        *entry = (self.clock, entry.1 | blocks);
         self.order.push_back((page, self.clock));
         while self.used.len() > self.capacity {
             let Some((page, time)) = self.order.pop_front() else { break };
-            if self.used.get(&page) == Some(&time) {
+            if self.used.get(&page).is_some_and(|(last, _)| *last == time) {
                 self.used.remove(&page);
             }
         }
         if self.order.len() > 8 * self.capacity {
             let used = &self.used;
-            self.order.retain(|(page, time)| used.get(page) == Some(time));
+            self.order.retain(|(page, time)| used.get(page).is_some_and(|(last, _)| last == time));
         }
-        hit
+        hits
     }
 
     fn clear(&mut self) {
@@ -65,8 +71,14 @@ impl Cache {
             self.clear();
             return 0;
         }
-        let hits = pages.filter(|&page| self.touch(page)).count() as u64;
-        bytes * hits / count
+        let blocks = offset / BLOCK..(offset + bytes).div_ceil(BLOCK);
+        let mut hits = 0;
+        for page in pages {
+            let first = blocks.start.max(page * 64) - page * 64;
+            let end = blocks.end.min((page + 1) * 64) - page * 64;
+            hits += u64::from(self.touch(page, (u64::MAX >> (64 - (end - first))) << first));
+        }
+        (u128::from(bytes) * u128::from(hits) / u128::from(blocks.end - blocks.start)) as u64
     }
 }
 
@@ -141,6 +153,15 @@ mod tests {
     }
 
     #[test]
+    fn a_small_neighbour_in_the_page_brings_nothing_in() {
+        let mut cache = cache(4);
+        assert_eq!(cache.touch_range(0, 2), 0);
+        assert_eq!(cache.touch_range(BLOCK, PAGE - BLOCK), 0);
+        assert_eq!(cache.touch_range(0, PAGE), PAGE);
+        assert_eq!(cache.touch_range(PAGE - 2, 4), 2);
+    }
+
+    #[test]
     fn a_range_larger_than_the_cache_leaves_nothing() {
         let mut cache = cache(4);
         cache.touch_range(0, PAGE);
@@ -152,7 +173,7 @@ mod tests {
     fn the_order_of_uses_stays_short() {
         let mut cache = cache(4);
         for turn in 0..10_000 {
-            assert_eq!(cache.touch(turn % 4), turn >= 4);
+            assert_eq!(cache.touch(turn % 4, 1), u32::from(turn >= 4));
         }
         assert!(cache.order.len() <= 8 * 4 + 1);
     }

@@ -362,16 +362,26 @@ pub fn judge_events(program: &Program, plan: &Plan, schedule: &Schedule) -> Resu
 }
 
 /// Checks that every wait is necessary, except those of markers: a `wait` is always issued, and so are the waits of a
-/// `signal` and of a `sync`.
+/// `signal` and of a `sync`. A `signal` behind a `sync` on another lane waits for it.
 pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String> {
     let unrolled = Unrolled::twice(program, schedule);
     let launched = unrolled.launched(0);
     let all = executed(&unrolled, schedule, None).only(&launched, 0);
     let mut spelled: usize = 0;
+    // Lanes that have yet to wait for the latest `sync`. If iterations overlap, the first of the period follows the last.
+    let all_lanes = || (0..schedule.lanes.len()).map(LaneId::from).collect::<BTreeSet<_>>();
+    let mut ops = schedule.period.iter().flat_map(|planned| &program.cycle[planned.step].ops);
+    let follows_sync = schedule.depth > 1 && ops.any(|op| op.kind == OpKind::Sync);
+    let mut apart = if follows_sync { all_lanes() } else { BTreeSet::new() };
     for planned in &schedule.period {
         let step = &program.cycle[planned.step];
         let lane = |op: OpId| schedule.lane_of[step.op(op).stream.index()];
         for op in step.ids() {
+            if step.op(op).kind == OpKind::Sync {
+                apart = all_lanes();
+            }
+            let waits = apart.remove(&lane(op));
+            spelled += usize::from(waits && step.op(op).kind == OpKind::Signal);
             spelled += match step.op(op).kind {
                 OpKind::Wait | OpKind::Signal => {
                     step.after(op).iter().filter(|after| lane(after.op) != lane(op)).count()
