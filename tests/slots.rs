@@ -286,3 +286,46 @@ fn a_long_cycle_is_observed_in_part() {
     let known = metric(&variant, "m").slots.iter().flatten().count();
     assert_eq!(known, 300);
 }
+
+/// The value of a draw is the number of elements that a `map` writes on each rank and in each slot. All ranks draw the
+/// same; another seed draws other values; the name alone determines them without a seed.
+#[test]
+fn draws_are_equal_on_all_ranks_and_follow_their_seed() {
+    const DRAWS: [(&str, &str, std::ops::RangeInclusive<u64>); 8] = [
+        ("", "uniform(1, 40)", 1..=40),
+        ("", "binomial(39, 0.3)", 0..=39),
+        ("", "geometric(0.1)", 0..=400),
+        ("", "poisson(7.5)", 0..=60),
+        ("", "zipf(1.1, 40)", 0..=39),
+        ("", "floor(lognormal(2, 0.5))", 0..=200),
+        ("", "choice([3, 5, 8], [1, 0, 2])", 3..=8),
+        ("[4]", "multinomial(40, [1, 2, 0, 5])", 0..=40),
+    ];
+    let sizes = |name: &str, (dims, text, _): &(&str, &str, _), seed: &str, rank: u32| -> Vec<u64> {
+        let (outer, inner) = match text.strip_prefix("floor(") {
+            Some(inner) => (format!("floor({name})"), inner.trim_end_matches(')').to_owned() + ")"),
+            None if dims.is_empty() => (name.to_owned(), (*text).to_owned()),
+            None => (format!("{name}[3]"), (*text).to_owned()),
+        };
+        let drawn = inner.strip_suffix(')').expect("a call");
+        let text = format!("draw {name}{dims} ~ {drawn}{seed})\nstep {{ map(f32[{outer} + 1] * 2) }}\n");
+        let (program, _) = common::planned_ranks(&text, rank + 1).pop().expect("a rank");
+        let size = |step: &aorta::model::Step| match step.ops[0].kind {
+            aorta::model::OpKind::Run(spec) => program.spec(spec).outputs[0].elements() - 1,
+            _ => unreachable!("a fill runs"),
+        };
+        program.cycle.iter().map(size).collect()
+    };
+    for draw in &DRAWS {
+        let first = sizes("d", draw, "", 0);
+        assert_eq!(first.len(), 64, "{}", draw.1);
+        assert!(first.iter().all(|size| draw.2.contains(size)), "{}: {first:?}", draw.1);
+        assert!(first.iter().any(|size| *size != first[0]), "{}: {first:?}", draw.1);
+        assert_eq!(first, sizes("d", draw, "", 2), "{}: another rank", draw.1);
+        assert_ne!(first, sizes("e", draw, "", 0), "{}: another name", draw.1);
+        let seeded = sizes("d", draw, ", seed: 3", 0);
+        assert_ne!(first, seeded, "{}: a seed", draw.1);
+        assert_eq!(seeded, sizes("e", draw, ", seed: 3", 1), "{}: a seed, another name", draw.1);
+        assert_ne!(seeded, sizes("d", draw, ", seed: 4", 0), "{}: another seed", draw.1);
+    }
+}

@@ -48,6 +48,8 @@ fn describe(parsed: &Parsed) -> String {
     }
     let mut params = Vec::new();
     let mut presets = Vec::new();
+    let mut draws = Vec::new();
+    let mut requirements = Vec::new();
     let mut streams = Vec::new();
     let mut definitions = Vec::new();
     let mut figures = Vec::new();
@@ -65,6 +67,14 @@ fn describe(parsed: &Parsed) -> String {
                 });
                 let all: Vec<String> = values.collect();
                 presets.push((ast.names.name(name.symbol).to_owned(), all.join(", ")));
+            }
+            DeclKind::Draw { .. } => {
+                let text = sources.one_line(decl.span);
+                draws.push((text.trim_start_matches("draw").trim_start().to_owned(), doc));
+            }
+            DeclKind::Require { condition, message } => {
+                let message = message.as_deref().map(visible::one_line).unwrap_or_default();
+                requirements.push((source(sources, condition), message.into_owned()));
             }
             DeclKind::Stream { name, count, options } => {
                 let count: Vec<String> = count.iter().map(|count| source(sources, count)).collect();
@@ -100,6 +110,8 @@ fn describe(parsed: &Parsed) -> String {
     }
     section(&mut text, "Parameters (--set NAME=VALUE)", &params);
     section(&mut text, "Presets (--preset NAME)", &presets);
+    section(&mut text, "Draws", &draws);
+    section(&mut text, "Requirements", &requirements);
     section(&mut text, "Streams", &streams);
     section(&mut text, "Buffers", &buffers(ast, sources));
     section(&mut text, "Definitions", &definitions);

@@ -185,6 +185,7 @@ impl Evidence<'_> {
     fn slots_of(&self, expr: &FigureExpr) -> Result<Slots, String> {
         match expr {
             FigureExpr::Constant(_)
+            | FigureExpr::BySlot(_)
             | FigureExpr::Figure { slot: Some(_), .. }
             | FigureExpr::Metric { slot: Some(_), .. } => Ok(None),
             FigureExpr::Figure { figure, set, beside, .. } => {
@@ -214,7 +215,7 @@ impl Evidence<'_> {
     /// Whether an expression contains a figure that exists for observed iterations only.
     fn observes(&self, expr: &FigureExpr) -> bool {
         match expr {
-            FigureExpr::Constant(_) => false,
+            FigureExpr::Constant(_) | FigureExpr::BySlot(_) => false,
             FigureExpr::Figure { figure, set, .. } => figure.is_observed(set.is_some()),
             FigureExpr::Metric { metric, .. } => {
                 let observes = || Ok(self.observes(&self.program.metrics[*metric].value));
@@ -242,6 +243,7 @@ impl Evidence<'_> {
         let view = &self.decided(expr, view);
         match expr {
             FigureExpr::Constant(value) => Ok(Series::Constant(*value)),
+            FigureExpr::BySlot(values) => Series::of(&FigureSamples::Known(values.clone()), &view.slots),
             FigureExpr::Figure { figure, set, beside, slot: None, statistic: None, .. } => {
                 let observed = view.times == Times::Observed;
                 Series::of(&*self.sampled(*figure, set.as_ref(), beside.as_ref(), observed)?, &view.slots)
@@ -265,6 +267,7 @@ impl Evidence<'_> {
         let view = &self.decided(expr, view);
         let value = match expr {
             FigureExpr::Constant(value) => *value,
+            FigureExpr::BySlot(_) => self.series(expr, view)?.median(),
             FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
                 // Few iterations are observed, so an explicit statistic uses the measured ones.
                 let observed = view.times == Times::Observed && statistic.is_none();

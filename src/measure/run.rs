@@ -431,7 +431,7 @@ fn needs_serial_run(program: &Program) -> bool {
             FigureExpr::Figure { figure, .. } => figure.needs_serial_run(),
             FigureExpr::Unary(_, inner) => asks(inner),
             FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
-            FigureExpr::Constant(_) | FigureExpr::Metric { .. } => false,
+            FigureExpr::Constant(_) | FigureExpr::BySlot(_) | FigureExpr::Metric { .. } => false,
         }
     }
     program.metrics.iter().any(|metric| asks(&metric.value))

@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
+use super::draws::Draw;
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
 use super::mistakes::{Mistake, Mistakes};
@@ -67,6 +68,7 @@ pub(super) struct Analyzer<'a> {
     /// The iteration that is being expanded; `None` outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
+    pub draws: Vec<Draw>,
     /// Number of slots of the cycle; `None` before the step is analyzed, and if it has mistakes.
     pub slots: Option<usize>,
     pub expansion: Expansion<'a>,
@@ -132,6 +134,7 @@ impl<'a> Analyzer<'a> {
             mesh: None,
             iteration: None,
             cycle_use: CycleUse::default(),
+            draws: Vec::new(),
             slots: None,
             expansion: Expansion::default(),
             metrics: FxHashMap::default(),

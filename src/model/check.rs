@@ -199,6 +199,12 @@ impl<'a> Checker<'a> {
                 }
             }
             DeclKind::Let(Binding { value, .. }) => self.expr(value),
+            DeclKind::Draw { dims, args, options, .. } => {
+                self.exprs(dims);
+                self.exprs(args);
+                options.iter().for_each(|option| self.expr(&option.value));
+            }
+            DeclKind::Require { condition, .. } => self.expr(condition),
             DeclKind::Preset { values, .. } => {
                 // A parameter that lists words checks the value by itself.
                 for binding in values {

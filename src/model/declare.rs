@@ -9,6 +9,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::declared::declared_names;
+use super::draws::DrawCall;
 use super::error::ModelError;
 use super::limits;
 use super::program::*;
@@ -38,7 +39,11 @@ impl<'a> Analyzer<'a> {
             DeclKind::Mesh(factors) => self.mesh(factors, decl.span),
             DeclKind::Kernel { .. } => self.later_declaration("kernel", decl),
             DeclKind::Use { .. } => self.later_declaration("use", decl),
-            DeclKind::Draw { .. } => self.later_declaration("draw", decl),
+            DeclKind::Draw { name, dims, distribution, args, options } => {
+                let call = DrawCall { distribution: *distribution, args, options, span: decl.span };
+                self.draw(*name, dims, &call);
+            }
+            DeclKind::Require { condition, message } => self.require(condition, message.as_deref()),
             DeclKind::Later { word, .. } => self.later_declaration(word, decl),
             DeclKind::Setup(_) | DeclKind::Teardown(_) => {
                 let help = "buffers are filled before the run: `buffer x: f32[4] = zeros`";
@@ -52,8 +57,7 @@ impl<'a> Analyzer<'a> {
     fn later_declaration(&mut self, word: &str, decl: &Decl) {
         let help = match word {
             "kernel" => "`map(…)` makes a kernel of any expression",
-            "use" => "write the `def` into this file",
-            _ => "make the number a `param`",
+            _ => "write the `def` into this file",
         };
         self.not_yet(&format!("`{word}`"), help, decl.span);
         for name in declared_names(decl) {
@@ -70,13 +74,28 @@ impl<'a> Analyzer<'a> {
             Some(first) => self.error(ModelError::Second { what: "meta", at: span.into(), first: first.into() }),
             None => self.meta = Some(span),
         }
-        const KNOWN: [&str; 6] = ["version", "category", "tags", "authors", "licence", "priority"];
+        const KNOWN: [&str; 7] = ["language", "version", "category", "tags", "authors", "licence", "priority"];
         for setting in settings {
             let key = self.names.name(setting.key.symbol).to_owned();
             if !KNOWN.contains(&key.as_str()) {
                 self.unknown_option("meta", key, &KNOWN, setting.key.span);
             }
-            self.eval(&setting.value);
+            match self.names.name(setting.key.symbol) {
+                "language" => self.language(&setting.value),
+                _ => drop(self.eval(&setting.value)),
+            }
+        }
+    }
+
+    /// Checks the language version that a file demands. The parser has refused newer ones.
+    fn language(&mut self, value: &Expr) {
+        if !matches!(value.kind, ExprKind::Int(1..)) {
+            self.error(ModelError::BadSize {
+                what: "the version of the language".to_owned(),
+                value: written(value, &self.names),
+                at: value.span.into(),
+                help: "write a whole number: `language: 1`",
+            });
         }
     }
 

@@ -240,6 +240,28 @@ pub enum ModelError {
         help: &'static str,
     },
 
+    #[error("{message}")]
+    #[diagnostic(code(aorta::model::requirement), help("{help}"))]
+    Requirement {
+        message: String,
+        /// The reason why the condition is false, such as `world % 2` is 1.
+        reason: String,
+        #[label("{reason}")]
+        at: SourceSpan,
+        help: String,
+    },
+
+    #[error("`{name}` has no value outside of the step")]
+    #[diagnostic(
+        code(aorta::model::outside_step),
+        help("it differs from iteration to iteration, and declarations do not: use it inside `step {{ … }}`")
+    )]
+    OutsideStep {
+        name: String,
+        #[label("used outside of the step")]
+        at: SourceSpan,
+    },
+
     #[error("the file has no `step`")]
     #[diagnostic(
         code(aorta::model::no_step),

@@ -92,6 +92,7 @@ impl Analyzer<'_> {
     fn name(&mut self, symbol: Symbol, span: SrcSpan) -> Value {
         if let Some(value) = self.scopes.get(symbol) {
             return match value {
+                Value::Draw(draw) => self.drawn(*draw, symbol, span),
                 Value::Output(cell) => self.written_output(*cell, symbol, span),
                 value => value.clone(),
             };
@@ -135,11 +136,7 @@ impl Analyzer<'_> {
                 Value::int(iteration)
             }
             None => {
-                self.error(ModelError::NotYet {
-                    what: "`iteration` outside of the step".to_owned(),
-                    help: "declarations are the same in every iteration; use it inside `step { … }`".to_owned(),
-                    at: span.into(),
-                });
+                self.error(ModelError::OutsideStep { name: "iteration".to_owned(), at: span.into() });
                 Value::Unknown
             }
         }

@@ -41,6 +41,8 @@ pub struct Expectation {
 #[derive(Clone, Debug)]
 pub enum FigureExpr {
     Constant(f64),
+    /// A value for each slot, known before the run.
+    BySlot(Vec<f64>),
     Figure {
         figure: Figure,
         set: Option<OpSet>,
@@ -274,12 +276,42 @@ impl<'a> Analyzer<'a> {
             let known = if self.has_room_for_errors() { self.known_names() } else { Vec::new() };
             return self.unknown_figure(symbol, expr.span, &known);
         }
+        if !self.differs_by_iteration(expr) {
+            let (value, ty) = self.plain_value(expr)?;
+            return Some((FigureExpr::Constant(value), ty));
+        }
+        let mut values = Vec::new();
+        let mut ty = Type::Bool;
+        for slot in 0..self.slots.unwrap_or(1) {
+            self.iteration = Some(slot as i64);
+            let value = self.plain_value(expr);
+            self.iteration = None;
+            let value = value?;
+            values.push(value.0);
+            ty = value.1;
+        }
+        let value = if let [value] = values[..] { FigureExpr::Constant(value) } else { FigureExpr::BySlot(values) };
+        Some((value, ty))
+    }
+
+    /// The value of an expression without figures, in base units.
+    fn plain_value(&mut self, expr: &Expr) -> Option<(f64, Type)> {
         match self.eval(expr) {
             Value::Unknown => None,
-            Value::Number(number) => Some((FigureExpr::Constant(number.value.float()), Type::Number(number.dimension))),
-            Value::Bool(value) => Some((FigureExpr::Constant(f64::from(value)), Type::Bool)),
+            Value::Number(number) => Some((number.value.float(), Type::Number(number.dimension))),
+            Value::Bool(value) => Some((f64::from(value), Type::Bool)),
             other => self.wrong_type("a number", &other, expr.span),
         }
+    }
+
+    /// True if an expression names a draw.
+    fn differs_by_iteration(&self, expr: &Expr) -> bool {
+        let mut differs = false;
+        walk::expr(expr, &mut |part| {
+            let value = part.as_name().and_then(|name| self.scopes.get(name));
+            differs |= matches!(value, Some(Value::Draw(_)));
+        });
+        differs
     }
 
     /// The first stream, label or phase that an expression names without a metric: its text, its kind, and its
@@ -481,6 +513,7 @@ fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
         FigureExpr::Constant(_)
         | FigureExpr::Figure { slot: Some(_), .. }
         | FigureExpr::Metric { slot: Some(_), .. } => false,
+        FigureExpr::BySlot(_) => true,
         FigureExpr::Figure { figure, .. } => figure.has_slots(),
         FigureExpr::Metric { metric, .. } => metrics[*metric].has_slots,
         FigureExpr::Unary(_, inner) => has_slots(metrics, inner),

@@ -27,16 +27,29 @@ impl Ast {
 
     /// The text of `category` in `meta`, on one line; `None` if there is none.
     pub fn category(&self) -> Option<String> {
+        match &self.fact("category")?.kind {
+            ExprKind::Text(text) => Some(visible::one_line(text).into_owned()),
+            _ => None,
+        }
+    }
+
+    /// The language version in `meta` and its location; `None` if there is none, or if it is no whole number.
+    pub fn language(&self) -> Option<(i64, SrcSpan)> {
+        let value = self.fact("language")?;
+        match value.kind {
+            ExprKind::Int(version) => Some((version, value.span)),
+            _ => None,
+        }
+    }
+
+    /// The value of a field of `meta`.
+    fn fact(&self, key: &str) -> Option<&Expr> {
         let settings = self.decls.iter().filter_map(|decl| match &decl.kind {
             DeclKind::Meta(settings) => Some(settings),
             _ => None,
         });
-        settings.flatten().find_map(|setting| match &setting.value.kind {
-            ExprKind::Text(text) if self.names.name(setting.key.symbol) == "category" => {
-                Some(visible::one_line(text).into_owned())
-            }
-            _ => None,
-        })
+        let mut settings = settings.flatten().filter(|setting| self.names.name(setting.key.symbol) == key);
+        settings.next().map(|setting| &setting.value)
     }
 }
 
@@ -103,9 +116,15 @@ pub enum DeclKind {
     Draw {
         name: Name,
         dims: Vec<Expr>,
-        distribution: Expr,
+        distribution: Name,
+        args: Vec<Expr>,
+        options: Vec<Setting>,
     },
-    /// A `kernel`, `use` or `draw`, which this version does not support and does not parse.
+    Require {
+        condition: Expr,
+        message: Option<String>,
+    },
+    /// A `kernel` or `use`, which this version does not support and does not parse.
     Later {
         word: &'static str,
         name: Option<Name>,

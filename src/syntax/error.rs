@@ -10,6 +10,18 @@ use crate::base::counted;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum SyntaxError {
+    #[error("this file needs version {wanted} of the language, and this aorta knows version {known}")]
+    #[diagnostic(
+        code(aorta::syntax::newer_language),
+        help("install a newer aorta; `aorta --version` prints the version of this one")
+    )]
+    NewerLanguage {
+        wanted: i64,
+        known: i64,
+        #[label("needed by the file")]
+        at: SourceSpan,
+    },
+
     #[error("unexpected character `{character}`")]
     #[diagnostic(
         code(aorta::syntax::unexpected_character),

@@ -24,6 +24,9 @@ pub use tree::{tree, written};
 pub use unparsed::declared;
 pub use words::{DECLARATIONS, RESERVED, STATEMENTS};
 
+/// Version of the language that this crate implements. A file can demand a version with `meta { language: 1 }`.
+pub const LANGUAGE: i64 = 1;
+
 /// Limits of a file, which prevent exhaustion of memory and stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

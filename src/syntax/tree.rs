@@ -83,10 +83,19 @@ impl<'a> Writer<'a> {
                 inner.block("do", body);
             }),
             DeclKind::Use { what } => self.line(&format!("use {}", self.expr(what))),
-            DeclKind::Draw { name, dims, distribution } => {
-                let line = format!("draw {}{} ~ {}", self.name(name.symbol), self.index(dims), self.expr(distribution));
-                self.line(&line);
+            DeclKind::Draw { name, dims, distribution, args, options } => {
+                self.node(&format!("draw {}{}", self.name(name.symbol), self.index(dims)), |inner| {
+                    inner.line(&format!("from: {}", inner.name(distribution.symbol)));
+                    args.iter().for_each(|arg| inner.value("argument", arg));
+                    inner.settings(options);
+                });
             }
+            DeclKind::Require { condition, message } => self.node("require", |inner| {
+                inner.value("condition", condition);
+                if let Some(message) = message {
+                    inner.line(&format!("message: {message:?}"));
+                }
+            }),
             DeclKind::Later { word, .. } => self.line(word),
             DeclKind::Setup(body) => self.block("setup", body),
             DeclKind::Step { options, body } => self.node("step", |inner| {

@@ -49,11 +49,14 @@ macro_rules! children {
                         visit($child::Block(body));
                     }
                     DeclKind::Use { what } => visit($child::Expr(what)),
-                    DeclKind::Draw { name, dims, distribution } => {
+                    DeclKind::Draw { name, dims, distribution, args, options } => {
                         visit($child::Name(name));
                         $parts::exprs(dims, visit);
-                        visit($child::Expr(distribution));
+                        visit($child::Name(distribution));
+                        $parts::exprs(args, visit);
+                        $parts::settings(options, visit);
                     }
+                    DeclKind::Require { condition, .. } => visit($child::Expr(condition)),
                     DeclKind::Later { name, .. } => $parts::names(name, visit),
                     DeclKind::Setup(body) | DeclKind::Teardown(body) => visit($child::Block(body)),
                     DeclKind::Step { options, body } => {

@@ -57,7 +57,7 @@ const fn block(word: &'static str, keyword: Keyword, rule: Rule, what: &'static 
 }
 
 /// Declarations, which are at the top level of a file.
-const DECLARATION_LEADS: [Lead; 16] = [
+const DECLARATION_LEADS: [Lead; 17] = [
     decl("meta", "meta { category: \"gemm\" }"),
     decl("param", "param n = 4"),
     Lead { keyword: Keyword::Everywhere, ..decl("let", "let n = 4") },
@@ -68,7 +68,8 @@ const DECLARATION_LEADS: [Lead; 16] = [
     decl("kernel", ""),
     Lead { rule: Rule::def_piece, what: "the head of the `def`", ..section("def", "def f(x -> y) { … }") },
     decl("use", ""),
-    decl("draw", ""),
+    decl("draw", "draw load[4] ~ uniform(1, 64)"),
+    decl("require", "require world > 1"),
     section("setup", ""),
     section("step", "step { … }"),
     section("teardown", ""),
@@ -126,7 +127,7 @@ const INNER: [(&str, Role); 16] = [
 ];
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 16] = words(&DECLARATION_LEADS);
+pub const DECLARATIONS: [&str; 17] = words(&DECLARATION_LEADS);
 
 /// Words that begin a statement other than an operation.
 pub const STATEMENTS: [&str; 7] = words(&STATEMENT_LEADS);

@@ -269,7 +269,10 @@ fn decl() -> impl Strategy<Value = Decl> {
         }),
         (name(), signature(), block()).prop_map(|(name, signature, body)| DeclKind::Def { name, signature, body }),
         used.prop_map(|what| DeclKind::Use { what }),
-        (name(), count(), expr()).prop_map(|(name, dims, distribution)| DeclKind::Draw { name, dims, distribution }),
+        (name(), count(), name(), vec(expr(), 0..3), settings()).prop_map(
+            |(name, dims, distribution, args, options)| { DeclKind::Draw { name, dims, distribution, args, options } }
+        ),
+        (expr(), option::of(text())).prop_map(|(condition, message)| DeclKind::Require { condition, message }),
         block().prop_map(DeclKind::Setup),
         (settings(), block()).prop_map(|(options, body)| DeclKind::Step { options, body }),
         block().prop_map(DeclKind::Teardown),

@@ -185,12 +185,20 @@ impl<'a> Author<'a> {
                 self.put("use");
                 self.plain(what);
             }
-            DeclKind::Draw { name, dims, distribution } => {
+            DeclKind::Draw { name, dims, distribution, args, options } => {
                 self.put("draw");
                 self.name(*name);
                 self.index(dims);
                 self.put("~");
-                self.expr(distribution);
+                self.name(*distribution);
+                self.arguments(args, options);
+            }
+            DeclKind::Require { condition, message } => {
+                self.put("require");
+                self.expr(condition);
+                if let Some(message) = message {
+                    self.quoted(message);
+                }
             }
             DeclKind::Later { .. } => unreachable!("only what cannot be read is such"),
             DeclKind::Setup(body) => {
@@ -309,6 +317,16 @@ impl<'a> Author<'a> {
         self.put(open);
         self.list(settings, true, Self::setting);
         self.put(close);
+    }
+
+    fn arguments(&mut self, args: &'a [Expr], options: &'a [Setting]) {
+        self.put("(");
+        self.list(args, options.is_empty(), Self::expr);
+        if !args.is_empty() && !options.is_empty() {
+            self.put(",");
+        }
+        self.list(options, true, Self::setting);
+        self.put(")");
     }
 
     fn options(&mut self, options: &'a [Setting]) {

@@ -64,6 +64,7 @@ const PIECES: &[&str] = &[
     "prev(",
     "use common",
     "draw d ~ uniform(0, 1)",
+    "require rank > 3 \"m\"",
     "kernel k(x -> y) { code: \"\" }",
     "buffer q { up: f32[8], down: f32[8] }",
     "buffer r like x",

@@ -59,6 +59,8 @@ struct Generator<'a> {
     numbers: usize,
     /// Names of whole numbers, each with its minimum and maximum.
     wholes: Vec<(String, u64, u64)>,
+    /// Draws, which have values in the step alone: each with its minimum and maximum.
+    draws: Vec<(String, u64, u64)>,
     /// Streams and families of streams, each with its number of members.
     streams: Vec<(String, u64)>,
     tensors: Vec<Tensor>,
@@ -103,6 +105,7 @@ impl Generator<'_> {
             let field = self.choices.pick(&[
                 "tags: [\"fuzz\"]",
                 "version: 1",
+                "language: 1",
                 "authors: [\"a\"]",
                 "licence: \"MIT\"",
                 "priority: 2,",
@@ -170,7 +173,13 @@ impl Generator<'_> {
         if self.choices.once_in(4) {
             self.text += "/// About the next.\n";
         }
-        match self.choices.below(10) {
+        match self.choices.below(12) {
+            10 => self.draw(),
+            11 => {
+                let (value, message) = (self.choices.below(9) as u64, self.choices.pick(&["", " \"as it is\""]));
+                let written = self.whole(value);
+                self.add(&format!("require {written} == {value}{message}"));
+            }
             0 | 1 => {
                 let (name, value) = (self.fresh("n"), self.choices.below(8) as u64 + 1);
                 let allowed = self.choices.pick(&["", " in 1..=64", " in 0..65", " in [1, 2, 3, 4, 5, 6, 7, 8]"]);
@@ -213,6 +222,25 @@ impl Generator<'_> {
                 self.add(&format!("let {name} = {value}"));
             }
         }
+    }
+
+    fn draw(&mut self) {
+        let name = self.fresh("r");
+        let high = self.choices.below(7) as u64 + 1;
+        let seed = self.choices.pick(&["", ", seed: 7", ", seed: 1,"]);
+        let weights = self.choices.pick(&["[3, 1]", "[0, 0.5]", "[1, 0]"]);
+        let (dims, text, value, low, high) = match self.choices.below(8) {
+            0 => ("", format!("uniform(1, {high}{seed})"), name.clone(), 1, high),
+            1 => ("[2]", format!("binomial({high}, 0.3{seed})"), format!("{name}[1]"), 0, high),
+            2 => ("[2, 2]", format!("zipf(1.1, {high}{seed})"), format!("{name}[0][1]"), 0, high - 1),
+            3 => ("", format!("choice([1, {high}], {weights}{seed})"), name.clone(), 1, high),
+            4 => ("[2]", format!("multinomial({high}, {weights}{seed})"), format!("{name}[0]"), 0, high),
+            5 => ("", format!("geometric(0.5{seed})"), format!("min({name}, {high})"), 0, high),
+            6 => ("", format!("poisson(2.5{seed})"), format!("min({name}, {high})"), 0, high),
+            _ => ("[3]", format!("lognormal(1, 0.5{seed})"), format!("min(floor({name}[2]), {high})"), 0, high),
+        };
+        self.add(&format!("draw {name}{dims} ~ {text}"));
+        self.draws.push((value, low, high));
     }
 
     fn def(&mut self) {
@@ -278,6 +306,7 @@ impl Generator<'_> {
         self.labels.push("first".to_owned());
         self.always.push("first".to_owned());
         let wholes = self.wholes.len();
+        self.wholes.append(&mut self.draws);
         self.statements(0);
         self.wholes.truncate(wholes);
         self.add("}");

@@ -33,6 +33,7 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
         match &decl.kind {
             DeclKind::Param { name, .. } => check("parameter", *name),
             DeclKind::Let(binding) => check("value", binding.name),
+            DeclKind::Draw { name, .. } => check("draw", *name),
             DeclKind::Stream { name, .. } => check("stream", *name),
             DeclKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
             DeclKind::Def { name, .. } => check("definition", *name),

@@ -10,6 +10,7 @@ pub fn figure(program: &Program, expr: &FigureExpr) -> String {
     };
     match expr {
         FigureExpr::Constant(value) => value.to_string(),
+        FigureExpr::BySlot(values) => format!("by slot {values:?}"),
         FigureExpr::Figure { figure, set, beside, slot, statistic, .. } => {
             let sets: Vec<&str> = set.iter().chain(beside).map(|set| set.text.as_str()).collect();
             let sets = if sets.is_empty() { String::new() } else { format!("({})", sets.join(", ")) };

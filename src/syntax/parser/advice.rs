@@ -306,6 +306,8 @@ fn head(place: &FailurePoint) -> Option<String> {
         ("step" | "setup" | "teardown", Some(c)) if place.expects("(") && is_word(c) => {
             Some(format!("remove it: a `{}` has no name", place.lead()))
         }
+        ("draw", _) if place.expects("~") => help("a distribution stands behind `~`: `draw load[4] ~ uniform(1, 64)`"),
+        ("draw", _) if place.before.ends_with('~') => help("name a distribution: `draw load[4] ~ uniform(1, 64)`"),
         ("stream", Some(',')) if place.inside().is_none() => {
             help("declare each by itself, `stream a` and `stream b`, or a family: `stream s[2]`")
         }

@@ -110,7 +110,23 @@ impl<'a> Builder<'a> {
             Rule::draw => {
                 at.keyword();
                 let Family { name, count } = self.name_and_index(&mut at)?;
-                DeclKind::Draw { name, dims: count, distribution: self.next_expr(&mut at)? }
+                let mut at = at.take(Rule::distribution)?.inner();
+                let distribution = self.name(&mut at)?;
+                let (mut args, mut options) = (Vec::new(), Vec::new());
+                while let Some(given) = at.take(Rule::given) {
+                    let given = given.inner().next()?;
+                    match given.pair.as_rule() {
+                        Rule::option => options.push(self.setting(given)?),
+                        _ => args.push(self.expr(given)?),
+                    }
+                }
+                DeclKind::Draw { name, dims: count, distribution, args, options }
+            }
+            Rule::require => {
+                at.keyword();
+                let condition = self.next_expr(&mut at)?;
+                let message = at.take(Rule::string).map(|text| unquote(text.pair.as_str()));
+                DeclKind::Require { condition, message }
             }
             Rule::metric => {
                 at.keyword();
@@ -269,7 +285,6 @@ mod tests {
 
     #[test]
     fn names_of_later_versions_stand_where_they_are() {
-        assert_eq!(later("draw load ~ ("), Some("load"));
         assert_eq!(later("kernel  k(x: f32[4) { }"), Some("k"));
         // A character of several bytes is in between and is not a blank.
         assert_eq!(later("kernel\u{fffd}k(x: f32\u{fffd}) { }"), None);

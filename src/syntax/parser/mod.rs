@@ -15,13 +15,13 @@ use pest::Parser as _;
 use pest::error::ErrorVariant;
 use pest::iterators::{Pair, Pairs};
 
-use super::Limits;
 use super::ast::*;
 use super::brackets::Clues;
 use super::error::SyntaxError;
 use super::grammar::{Grammar, Rule};
 use super::split::{self, Block as PieceBlock, Body, Piece, Pieces};
 use super::words::Lead;
+use super::{LANGUAGE, Limits};
 
 /// Maximum number of errors reported for one text.
 const MAX_ERRORS: usize = 100;
@@ -101,11 +101,18 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
         });
     }
     errors.sort_by_key(SyntaxError::offset);
-    let errors = reported::select(errors, text, base, MAX_ERRORS);
+    let mut errors = reported::select(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();
     let comments = pieces.trivia.iter().map(|trivia| trivia.span);
     let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
-    Built { ast: Ast { about, decls, names, comments, unparsed: apart(unparsed) }, errors, unread, parsed }
+    let mut ast = Ast { about, decls, names, comments, unparsed: apart(unparsed) };
+    // Other errors of such a file may only be forms that this version does not know.
+    if let Some((wanted, at)) = ast.language().filter(|(wanted, _)| *wanted > LANGUAGE) {
+        errors = vec![SyntaxError::NewerLanguage { wanted, known: LANGUAGE, at: at.into() }];
+        ast.decls = Vec::new();
+        ast.unparsed = vec![SrcSpan::new(base as usize, base as usize + text.len())];
+    }
+    Built { ast, errors, unread, parsed }
 }
 
 /// Sorts ranges and merges those that touch.

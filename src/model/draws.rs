@@ -1,0 +1,362 @@
+//! `draw`: values that differ from iteration to iteration, drawn by seed before the run and equal on all ranks.
+
+use std::sync::Arc;
+
+use crate::base::random::hash;
+use crate::base::units::Dimension;
+use crate::base::{Dims, SrcSpan, Symbol, suggest};
+use crate::syntax::ast::{Expr, Name, Setting};
+
+use super::analyzer::Analyzer;
+use super::distribution::{self, RANKS, RAREST, TRIALS, Table};
+use super::error::ModelError;
+use super::limits::LIST;
+use super::value::{Number, Scalar, Value};
+
+/// Each distribution and its arguments.
+pub const DISTRIBUTIONS: [(&str, &[&str]); 8] = [
+    ("binomial", &["n", "p"]),
+    ("choice", &["list", "weights"]),
+    ("geometric", &["p"]),
+    ("lognormal", &["mu", "sigma"]),
+    ("multinomial", &["total", "weights"]),
+    ("poisson", &["rate"]),
+    ("uniform", &["lo", "hi"]),
+    ("zipf", &["s", "n"]),
+];
+
+/// Second seed of distributions that need two uniform numbers for a value.
+const SECOND: u64 = 0x5eed;
+
+/// Steps of computing a table that count as much as one list value.
+const STEPS_PER_MEMBER: f64 = 256.0;
+
+/// The right side of a `draw`, as written.
+pub(super) struct DrawCall<'a> {
+    pub distribution: Name,
+    pub args: &'a [Expr],
+    pub options: &'a [Setting],
+    pub span: SrcSpan,
+}
+
+/// A declared draw.
+#[derive(Debug)]
+pub struct Draw {
+    seed: u64,
+    /// Sizes of the lists, the outermost first; empty for a single value.
+    dims: Dims,
+    distribution: Distribution,
+    /// The values of the iteration that was asked for last.
+    current: Option<(i64, Value)>,
+}
+
+#[derive(Debug)]
+enum Distribution {
+    /// Whole numbers between two bounds, both included.
+    Whole(i64, i64, Dimension),
+    /// Numbers from the first bound up to the second.
+    Between(f64, f64, Dimension),
+    Numbers(Table),
+    Geometric(f64),
+    Lognormal(f64, f64),
+    Choice(Table, Arc<Vec<Value>>),
+    /// Counts along the last dimension, with this total.
+    Multinomial(i64, Vec<f64>),
+}
+
+impl Draw {
+    /// Returns the flat values of an iteration.
+    fn values(&self, iteration: i64) -> Vec<Value> {
+        let count = self.dims.elements().unwrap_or(0);
+        let first = (iteration as u64).wrapping_mul(count);
+        let uniform = |index: u64| distribution::uniform(self.seed, first + index);
+        let number = |value, dimension| Value::Number(Number { value, dimension, rest: None });
+        let value = |index: u64| match &self.distribution {
+            Distribution::Whole(low, high, dimension) => {
+                number(Scalar::Int(distribution::whole(*low, *high, uniform(index))), *dimension)
+            }
+            Distribution::Between(low, high, dimension) => {
+                number(Scalar::Float(low + (high - low) * uniform(index)), *dimension)
+            }
+            Distribution::Numbers(table) => Value::int(table.at(uniform(index))),
+            Distribution::Geometric(success) => Value::int(distribution::geometric(*success, uniform(index))),
+            Distribution::Lognormal(mu, sigma) => {
+                let angle = distribution::uniform(self.seed ^ SECOND, first + index);
+                Value::Number(Number::float(distribution::lognormal(*mu, *sigma, (uniform(index), angle))))
+            }
+            Distribution::Choice(table, values) => values[table.at(uniform(index)) as usize].clone(),
+            Distribution::Multinomial(..) => unreachable!("drawn by rows"),
+        };
+        match &self.distribution {
+            Distribution::Multinomial(total, weights) => (0..count)
+                .step_by(weights.len())
+                .flat_map(|row| distribution::multinomial(*total, weights, |place| uniform(row + place as u64)))
+                .map(Value::int)
+                .collect(),
+            _ => (0..count).map(value).collect(),
+        }
+    }
+
+    /// Number of list values that drawing an iteration counts as, for the limit on all lists.
+    fn members(&self) -> usize {
+        let count = self.dims.elements().unwrap_or(0) as f64;
+        let steps = match &self.distribution {
+            // A table reaches nine standard deviations to both sides.
+            Distribution::Multinomial(total, weights) => {
+                count / weights.len() as f64 * 18.0 * (*total as f64 * weights.len() as f64).sqrt()
+            }
+            _ => 0.0,
+        };
+        (count + steps / STEPS_PER_MEMBER) as usize
+    }
+}
+
+impl Analyzer<'_> {
+    /// Analyzes a `draw`.
+    pub(super) fn draw(&mut self, name: Name, dims: &[Expr], call: &DrawCall) {
+        let dims = self.draw_dims(dims, name);
+        let seed = self.seed(name, call);
+        let found = self.distribution(call);
+        let value = match (dims, seed, found) {
+            (Some(dims), Some(seed), Some(distribution)) if self.rows_fit(&dims, &distribution, name, call) => {
+                self.draws.push(Draw { seed, dims, distribution, current: None });
+                Value::Draw(self.draws.len() as u32 - 1)
+            }
+            _ => Value::Unknown,
+        };
+        self.declare(name, value);
+    }
+
+    /// Returns the values of a draw in the iteration that is expanded.
+    pub(super) fn drawn(&mut self, draw: u32, symbol: Symbol, span: SrcSpan) -> Value {
+        let Some(iteration) = self.iteration else {
+            let name = self.names.name(symbol).to_owned();
+            self.error(ModelError::OutsideStep { name, at: span.into() });
+            return Value::Unknown;
+        };
+        self.cycle_use.all = true;
+        let index = draw as usize;
+        if let Some((_, value)) = self.draws[index].current.as_ref().filter(|(known, _)| *known == iteration) {
+            return value.clone();
+        }
+        if !self.room_for_members(self.draws[index].members(), span) {
+            return Value::Unknown;
+        }
+        let draw = &mut self.draws[index];
+        let mut values = draw.values(iteration);
+        for &size in draw.dims.iter().rev() {
+            values = values.chunks(size as usize).map(|row| Value::List(Arc::new(row.to_vec()))).collect();
+        }
+        let value = values.pop().unwrap_or(Value::Unknown);
+        draw.current = Some((iteration, value.clone()));
+        value
+    }
+
+    fn draw_dims(&mut self, sizes: &[Expr], name: Name) -> Option<Dims> {
+        let mut dims = Dims::new();
+        for size in sizes {
+            let count = self.eval_whole(size)?;
+            let all = dims.elements().and_then(|all| all.checked_mul(u64::try_from(count).unwrap_or(0)));
+            let fits = count >= 1 && all.is_some_and(|all| all <= LIST as u64) && dims.push(count as u64).is_some();
+            if !fits {
+                self.error(ModelError::BadSize {
+                    what: format!("the size of `{}`", self.names.name(name.symbol)),
+                    value: count.to_string(),
+                    at: size.span.into(),
+                    help: "a draw has at least one value in each of at most 8 dimensions, and at most 65536 together",
+                });
+                return None;
+            }
+        }
+        Some(dims)
+    }
+
+    /// The seed of a draw: that of its option, otherwise one that follows from its name.
+    fn seed(&mut self, name: Name, call: &DrawCall) -> Option<u64> {
+        let bytes = self.names.name(name.symbol).bytes();
+        let mut seed = Some(bytes.fold(0, |seed, byte| hash(seed, u64::from(byte))));
+        for option in call.options {
+            match self.names.name(option.key.symbol) {
+                "seed" => seed = self.eval_whole(&option.value).map(|given| hash(1, given as u64)),
+                other => {
+                    let other = other.to_owned();
+                    self.unknown_option("draw", other, &["seed"], option.key.span);
+                }
+            }
+        }
+        seed
+    }
+
+    fn distribution(&mut self, call: &DrawCall) -> Option<Distribution> {
+        let name = self.names.name(call.distribution.symbol).to_owned();
+        let Some((name, wanted)) = DISTRIBUTIONS.iter().find(|(known, _)| *known == name) else {
+            let known = DISTRIBUTIONS.map(|(known, _)| known);
+            let help = suggest::did_you_mean(&name, known)
+                .or_else(|| Some(format!("the distributions are {}", suggest::listed(&known))));
+            let at = call.distribution.span.into();
+            self.error(ModelError::UnknownFunction { name, of: " that draws values", at, help });
+            return None;
+        };
+        let optional = usize::from(*name == "choice");
+        if call.args.len() > wanted.len() || call.args.len() + optional < wanted.len() {
+            self.error(ModelError::ArgumentCount {
+                function: (*name).to_owned(),
+                expected: format!("{} argument{}", wanted.len(), if wanted.len() == 1 { "" } else { "s" }),
+                found: format!("{} {}", call.args.len(), if call.args.len() == 1 { "is" } else { "are" }),
+                at: call.span.into(),
+                help: Some(format!("write `{name}({})`", wanted.join(", "))),
+            });
+            return None;
+        }
+        let values: Vec<Value> = call.args.iter().map(|arg| self.eval(arg)).collect();
+        if values.iter().any(|value| matches!(value, Value::Unknown)) {
+            return None;
+        }
+        let of = |index: usize| (&values[index], &call.args[index]);
+        let what = |argument: usize| format!("`{}` of `{name}`", wanted[argument]);
+        const SHARE: &str = "write a probability: a number from 0 to 1";
+        Some(match *name {
+            "uniform" => self.between(of(0), of(1))?,
+            "binomial" => {
+                let trials = self.in_range(what(0), of(0), 0.0..=TRIALS as f64, "write 0 to 2147483648")?;
+                let trials = self.whole(Number::float(trials), call.args[0].span)?;
+                let success = self.in_range(what(1), of(1), 0.0..=1.0, SHARE)?;
+                Distribution::Numbers(Table::binomial(trials, success))
+            }
+            "geometric" => {
+                let help = "write the probability of a success: a number from 0.000000001 to 1";
+                Distribution::Geometric(self.in_range(what(0), of(0), RAREST..=1.0, help)?)
+            }
+            "poisson" => {
+                let help = "write the mean: a number from 0 to 2147483648";
+                Distribution::Numbers(Table::poisson(self.in_range(what(0), of(0), 0.0..=TRIALS as f64, help)?))
+            }
+            "zipf" => {
+                let exponent = self.in_range(what(0), of(0), 0.0..=100.0, "write a number from 0 to 100")?;
+                let help = "write the number of values, 1 to 1048576";
+                let count = self.in_range(what(1), of(1), 1.0..=RANKS as f64, help)?;
+                let count = self.whole(Number::float(count), call.args[1].span)?;
+                Distribution::Numbers(Table::zipf(exponent, count))
+            }
+            "lognormal" => {
+                let mu =
+                    self.in_range(what(0), of(0), -300.0..=300.0, "write the mean of the logarithm, -300 to 300")?;
+                let help = "write the standard deviation of the logarithm, 0 to 40";
+                Distribution::Lognormal(mu, self.in_range(what(1), of(1), 0.0..=40.0, help)?)
+            }
+            "choice" => {
+                let Value::List(items) = &values[0] else {
+                    return self.wrong_type("a list, such as `[128, 512]`", &values[0], call.args[0].span);
+                };
+                let weights = match call.args.get(1) {
+                    Some(_) => self.weights(of(1))?,
+                    None => vec![1.0; items.len()],
+                };
+                if weights.len() != items.len() || items.is_empty() {
+                    self.error(ModelError::BadSize {
+                        what: "the number of weights".to_owned(),
+                        value: format!("{}, for {} values", weights.len(), items.len()),
+                        at: call.args.last().map_or(call.span, |last| last.span).into(),
+                        help: "write as many weights as values, at least one: `choice([128, 512], [3, 1])`",
+                    });
+                    return None;
+                }
+                Distribution::Choice(Table::of(0, weights), items.clone())
+            }
+            _ => {
+                let total = self.in_range(what(0), of(0), 0.0..=TRIALS as f64, "write 0 to 2147483648")?;
+                let total = self.whole(Number::float(total), call.args[0].span)?;
+                Distribution::Multinomial(total, self.weights(of(1))?)
+            }
+        })
+    }
+
+    /// Bounds of one dimension, the lower one first.
+    fn between(&mut self, low: (&Value, &Expr), high: (&Value, &Expr)) -> Option<Distribution> {
+        let (Value::Number(a), Value::Number(b)) = (low.0, high.0) else {
+            let (value, expr) = if matches!(low.0, Value::Number(_)) { high } else { low };
+            return self.wrong_type("a number", value, expr.span);
+        };
+        if a.dimension != b.dimension {
+            self.units_differ("uniform", a, b, (low.1.span, high.1.span));
+            return None;
+        }
+        if a.value.float() > b.value.float() {
+            self.error(ModelError::BadSize {
+                what: "the upper bound".to_owned(),
+                value: format!("{}, below the lower one, {}", b.text(), a.text()),
+                at: high.1.span.into(),
+                help: "write the lower bound first",
+            });
+            return None;
+        }
+        Some(match (a.value, b.value) {
+            (Scalar::Int(low), Scalar::Int(high)) => Distribution::Whole(low, high, a.dimension),
+            (low, high) => Distribution::Between(low.float(), high.float(), a.dimension),
+        })
+    }
+
+    /// Weights: numbers of at least 0, not all of them 0.
+    fn weights(&mut self, (value, expr): (&Value, &Expr)) -> Option<Vec<f64>> {
+        let Value::List(items) = value else {
+            return self.wrong_type("a list of weights, such as `[3, 1]`", value, expr.span);
+        };
+        let weight = |item: &Value| match item {
+            Value::Number(number) if number.dimension == Dimension::NONE => Some(number.value.float()),
+            _ => None,
+        };
+        let weights: Option<Vec<f64>> = items.iter().map(weight).collect();
+        let sum: f64 = weights.iter().flatten().sum();
+        match weights {
+            Some(weights) if weights.iter().all(|weight| *weight >= 0.0) && sum > 0.0 && sum.is_finite() => {
+                Some(weights)
+            }
+            _ => {
+                self.error(ModelError::BadSize {
+                    what: "a weight, or the sum of all weights,".to_owned(),
+                    value: "negative, zero or no plain number".to_owned(),
+                    at: expr.span.into(),
+                    help: "write plain numbers of 0 or more, at least one of them above 0: `[3, 1, 0]`",
+                });
+                None
+            }
+        }
+    }
+
+    /// A plain number in a range.
+    fn in_range(
+        &mut self,
+        what: String,
+        (value, expr): (&Value, &Expr),
+        range: std::ops::RangeInclusive<f64>,
+        help: &'static str,
+    ) -> Option<f64> {
+        match value {
+            Value::Number(number) if number.dimension == Dimension::NONE && range.contains(&number.value.float()) => {
+                Some(number.value.float())
+            }
+            Value::Number(number) if number.dimension == Dimension::NONE => {
+                self.error(ModelError::BadSize { what, value: number.text(), at: expr.span.into(), help });
+                None
+            }
+            other => self.wrong_type("a plain number", other, expr.span),
+        }
+    }
+
+    /// Checks that the last dimension has a place for each weight of a multinomial distribution.
+    fn rows_fit(&mut self, dims: &Dims, distribution: &Distribution, name: Name, call: &DrawCall) -> bool {
+        let Distribution::Multinomial(_, weights) = distribution else { return true };
+        let places = dims.iter().next_back().copied().unwrap_or(0);
+        let fits = places == weights.len() as u64;
+        if !fits {
+            let name = self.names.name(name.symbol);
+            self.error(ModelError::BadSize {
+                what: format!("the last size of `{name}`"),
+                value: format!("{places}, and `multinomial` has {} weights", weights.len()),
+                at: call.span.into(),
+                help: "give the draw a last dimension with a value for each weight: `draw load[3] ~ multinomial(64, [2, 1, 1])`",
+            });
+        }
+        fits
+    }
+}
