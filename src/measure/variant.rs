@@ -151,13 +151,12 @@ impl<'a> VariantData<'a> {
         self.observations.iterations.get(index).map_or(&[], Vec::as_slice)
     }
 
-    /// The number of operations of a rank, where the run was stopped before one was observed and there are too many to
-    /// list; `None` where they are listed.
+    /// The number of operations of a rank, if the run was stopped and listing them would delay its end; `None` if they are
+    /// listed.
     fn unlisted(&self, index: usize) -> Option<usize> {
         let program = self.request.ranks[index].program;
         let count = program.cycle[self.slot % program.cycle.len()].ops.len();
-        let observed = self.iterations(index).iter().any(|iteration| iteration.trace.slot == self.slot);
-        (count > STOPPED_OPERATIONS && !observed && self.request.control.stopped()).then_some(count)
+        (count > STOPPED_OPERATIONS && self.request.control.stopped()).then_some(count)
     }
 
     fn evidence(&self, index: usize) -> Evidence<'a> {
@@ -182,12 +181,12 @@ impl<'a> VariantData<'a> {
         let step = self.slot % of.program.cycle.len();
         let none = Samples::default();
         let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
-        let all = self.iterations(index);
+        let unlisted = self.unlisted(index).is_some();
+        let all = if unlisted { &[] } else { self.iterations(index) };
         let iterations: Vec<&Iteration> = all.iter().filter(|iteration| iteration.trace.slot == self.slot).collect();
         let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
         let observer_effect = observer_effect(all, &time);
         let cold = self.request.exec.cold;
-        let unlisted = self.unlisted(index).is_some();
         let profile = self.request.profile.filter(|_| !unlisted);
         let cached =
             profile.map(|profile| schedule::cached(of.program, of.schedule, cold, profile)).unwrap_or_default();
