@@ -33,6 +33,7 @@ mod invariants;
 mod kernels;
 mod layers;
 mod lints;
+mod modules;
 mod moe_reference;
 mod peers;
 mod plan_formats;

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use miette::{Diagnostic, Severity};
 
 use crate::base::{SourceMap, counted};
-use crate::compile::{Boxed, Parsed, boxed};
+use crate::compile::{Boxed, Parsed};
 use crate::render::{self, Format};
 
 use super::error::CliError;
@@ -105,7 +105,7 @@ pub fn syntax_errors(parsed: Parsed) -> CliResult {
     match parsed.errors.is_empty() {
         true => Ok(DONE),
         false => {
-            let (diagnostics, sources) = (boxed(parsed.errors), Arc::new(parsed.sources));
+            let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
             Err(CliError::Source { diagnostics, sources, check: None })
         }
     }

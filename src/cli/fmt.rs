@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::Args;
 use similar::TextDiff;
 
-use crate::compile::boxed;
 use crate::config::Settings;
 use crate::syntax;
 
@@ -161,9 +160,9 @@ fn standard_input(args: &FmtArgs, settings: &Settings, how: DiagnosticsArg) -> C
 
 /// The syntax errors of a text.
 fn mistakes(name: String, text: String, settings: &Settings) -> CliError {
-    match load::parse(&load::Text { origin: name.clone(), name, text, check: Vec::new() }, settings) {
+    match load::parse(&load::Text { origin: name.clone(), name, text, path: None, check: Vec::new() }, settings) {
         Ok(parsed) => {
-            let (diagnostics, sources) = (boxed(parsed.errors), Arc::new(parsed.sources));
+            let (diagnostics, sources) = (parsed.errors, Arc::new(parsed.sources));
             CliError::Source { diagnostics, sources, check: None }
         }
         Err(error) => error,

@@ -17,7 +17,7 @@ use crate::syntax::Limits;
 
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library};
+use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library, modules};
 
 /// A workload's text and its origin.
 #[derive(Clone)]
@@ -25,6 +25,8 @@ pub struct Text {
     pub name: String,
     pub origin: String,
     pub text: String,
+    /// The file that it was read from; `None` for standard input and shipped workloads.
+    pub path: Option<PathBuf>,
     /// The beginning of the command that checks this workload, without the arguments that set the program: `aorta check
     /// FILE`. Empty if this command itself checks.
     pub check: Vec<String>,
@@ -204,7 +206,8 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let kind = FileKind::Workload(settings.max_file_bytes);
     if name == STANDARD_INPUT {
         let text = read_from("standard input", std::io::stdin().lock(), kind)?;
-        return Ok(Text { name: "<stdin>".to_owned(), origin: "<stdin>".to_owned(), text, check: Vec::new() });
+        let name = "<stdin>".to_owned();
+        return Ok(Text { origin: name.clone(), name, text, path: None, check: Vec::new() });
     }
     let path = Path::new(name);
     let shipped = library::find(name);
@@ -212,11 +215,13 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if is_there && (shipped.is_none() || path.is_file()) {
         let text = read(path, kind)?;
-        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, check: Vec::new() });
+        let path = Some(path.to_owned());
+        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
     }
     if let Some(shipped) = shipped {
         let name = format!("{}.aorta", shipped.stem);
-        return Ok(Text { name, origin: "library".to_owned(), text: shipped.text.to_owned(), check: Vec::new() });
+        let (origin, text) = ("library".to_owned(), shipped.text.to_owned());
+        return Ok(Text { name, origin, text, path: None, check: Vec::new() });
     }
     Err(library::unknown(name).into())
 }
@@ -228,7 +233,8 @@ pub fn limits(settings: &Settings) -> Limits {
 
 /// Parses a workload. Syntax errors are part of the result, so that the valid part can be shown too.
 pub fn parse(text: &Text, settings: &Settings) -> Result<Parsed, CliError> {
-    compile::parse(&text.name, &text.text, &limits(settings)).map_err(|error| failed(error, None))
+    let find = |path: &str, by: Option<&str>| modules::find(text, settings, path, by);
+    compile::parse(&text.name, &text.text, &limits(settings), &find).map_err(|error| failed(error, None))
 }
 
 /// Compiles a workload for `ranks`. The error has all diagnostics of the file.
@@ -240,6 +246,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
         let count = move || counted.load(Ordering::Relaxed);
         bar.borrow_mut().get_or_insert_with(|| Progress::counting(count, total, "programs analyzed or planned"));
     };
+    let find = |path: &str, by: Option<&str>| modules::find(text, settings, path, by);
     let options = compile::Options {
         preset: args.preset.clone(),
         set: args.set.iter().map(|pair| name_and_value(pair)).collect::<Result<_, _>>()?,
@@ -251,6 +258,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
         }),
         cycle: args.cycle.unwrap_or(settings.cycle),
         limits: limits(settings),
+        find: &find,
         max_operations: settings.max_operations,
         max_memory: settings.max_memory.0,
         progress: Some(&progress),

@@ -22,6 +22,7 @@ mod launcher;
 mod library;
 mod list;
 mod load;
+mod modules;
 mod new;
 mod output;
 mod outputs;

@@ -4,8 +4,10 @@
 //! editor call the same function. [`parse`] is its first half, for callers that only need the tree.
 
 mod diagnostics;
+mod modules;
 mod parsed;
 mod ranks;
+mod standard;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,8 +21,10 @@ use crate::syntax::{self, Ast};
 use diagnostics::Reporting;
 
 pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
-pub use parsed::{Parsed, parse};
+pub use modules::{FindModule, ModuleText};
+pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
+pub use standard::{STANDARD, standard_module};
 
 /// Options of a compilation. The default keeps everything that the file says, for one rank.
 #[derive(Clone)]
@@ -40,6 +44,8 @@ pub struct Options<'a> {
     pub cycle: u64,
     /// Maximum size and nesting of a text.
     pub limits: syntax::Limits,
+    /// Finds the text of a module that the file uses.
+    pub find: FindModule<'a>,
     /// Maximum number of operations of an iteration, or of all slots of a cycle.
     pub max_operations: usize,
     /// Maximum bytes of the declared buffers and bare inputs.
@@ -60,6 +66,7 @@ impl Default for Options<'_> {
             sync: None,
             cycle,
             limits: syntax::Limits::default(),
+            find: &no_files,
             max_operations,
             max_memory,
             progress: None,
@@ -93,7 +100,7 @@ pub struct Compiled {
 /// [`CompileError::Mistakes`] holds all diagnostics of the first stage that finds any, in the order of the text. Syntax
 /// errors come together with the analysis errors of the text that could be parsed.
 pub fn compile(name: &str, text: &str, options: &Options) -> Result<Compiled, CompileError> {
-    parse(name, text, &options.limits)?.compile(options)
+    parse(name, text, &options.limits, options.find)?.compile(options)
 }
 
 impl Parsed {
@@ -102,7 +109,7 @@ impl Parsed {
     /// # Errors
     /// Those of [`compile()`].
     pub fn compile(mut self, options: &Options) -> Result<Compiled, CompileError> {
-        let mut diagnostics = boxed(std::mem::take(&mut self.errors));
+        let mut diagnostics = std::mem::take(&mut self.errors);
         let has_streams = self.has_param("streams");
         let set = self.values(options, has_streams, &mut diagnostics)?;
         let (mut world, certain) = options.ranks.count(&self.ast);

@@ -5,37 +5,49 @@ use sha2::{Digest, Sha256};
 use crate::base::{SourceMap, SrcSpan, hex};
 use crate::model;
 use crate::syntax::ast::DeclKind;
-use crate::syntax::{self, Ast, Limits, SyntaxError};
+use crate::syntax::{self, Ast, Limits};
 
 use super::Options;
 use super::diagnostics::{Boxed, CompileError, boxed};
+use super::modules::{FindModule, Linker, ModuleText};
+use super::standard::standard_module;
 
 /// A text that has been parsed but not checked: names may be unknown and types wrong.
 #[derive(Debug)]
 pub struct Parsed {
     /// Name of the text, as the caller gave it.
     pub name: String,
-    /// SHA-256 of the text, in hexadecimal.
+    /// SHA-256 of the text and the modules that it uses, in hexadecimal.
     pub sha256: String,
     /// Everything that could be parsed, even if there are errors.
     pub ast: Ast,
-    /// Syntax errors, in the order of the text.
-    pub errors: Vec<SyntaxError>,
+    /// Syntax errors in the order of the text, then the errors of modules.
+    pub errors: Vec<Boxed>,
     pub sources: SourceMap,
     /// Limits that apply to the expressions of values too.
     limits: Limits,
 }
 
-/// Parses a text. `name` is its name in diagnostics.
+/// Parses a text and links the modules that it uses, whose texts `find` returns. `name` is the text's name in
+/// diagnostics.
 ///
 /// # Errors
 /// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
-pub fn parse(name: &str, text: &str, limits: &Limits) -> Result<Parsed, CompileError> {
+pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Result<Parsed, CompileError> {
     let mut sources = SourceMap::new();
     let base = sources.add(name, text).ok_or_else(|| CompileError::TooLarge { name: name.to_owned() })?;
-    let (ast, errors) = syntax::parse(text, base, limits);
-    let sha256 = hex(Sha256::digest(text.as_bytes()));
-    Ok(Parsed { name: name.to_owned(), sha256, ast, errors, sources, limits: *limits })
+    let (mut ast, errors) = syntax::parse(text, base, limits);
+    let mut linker = Linker::new(find, limits, &mut sources);
+    linker.link(&mut ast);
+    let mut hash = Sha256::new_with_prefix(text.as_bytes());
+    linker.texts.iter().for_each(|module| hash.update(module.as_bytes()));
+    let errors = boxed(errors).into_iter().chain(linker.errors).collect();
+    Ok(Parsed { name: name.to_owned(), sha256: hex(hash.finalize()), ast, errors, sources, limits: *limits })
+}
+
+/// A [`FindModule`] for texts that stand alone: finds shipped modules only.
+pub fn no_files(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
+    standard_module(path).unwrap_or_else(|| Err("this text has no folder in which to look for it".to_owned()))
 }
 
 impl Parsed {

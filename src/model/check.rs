@@ -27,6 +27,11 @@ const BUILTINS: [(&str, &str); 3] = [
     ("iteration", "is the number of the iteration"),
 ];
 
+/// True for a name of a module: `blocks.width`.
+pub(super) fn names_module(name: &str) -> bool {
+    name.contains('.')
+}
+
 /// The mistakes in the names of a file.
 pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> Vec<ModelError> {
     let mut checker = Checker {
@@ -40,9 +45,10 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         step_labels: FxHashMap::default(),
         inner_labels: FxHashMap::default(),
         place: NameRole::Any,
-        has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Use { .. } | DeclKind::Later { .. })),
+        has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Later { .. })),
         streams: ast.decls.iter().filter_map(stream_name).collect(),
         worded: ast.decls.iter().filter_map(|decl| worded_name(decl, words)).collect(),
+        of_module: false,
         has_mesh: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Mesh(_))),
         errors: Vec::new(),
     };
@@ -67,9 +73,11 @@ struct Checker<'a> {
     /// What the checked expression could refer to, for help messages.
     place: NameRole,
     has_mesh: bool,
+    /// True in a definition of a module, whose own names may be those of declarations of this file.
+    of_module: bool,
     /// Parameters that list words.
     worded: FxHashSet<Symbol>,
-    /// True if another file is used, or something is declared that this version does not support.
+    /// True if a module could not be linked, or something is declared that this version does not support.
     has_used: bool,
     streams: FxHashSet<Symbol>,
     errors: Vec<ModelError>,
@@ -154,13 +162,15 @@ impl<'a> Checker<'a> {
         self.declared = self.globals.clone();
         for decl in &ast.decls {
             match &decl.kind {
-                DeclKind::Def { signature, body, .. } => {
+                DeclKind::Def { name, signature, body } => {
+                    self.of_module = names_module(self.names.name(name.symbol));
                     let params: Vec<Name> =
                         signature.inputs.iter().chain(&signature.outputs).map(|param| param.name).collect();
                     for param in signature.inputs.iter().chain(&signature.outputs) {
                         self.builtin(param.name);
                     }
                     self.body(&params, body);
+                    self.of_module = false;
                 }
                 _ => decl.body().into_iter().for_each(|body| self.body(&[], body)),
             }
@@ -269,13 +279,18 @@ impl<'a> Checker<'a> {
         // A family is visible in the whole step or `def`: a loop may refer to earlier turns.
         let mut families = FxHashMap::default();
         collect_labels(body, true, &mut families);
-        let families = families.into_iter().filter(|(symbol, _)| !self.globals.contains_key(symbol));
+        families.retain(|symbol, _| self.global(*symbol).is_none());
         let known = params.iter().map(|name| (name.symbol, name.span)).chain(families);
         self.locals = Locals::default();
         self.locals.enter();
         known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
         self.block(body);
         self.locals = Locals::default();
+    }
+
+    /// Location of the declaration that a local name would hide; `None` if there is none.
+    fn global(&self, symbol: Symbol) -> Option<SrcSpan> {
+        self.globals.get(&symbol).copied().filter(|_| !self.of_module)
     }
 
     /// Checks a block in a scope of its own, and returns the names that it declares.
@@ -289,9 +304,10 @@ impl<'a> Checker<'a> {
     fn local(&mut self, name: Name, family: bool) {
         self.builtin(name);
         let visible = self.locals.visible.get(&name.symbol).copied();
-        if let Some(first) = visible.or(self.globals.get(&name.symbol).copied()) {
+        let global = self.global(name.symbol);
+        if let Some(first) = visible.or(global) {
             // The family itself has been visible from the begin, so it is no conflict.
-            if !family || self.globals.contains_key(&name.symbol) {
+            if !family || global.is_some() {
                 self.redefined(name, first);
             }
             return;
@@ -437,7 +453,7 @@ impl<'a> Checker<'a> {
                 }
                 ops::find(name)
             }
-            // Names with dots belong to a used file, which has been reported.
+            // Names with dots may belong to a module that could not be linked, which has been reported.
             _ if self.has_used => return None,
             _ => None,
         };
@@ -476,6 +492,10 @@ impl<'a> Checker<'a> {
     /// The error for an unknown name.
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
+        if let (None, Some((_, own))) = (self.globals.get(&symbol), name.split_once('.')) {
+            let help = format!("a module knows its own `let` and `def` alone: make `{own}` an argument of the `def`");
+            return ModelError::UnknownName { name: own.to_owned(), at: at.into(), help: Some(help) };
+        }
         if let Some(&declared) = self.globals.get(&symbol) {
             if declared.start < at.start {
                 let help = "a name is known below its declaration: its own value cannot use it";

@@ -38,12 +38,16 @@ impl<'a> Analyzer<'a> {
             DeclKind::Step { options, .. } => self.step_options(options),
             DeclKind::Mesh(factors) => self.mesh(factors, decl.span),
             DeclKind::Kernel { .. } => self.later_declaration("kernel", decl),
-            DeclKind::Use { .. } => self.later_declaration("use", decl),
+            DeclKind::Use { .. } => declared_names(decl).iter().for_each(|name| self.declare(*name, Value::Module)),
             DeclKind::Draw { name, dims, distribution, args, options } => {
                 let call = DrawCall { distribution: *distribution, args, options, span: decl.span };
                 self.draw(*name, dims, &call);
             }
             DeclKind::Require { condition, message } => self.require(condition, message.as_deref()),
+            // It was reported when modules were linked.
+            DeclKind::Later { word: "use", name } => {
+                name.iter().for_each(|name| self.scopes.declare(name.symbol, Value::Unknown));
+            }
             DeclKind::Later { word, .. } => self.later_declaration(word, decl),
             DeclKind::Setup(_) | DeclKind::Teardown(_) => {
                 let help = "buffers are filled before the run: `buffer x: f32[4] = zeros`";
@@ -55,11 +59,7 @@ impl<'a> Analyzer<'a> {
 
     /// Reports a declaration that this version does not support. Its names become known without a value.
     fn later_declaration(&mut self, word: &str, decl: &Decl) {
-        let help = match word {
-            "kernel" => "`map(…)` makes a kernel of any expression",
-            _ => "write the `def` into this file",
-        };
-        self.not_yet(&format!("`{word}`"), help, decl.span);
+        self.not_yet(&format!("`{word}`"), "`map(…)` makes a kernel of any expression", decl.span);
         for name in declared_names(decl) {
             self.scopes.declare(name.symbol, Value::Unknown);
         }

@@ -113,6 +113,8 @@ pub enum Value {
     Labels(u32),
     /// An output of a `def` that nothing has written yet, by its number.
     Output(u32),
+    /// The name of a file whose definitions are used.
+    Module,
     /// Values that differ from iteration to iteration, by the number of the `draw`.
     Draw(u32),
     /// `..` as an index.
@@ -167,6 +169,7 @@ impl Value {
             Value::Label(_) => "a label".to_owned(),
             Value::Labels(_) => "a family of labels".to_owned(),
             Value::Output(_) => "an output".to_owned(),
+            Value::Module => "a module".to_owned(),
             Value::Draw(_) => "a draw".to_owned(),
             Value::Whole => "`..`".to_owned(),
             Value::Unknown => "something unknown".to_owned(),

@@ -18,7 +18,7 @@ mod words;
 pub use ast::Ast;
 pub use error::SyntaxError;
 pub use format::{Formatted, format};
-pub use parser::{Edit, Reparsed, parse, parse_expr, reparse};
+pub use parser::{Edit, Reparsed, parse, parse_expr, parse_module, reparse};
 pub use slashes::{SyntaxWarning, lint};
 pub use tree::{tree, written};
 pub use unparsed::declared;

@@ -67,7 +67,7 @@ const DECLARATION_LEADS: [Lead; 17] = [
     decl("mesh", "mesh dp = 2"),
     decl("kernel", ""),
     Lead { rule: Rule::def_piece, what: "the head of the `def`", ..section("def", "def f(x -> y) { … }") },
-    decl("use", ""),
+    decl("use", "use \"blocks.aorta\""),
     decl("draw", "draw load[4] ~ uniform(1, 64)"),
     decl("require", "require world > 1"),
     section("setup", ""),

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::base::Symbol;
+use crate::model::check::names_module;
 use crate::model::program::Program;
 use crate::syntax::ast::*;
 use crate::syntax::walk;
@@ -25,7 +26,9 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     });
     let mut check = |what: &'static str, name: Name| {
         let text = ast.names.name(name.symbol);
-        if !used.contains(&name.symbol) && !text.starts_with('_') {
+        // What a module has and this file does not use may be used by others.
+        let of_module = names_module(text);
+        if !used.contains(&name.symbol) && !text.starts_with('_') && !of_module {
             warnings.push(ModelWarning::Unused { what, name: text.to_owned(), at: name.span.into() });
         }
     };

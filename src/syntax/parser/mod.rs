@@ -32,11 +32,16 @@ const MAX_PIECE: usize = 1 << 20;
 /// Parses a file whose text is at `base` in the source map. The tree has everything that could be parsed. The errors
 /// are sorted by location, at most a hundred.
 pub fn parse(text: &str, base: u32, limits: &Limits) -> (Ast, Vec<SyntaxError>) {
+    parse_module(text, base, limits, Interner::default())
+}
+
+/// Parses a text as [`parse`] does, and adds its names to those of another text.
+pub fn parse_module(text: &str, base: u32, limits: &Limits, names: Interner) -> (Ast, Vec<SyntaxError>) {
     if text.len() > limits.file_bytes {
         let error = SyntaxError::FileTooLarge { limit: limits.file_bytes };
-        return (Ast::default(), vec![error]);
+        return (Ast { names, ..Ast::default() }, vec![error]);
     }
-    let built = parse_with(text, base, limits, OldTrees::default());
+    let built = parse_with(text, base, limits, OldTrees::with_names(names));
     (built.ast, built.errors)
 }
 

@@ -65,6 +65,11 @@ pub struct OldTrees {
 }
 
 impl OldTrees {
+    /// No trees, and the names of another text.
+    pub fn with_names(names: Interner) -> OldTrees {
+        OldTrees { names, ..OldTrees::default() }
+    }
+
     fn new(before: Ast, edit: &Edit, base: u32) -> OldTrees {
         let mut old = OldTrees { names: before.names, ..OldTrees::default() };
         let edited = Edited {

@@ -1,0 +1,52 @@
+//! Finds the files of modules: beside the workload that uses them, or below its folder.
+
+use std::path::{Component, Path};
+
+use crate::compile::{ModuleText, standard_module};
+use crate::config::Settings;
+
+use super::load::{self, FileKind, Text};
+
+/// Returns the text of the module at `path`, which `by` uses: another module, by its name, or the workload itself.
+///
+/// # Errors
+///
+/// The reason why the file cannot be used. A module lies in the folder of the workload or below it, with links resolved,
+/// so that a workload from somebody else reads nothing else.
+pub fn find(workload: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Result<ModuleText, String> {
+    if let Some(found) = standard_module(path) {
+        return found;
+    }
+    if !path.ends_with(".aorta") {
+        return Err("the name of a module's file ends in `.aorta`".to_owned());
+    }
+    let Some(file) = workload.path.as_deref() else {
+        return Err(format!("{} has no folder in which to look for it", workload.name));
+    };
+    if by.is_some_and(|by| by.starts_with("std/")) {
+        return Err("a shipped module uses shipped ones only".to_owned());
+    }
+    let folder = |file: &Path| match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => Path::new(".").to_owned(),
+    };
+    let root = folder(file);
+    let from = by.map_or_else(|| root.clone(), |by| folder(Path::new(by)));
+    let outside = "it lies outside of the folder of the workload";
+    if Path::new(path).is_absolute() {
+        return Err(outside.to_owned());
+    }
+    let real_root = root.canonicalize().map_err(|error| error.to_string())?;
+    let Ok(real) = from.join(path).canonicalize() else {
+        // The message must not reveal whether a file exists elsewhere.
+        let leaves = Path::new(path).components().any(|part| part == Component::ParentDir);
+        return Err(if leaves { outside } else { "there is no such file" }.to_owned());
+    };
+    let Ok(inside) = real.strip_prefix(&real_root) else { return Err(outside.to_owned()) };
+    if inside.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b".")) {
+        return Err("it is hidden, or lies in a hidden folder".to_owned());
+    }
+    let shown = if root == Path::new(".") { inside.to_owned() } else { root.join(inside) };
+    let text = load::read(&shown, FileKind::Workload(settings.max_file_bytes)).map_err(|error| error.to_string())?;
+    Ok(ModuleText { name: shown.display().to_string(), text })
+}
