@@ -141,7 +141,10 @@ impl<'a> Linker<'a> {
         for decl in std::mem::take(&mut ast.decls) {
             match decl.kind {
                 DeclKind::Let(_) | DeclKind::Def { .. } => ast.decls.push(decl),
-                DeclKind::Meta(_) | DeclKind::Use { .. } | DeclKind::Later { .. } => {}
+                DeclKind::Meta(_) | DeclKind::Use { .. } => {}
+                DeclKind::Later { name, .. } => {
+                    self.unknown.extend(name.map(|name| prefixed(&mut ast.names, &prefix, name)));
+                }
                 _ => {
                     self.error(ModelError::ModuleContent { module: short.to_owned(), at: decl.span.into() });
                     decl.children(&mut |child| {
