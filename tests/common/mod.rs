@@ -4,6 +4,7 @@
 
 pub mod altered;
 pub mod calls;
+pub mod constructs;
 pub mod doubles;
 pub mod failing;
 pub mod invariants;
