@@ -11,7 +11,7 @@ use aorta::ops::CATALOGUE;
 use aorta::syntax::{self, Ast, Limits};
 
 use crate::common::constructs::{self, Constructs};
-use crate::common::{invariants, oracle};
+use crate::common::{invariants, oracle, reparsed};
 
 #[path = "../fuzz/src/grammar/mod.rs"]
 mod grammar;

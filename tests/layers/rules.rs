@@ -131,7 +131,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
 }
 
 /// The module of a file: `src/cli/exec.rs` is `cli::exec`; the library's root is empty.
-fn module_of(file: &str) -> Vec<String> {
+pub fn module_of(file: &str) -> Vec<String> {
     let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
     let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
     if module.last().is_some_and(|last| last == "mod" || last == "lib") {

@@ -4,12 +4,15 @@ use crate::base::{Bytes, Space};
 use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
-use crate::measure::{Measured, totals};
 use crate::model::{self, Units};
 use crate::plan::Rank;
 use crate::schedule::{Lane, Schedule};
 
-use super::{Device, Environment, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload};
+use super::record::{
+    Device, Environment, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
+};
+use super::request::Measured;
+use super::work::totals;
 
 impl RunRecord {
     /// The record of a run of `compiled` with these settings. `schedules` has the schedule of each rank.
