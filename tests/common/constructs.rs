@@ -35,7 +35,9 @@ impl Constructs {
         self.words.extend(words(text).map(str::to_owned));
         let first = |start: u32| words(&text[start as usize..]).next().unwrap_or_default().to_owned();
         self.declarations.extend(ast.decls.iter().map(|decl| first(decl.span.start)));
-        walk::stmts(ast, &mut |stmt| drop(self.statements.insert(first(stmt.span.start))));
+        walk::stmts(ast, &mut |stmt| {
+            self.statements.insert(first(stmt.span.start));
+        });
         walk::exprs(ast, &mut |expr| {
             match &expr.kind {
                 ExprKind::Quantity { unit, .. } => drop(self.units.insert(unit.name)),

@@ -155,6 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cli::axis::typed;
 
     fn options(given: &[(&str, &str)]) -> Result<Options, InputError> {
         let mut options = Options::default();
