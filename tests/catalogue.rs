@@ -33,14 +33,14 @@ fn the_fuzz_dictionary_has_the_words_of_every_operation() {
 
 #[test]
 fn the_gpu_benchmark_compares_every_operation_that_has_a_result() {
-    let benchmark = include_str!("../benches/h200/operations.py");
+    let benchmark = include_str!("../benches/h200/operation_cases.py");
     // Synthetic operations work on data of their own.
     let results = CATALOGUE
         .iter()
         .filter(|operation| !operation.signature().outputs.is_empty() && operation.category() != Category::Synthetic);
     let compared = |name: &str| benchmark.contains(&format!("\"{name}\"")) && benchmark.contains(&format!("{name}("));
     let lacks: Vec<&str> = results.map(|operation| operation.name()).filter(|name| !compared(name)).collect();
-    assert!(lacks.is_empty(), "benches/h200/operations.py compares no {lacks:?}");
+    assert!(lacks.is_empty(), "benches/h200/operation_cases.py compares no {lacks:?}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The calls that a session makes, and how a run ends when something goes wrong, on a mock backend that records every
 //! call and fails on request.
 
+mod gates;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,9 +18,8 @@ use aorta::plan::Plan;
 use aorta::render::{self, Style};
 use aorta::schedule::{self, Schedule};
 
-use crate::common;
 use crate::common::mock::{ELAPSED, Mock, Script};
-use crate::common::shipped;
+use crate::common::{self, shipped};
 
 /// Two streams that wait for each other, and one that is unused.
 const MEETING: &str = "\
@@ -485,125 +486,6 @@ fn calls_of_held_iterations() {
     assert!(samples.gated);
     assert_eq!(samples.ungated, 0);
     insta::assert_snapshot!(mock.take().join("\n"));
-}
-
-/// True if the last of three iterations is gated, and otherwise why none is.
-fn held(text: &str, depth: u32, mode: LaunchMode) -> (bool, Option<String>) {
-    let mock = Mock::new(Script { has_gates: true, ..Script::default() });
-    let Prepared { program, schedule, .. } = Prepared::of(text);
-    let options = exec::Options { gate_depth: depth, ..common::exec_options() };
-    let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
-    session.capture().expect("nothing fails");
-    let samples = session.iterate(mode, 1, 2, &Control::default()).expect("nothing fails");
-    let holds = mock.take().iter().any(|call| call.starts_with("hold"));
-    assert_eq!(samples.gated, holds);
-    (holds, session.gate_refused().map(str::to_owned))
-}
-
-#[test]
-fn only_what_fits_is_held() {
-    assert_eq!(held(MEETING, 512, LaunchMode::Stream), (true, None));
-    assert_eq!(held(MEETING, 512, LaunchMode::Graph), (false, None), "a graph is one call");
-    assert_eq!(held(OVERLAPPING, 512, LaunchMode::Stream), (false, None), "iterations that overlap have no beginning");
-    assert_eq!(held(MEETING, 0, LaunchMode::Stream), (false, None), "nobody wants it");
-    let (holds, why) = held(MEETING, 6, LaunchMode::Stream);
-    assert!(!holds);
-    assert_eq!(why.unwrap(), "a hardware queue gets 8 commands, and 6 are sure to fit (`gate_depth`)");
-    let copy = "stream a\nbuffer x: f32[4] in host\nbuffer y: f32[4]\nstep { on a { copy(x -> y) } }\n";
-    let (holds, why) = held(copy, 512, LaunchMode::Stream);
-    assert!(!holds);
-    assert_eq!(why.unwrap(), "a copy from or to ordinary host memory makes the host wait for the device");
-}
-
-#[test]
-fn a_gate_that_opens_by_itself_is_counted_and_given_up() {
-    let mock = Mock::new(Script { has_gates: true, forces_gates: true, ..Script::default() });
-    let prepared = Prepared::of(MEETING);
-    let mut session = prepared.session(&mock);
-    let samples = session.iterate(LaunchMode::Stream, 1, 8, &Control::default()).expect("nothing fails");
-    assert_eq!((samples.gated, samples.ungated), (true, 8));
-    let holds = mock.take().iter().filter(|call| call.starts_with("hold")).count();
-    assert!((3..=4).contains(&holds), "no more than are under way when the third opens: {holds}");
-    let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
-    let told = "stream: 4 of 4 iterations began before the host had issued them: their times contain the host's";
-    assert!(measured.warnings.iter().any(|warning| warning == told), "{:?}", measured.warnings);
-}
-
-/// A rank that has issued its iteration keeps its gate shut until the others have issued theirs.
-#[test]
-fn gates_of_ranks_open_when_all_have_issued() {
-    const MANY: usize = 400;
-    const WARMUP: u64 = 2;
-    let text = "stream a\nstream b\nstep {\n  if rank == 0 { on a { for i in 0..400 { nop() } } } else { on b { nop() } }\n}\n";
-    // In each run rank 0 starts while rank 1 has not started.
-    let mock = Mock::new(Script { has_gates: true, enters_late: Some(1), ..Script::default() });
-    let ranks = common::planned_ranks(text, 2);
-    let schedules: Vec<Schedule> = ranks
-        .iter()
-        .map(|(program, plan)| {
-            schedule::place(program, plan, exec::Backend::topology(&mock), &schedule::Options::default())
-        })
-        .collect();
-    let ranks = (0..).zip(&ranks).zip(&schedules);
-    let ranks: Vec<exec::Rank> =
-        ranks.map(|((number, (program, _)), schedule)| exec::Rank { number, program, schedule }).collect();
-    let options = exec::Options { in_flight: 1, ..common::exec_options() };
-    let mut open = exec::prepare_ranks(&ranks, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
-    for _ in 0..2 {
-        let samples = open.iterate(LaunchMode::Stream, WARMUP, 20, &Control::default()).expect("nothing fails");
-        assert!(samples.slowest.gated);
-        // The first iteration is not gated. Of many gates that are open at once, one rank has opened at least half.
-        let (mut many, mut one, mut opened) = (0, 0, 0);
-        for call in mock.take() {
-            many += usize::from(call.starts_with("launch") && call.ends_with("on a"));
-            one += usize::from(call.starts_with("launch") && call.ends_with("on b"));
-            if call.starts_with("open gate") {
-                opened += 1;
-                let iterations = 1 + (opened as usize).div_ceil(2);
-                assert!(
-                    one >= iterations && many >= MANY * iterations,
-                    "{opened} gates open after {many} and {one} launches"
-                );
-            }
-        }
-        assert_eq!(opened, 2 * (WARMUP + 20 - 1));
-    }
-}
-
-#[test]
-fn the_time_without_the_gate_is_kept_beside() {
-    let mock = Mock::new(Script { has_gates: true, ..Script::default() });
-    let prepared = Prepared::of(MEETING);
-    let measured = prepared.measure(&mock, &[LaunchMode::Stream], &Control::default()).expect("nothing fails");
-    assert_eq!(measured.variants[0].ungated.as_ref().map(|times| times.n), Some(4));
-    let graph = prepared.measure(&mock, &[LaunchMode::Graph], &Control::default()).expect("nothing fails");
-    assert!(graph.variants[0].ungated.is_none());
-}
-
-// --- Caches ---------------------------------------------------------------------------------------------------------
-
-#[test]
-fn cold_caches_are_emptied_before_an_iteration_begins() {
-    let calls = |text: &str, mode: LaunchMode| {
-        let mock = Mock::new(Script { has_gates: true, has_caches: true, ..Script::default() });
-        let Prepared { program, schedule, .. } = Prepared::of(text);
-        let options = exec::Options { cold: true, ..common::exec_options() };
-        let mut session = exec::prepare(&program, &schedule, &mock, &options).unwrap_or_else(|error| panic!("{error}"));
-        session.capture().expect("nothing fails");
-        mock.take();
-        session.iterate(mode, 1, 1, &Control::default()).expect("nothing fails");
-        let calls = mock.take().into_iter();
-        let of_interest = |call: &String| ["flush", "hold", "stamp"].iter().any(|word| call.starts_with(word));
-        calls.filter(of_interest).collect::<Vec<_>>()
-    };
-    let flush = "flush on a before [0]";
-    let held =
-        [flush, "stamp t0 on a", "stamp t1 on a", flush, "hold a at gate 1 of 256", "stamp t2 on a", "stamp t3 on a"];
-    assert_eq!(calls(MEETING, LaunchMode::Stream), held);
-    let graph = [flush, "stamp t0 on a", "stamp t1 on a", flush, "stamp t2 on a", "stamp t3 on a"];
-    assert_eq!(calls(MEETING, LaunchMode::Graph), graph);
-    let overlapping = calls(OVERLAPPING, LaunchMode::Stream);
-    assert!(!overlapping.iter().any(|call| call.starts_with("flush")), "there is no place for it: {overlapping:?}");
 }
 
 // --- Data -----------------------------------------------------------------------------------------------------------

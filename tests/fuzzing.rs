@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use aorta::base::random::hash;
 use aorta::base::{DType, Space, units};
 use aorta::compile::{self, Ranks};
-use aorta::model::{self, Figure, OpKind, Options, Program, Statistic};
+use aorta::model::{self, Figure, Options, Program, Statistic};
 use aorta::ops::CATALOGUE;
-use aorta::syntax::ast::{BinaryOp, ExprKind};
-use aorta::syntax::{self, Ast, DECLARATIONS, Limits, RESERVED, STATEMENTS, walk};
+use aorta::syntax::{self, Ast, Limits};
 
-use crate::common::{invariants, oracle};
+use crate::common::constructs::{self, Constructs};
+use crate::common::{invariants, oracle, reparsed};
 
 #[path = "../fuzz/src/grammar/mod.rs"]
 mod grammar;
@@ -67,35 +67,16 @@ fn more_than_half_of_the_generated_files_are_accepted() {
     assert!(any * 2 >= FILES, "{any} of {FILES} inputs are accepted");
 }
 
-/// The words of a text outside of comments; what follows a dot or a slash of a unit is a word of its own.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-    code.flat_map(|line| line.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')))
-}
-
 #[test]
 fn generated_files_use_the_whole_language() {
-    let (mut found, mut operations, mut quantities) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    let (mut signs, mut syntax) = (BTreeSet::new(), BTreeSet::new());
+    let (mut constructs, mut operations) = (Constructs::default(), BTreeSet::new());
     for number in 0..FILES {
         let text = grammar::valid(&choices(number));
         let Some((program, ast)) = parsed(&text).and_then(|ast| Some((program(&ast)?, ast))) else { continue };
-        found.extend(words(&text).map(str::to_owned));
-        let specs = program.cycle.iter().flat_map(|step| step.ids().map(move |op| step.op(op).kind));
-        operations.extend(specs.filter_map(|kind| match kind {
-            OpKind::Run(spec) => Some(program.spec(spec).operation.name()),
-            _ => None,
-        }));
-        walk::exprs(&ast, &mut |expr| {
-            match &expr.kind {
-                ExprKind::Quantity { unit, .. } => drop(quantities.insert(unit.name)),
-                ExprKind::Binary { op, .. } => drop(signs.insert(op.text())),
-                _ => {}
-            }
-            let shown = format!("{:?}", expr.kind);
-            syntax.insert(shown.split(['(', ' ', '{']).next().unwrap_or_default().to_owned());
-        });
+        constructs.add(&text, &ast);
+        operations.extend(constructs::operations(&program).map(|operation| operation.name()));
     }
+    let found = &constructs.words;
     let missing = |all: &[&str], found: &dyn Fn(&str) -> bool| -> Vec<String> {
         all.iter().filter(|name| !found(name)).map(|name| (*name).to_owned()).collect()
     };
@@ -109,19 +90,14 @@ fn generated_files_use_the_whole_language() {
     let options = CATALOGUE.iter().flat_map(|operation| operation.signature().options);
     assert_eq!(in_text(&options.map(|option| option.name).collect::<Vec<_>>()), none, "options");
     let units: Vec<&str> = units::UNITS.iter().map(|unit| unit.name).collect();
-    assert_eq!(missing(&units, &|name| quantities.contains(name)), none, "units");
+    assert_eq!(missing(&units, &|name| constructs.units.contains(name)), none, "units");
     assert_eq!(in_text(&Figure::ALL.map(Figure::name)), none, "figures");
     assert_eq!(in_text(&Statistic::ALL.map(Statistic::name)), none, "statistics");
     assert_eq!(in_text(&DType::ALL.map(DType::name)), none, "element types");
     assert_eq!(in_text(&Space::ALL.map(Space::name)), none, "spaces");
     assert_eq!(in_text(model::FUNCTIONS), none, "functions");
     assert_eq!(in_text(&model::DISTRIBUTIONS.map(|(name, _)| name)), none, "distributions");
-    assert_eq!(in_text(&RESERVED), none, "reserved words");
-    assert_eq!(in_text(&STATEMENTS), none, "statements");
-    // The others are not supported by this version.
-    let later = ["kernel", "use", "setup", "teardown"];
-    let declared: Vec<&str> = DECLARATIONS.into_iter().filter(|word| !later.contains(word)).collect();
-    assert_eq!(in_text(&declared), none, "declarations");
+    assert_eq!(constructs.missing(), Vec::<&str>::new(), "words, expressions and operators");
     let others = [
         "signal",
         "wait",
@@ -158,27 +134,6 @@ fn generated_files_use_the_whole_language() {
         "slot",
     ];
     assert_eq!(in_text(&others), none, "other words");
-    let all = [
-        BinaryOp::Or,
-        BinaryOp::And,
-        BinaryOp::Equal,
-        BinaryOp::NotEqual,
-        BinaryOp::Less,
-        BinaryOp::LessEqual,
-        BinaryOp::Greater,
-        BinaryOp::GreaterEqual,
-        BinaryOp::Add,
-        BinaryOp::Subtract,
-        BinaryOp::Multiply,
-        BinaryOp::Divide,
-        BinaryOp::Remainder,
-    ];
-    assert_eq!(missing(&all.map(BinaryOp::text), &|name| signs.contains(name)), none, "operators");
-    let all = [
-        "Int", "Float", "Quantity", "Text", "Bool", "Name", "Whole", "Range", "Negate", "Not", "Binary", "Call",
-        "Index", "Field", "List", "If",
-    ];
-    assert_eq!(missing(&all, &|name| syntax.contains(name)), none, "expressions");
 }
 
 #[test]

@@ -9,6 +9,8 @@ pub mod invariants;
 pub mod oracle;
 pub mod properties;
 pub mod records;
+#[path = "../../tests/common/reparsed.rs"]
+pub mod reparsed;
 pub mod wire;
 
 /// First byte of an input that is a list of choices rather than a text. It is not valid UTF-8, so no text begins with

@@ -34,6 +34,28 @@ impl DiagnosticsArg {
     }
 }
 
+impl CliError {
+    /// Shows the error.
+    pub fn print(&self, how: DiagnosticsArg) {
+        let empty = SourceMap::new();
+        let (all, sources): (Vec<&dyn Diagnostic>, &SourceMap) = match self {
+            CliError::Source { diagnostics, sources, .. } => {
+                (diagnostics.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect(), sources)
+            }
+            CliError::Input(error) => (vec![error], &empty),
+            CliError::Config(error) => (vec![error], &empty),
+            CliError::Exec { error, sources } => (vec![error], sources),
+        };
+        match self {
+            CliError::Source { check, .. } => {
+                let note = check.as_ref().map(|check| format!("; `{check}` shows the same"));
+                show_noted(all, sources, how, note.as_deref().unwrap_or(""));
+            }
+            _ => show_one(all[0], sources, how),
+        }
+    }
+}
+
 /// Shows diagnostics, and in text form their number.
 pub fn show<'a>(all: impl IntoIterator<Item = &'a dyn Diagnostic>, sources: &SourceMap, how: DiagnosticsArg) {
     show_noted(all, sources, how, "");

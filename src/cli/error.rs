@@ -10,8 +10,6 @@ use crate::compile::Boxed;
 use crate::config::ConfigError;
 use crate::exec::ExecError;
 
-use super::diagnostics::{self, DiagnosticsArg};
-
 /// Any error that ends a command.
 #[derive(Debug)]
 pub enum CliError {
@@ -277,26 +275,6 @@ impl CliError {
     /// True if the device may still be executing work.
     pub fn leaves_work(&self) -> bool {
         matches!(self, CliError::Exec { error, .. } if error.leaves_work())
-    }
-
-    /// Shows the error.
-    pub fn print(&self, how: DiagnosticsArg) {
-        let empty = SourceMap::new();
-        let (all, sources): (Vec<&dyn Diagnostic>, &SourceMap) = match self {
-            CliError::Source { diagnostics, sources, .. } => {
-                (diagnostics.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect(), sources)
-            }
-            CliError::Input(error) => (vec![error], &empty),
-            CliError::Config(error) => (vec![error], &empty),
-            CliError::Exec { error, sources } => (vec![error], sources),
-        };
-        match self {
-            CliError::Source { check, .. } => {
-                let note = check.as_ref().map(|check| format!("; `{check}` shows the same"));
-                diagnostics::show_noted(all, sources, how, note.as_deref().unwrap_or(""));
-            }
-            _ => diagnostics::show_one(all[0], sources, how),
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The command line: the only code that prints, reads arguments and the environment, and picks exit codes.
 
 mod ab;
+mod axis;
 mod backends;
 mod blocks;
 mod cases;

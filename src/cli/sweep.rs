@@ -22,7 +22,6 @@ use super::report::cases_json;
 use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output};
 
 pub use args::SweepArgs;
-pub use axes::typed;
 
 use axes::Options;
 

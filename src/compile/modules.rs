@@ -7,7 +7,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SourceMap, SrcSpan, Symbol, suggest};
-use crate::model::ModelError;
+use crate::model::{ModelError, ModuleError};
 use crate::syntax::ast::*;
 use crate::syntax::walk::{Child, ChildMut};
 use crate::syntax::{self, Limits};
@@ -100,7 +100,7 @@ impl<'a> Linker<'a> {
                 }
                 Err(why) => {
                     if !why.is_empty() {
-                        self.error(ModelError::UnknownModule { path, why, at: span.into() });
+                        self.error(ModuleError::UnknownModule { path, why, at: span.into() });
                     }
                     DeclKind::Later { word: "use", name: Some(alias) }
                 }
@@ -109,7 +109,7 @@ impl<'a> Linker<'a> {
         uses
     }
 
-    fn error(&mut self, error: ModelError) {
+    fn error(&mut self, error: ModuleError) {
         self.errors.extend(boxed([error]));
     }
 
@@ -119,7 +119,7 @@ impl<'a> Linker<'a> {
         match self.modules.get(&name) {
             Some(Some(_)) => return Ok(name),
             Some(None) => {
-                self.error(ModelError::ModuleCycle { path: path.to_owned(), at: at.into() });
+                self.error(ModuleError::ModuleCycle { path: path.to_owned(), at: at.into() });
                 return Err(String::new());
             }
             None => {}
@@ -146,7 +146,7 @@ impl<'a> Linker<'a> {
                     self.unknown.extend(name.map(|name| prefixed(&mut ast.names, &prefix, name)));
                 }
                 _ => {
-                    self.error(ModelError::ModuleContent { module: short.to_owned(), at: decl.span.into() });
+                    self.error(ModuleError::ModuleContent { module: short.to_owned(), at: decl.span.into() });
                     decl.children(&mut |child| {
                         if let Child::Name(name) = child {
                             self.unknown.push(prefixed(&mut ast.names, &prefix, *name));
@@ -190,7 +190,7 @@ impl<'a> Linker<'a> {
             };
             renaming.decl(decl);
         }
-        errors.into_iter().for_each(|error| self.error(error));
+        self.errors.extend(boxed(errors));
         self.unknown = unknown;
     }
 }

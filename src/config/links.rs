@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::base::{suggest, visible};
 
 use super::error::{ConfigError, bad_ron};
-use super::profile::Figure;
+use super::figure::Figure;
 
 /// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]

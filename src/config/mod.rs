@@ -5,6 +5,7 @@
 mod choices;
 mod error;
 pub mod expected;
+mod figure;
 mod links;
 mod partition;
 mod profile;
@@ -18,8 +19,9 @@ mod variables;
 pub use choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting};
 pub use error::ConfigError;
 pub use expected::Expected;
+pub use figure::Figure;
 pub use links::{Link, Links, Table, Wiring};
-pub use profile::{CopyEngines, Figure, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
+pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use quantity::{Quantity, Span};
 pub use scenario::Scenario;
 pub use settings::{MAX_CYCLE, SETTINGS, Setting, Settings};

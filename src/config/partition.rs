@@ -1,6 +1,7 @@
 //! Partitions: a device of several chips that appears as several smaller devices.
 
-use super::profile::{Figure, Profile};
+use super::figure::Figure;
+use super::profile::Profile;
 
 /// Partition modes, and the number of devices that each makes of one.
 const MODES: [(&str, u32); 4] = [("spx", 1), ("dpx", 2), ("qpx", 4), ("cpx", 8)];

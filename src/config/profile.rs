@@ -7,21 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::visible;
 
 use super::error::{ConfigError, bad_ron};
+use super::figure::Figure;
 use super::links::Links;
-
-/// A figure and its source: a page, a measurement, or "assumed".
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
-
-impl Figure {
-    fn one() -> Figure {
-        Figure(1.0, "one piece".to_owned())
-    }
-
-    pub fn value(&self) -> f64 {
-        self.0
-    }
-}
 
 /// The properties of a device for the simulator and the cost model. Times in nanoseconds, rates per second, sizes in
 /// bytes.

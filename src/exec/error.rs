@@ -4,7 +4,7 @@ use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::peers::{Constant, constant};
+use super::constant::{Constant, constant};
 
 /// An error of preparing or running a session.
 #[derive(Clone, Debug, Error, Diagnostic, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 
-use super::peers::{Constant, constants};
+use super::constant::{Constant, constants};
 
 /// Share of the highest clock below which a device counts as slowed down.
 const SLOW: f64 = 0.75;

@@ -5,6 +5,7 @@
 
 mod aftermath;
 mod clock;
+mod constant;
 mod control;
 mod diagnose;
 mod driver;
@@ -27,6 +28,7 @@ mod trace;
 mod watchdog;
 mod witness;
 
+pub use constant::Constant;
 pub use control::Control;
 pub use diagnose::Diagnosis;
 pub use driver::{Backend, DeviceInfo, Driver, Fault, Issued, Progress, Repeat};
@@ -35,7 +37,7 @@ pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
-pub use peers::{Constant, MOST, Peers, agree, gather};
+pub use peers::{MOST, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
 pub use queues::Queues;
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};

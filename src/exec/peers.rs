@@ -3,12 +3,11 @@
 //!
 //! Nothing here runs while iterations are measured. Backends implement the transport.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::Bytes;
 
@@ -189,32 +188,6 @@ pub(super) fn merged<T>(results: Vec<Result<T, ExecError>>, ranks: &[u32]) -> Re
         }
     }
     failure.map_or(Ok(values), Err)
-}
-
-/// A string constant of the program.
-pub type Constant = &'static str;
-
-/// Deserializes a string constant that another process sent. Each distinct text is leaked once; there are few.
-pub(super) fn constant<'de, D: Deserializer<'de>>(from: D) -> Result<Constant, D::Error> {
-    String::deserialize(from).map(kept)
-}
-
-/// Deserializes several string constants.
-pub(super) fn constants<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Constant>, D::Error> {
-    Vec::<String>::deserialize(from).map(|texts| texts.into_iter().map(kept).collect())
-}
-
-fn kept(text: String) -> Constant {
-    static KNOWN: Mutex<BTreeSet<Constant>> = Mutex::new(BTreeSet::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    match known.get(text.as_str()) {
-        Some(constant) => constant,
-        None => {
-            let constant: Constant = Box::leak(text.into_boxed_str());
-            known.insert(constant);
-            constant
-        }
-    }
 }
 
 #[cfg(test)]

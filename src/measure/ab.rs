@@ -10,7 +10,7 @@ use super::paired::{self, AbSide, Paired};
 use super::record::{RunRecord, WarmupRecord};
 use super::series;
 use super::slots;
-use super::stats::Summary;
+use super::summary::Summary;
 use super::warm_session::Block;
 
 /// Name and version of the schema.

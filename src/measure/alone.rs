@@ -2,7 +2,7 @@
 
 use crate::base::OpId;
 
-use super::stats::Summary;
+use super::summary::Summary;
 use super::waiting::Iteration;
 
 /// Median durations in ns without waiting for other ranks, by the rank's slot and the operation.

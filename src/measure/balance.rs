@@ -6,7 +6,7 @@ use crate::base::Nanos;
 
 use super::compare::plain_name;
 use super::record::{BalanceRecord, BehindRecord, CollectiveRecord, RankRecord, TotalsRecord};
-use super::stats::Summary;
+use super::summary::Summary;
 
 /// Share of its iteration that some rank must wait before the balance is reported.
 const WORTH_TELLING: f64 = 0.05;

@@ -8,11 +8,11 @@ use crate::exec::Span;
 use crate::model::OpKind;
 use crate::ops::Category;
 
-use super::analysis::Subject;
 use super::observed::computes;
 use super::record::BesideRecord;
 use super::spans::{self, TimeRange};
-use super::stats::Summary;
+use super::subject::Subject;
+use super::summary::Summary;
 use super::waiting::Iteration;
 
 /// Share of a kernel's time with a concurrently waiting operation above which the kernel counts as affected.

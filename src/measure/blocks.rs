@@ -6,8 +6,7 @@
 use crate::base::{Nanos, counted};
 use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
 
-use super::record::BlockRecord;
-use super::variant::health_record;
+use super::record::{BlockRecord, HealthRecord};
 
 /// Maximum number of blocks.
 const BLOCKS: u64 = 8;
@@ -115,7 +114,7 @@ impl Blocks {
             BlockRecord {
                 first: first - count,
                 iterations: count,
-                health: self.readings[index + 1].iter().map(health_record).collect(),
+                health: self.readings[index + 1].iter().map(HealthRecord::of).collect(),
                 throttled: (!throttled.is_empty()).then(|| throttled.join("; ")),
             }
         };

@@ -6,7 +6,7 @@ use crate::cost::Ideal;
 use crate::exec::DeviceInfo;
 use crate::model::Program;
 
-use super::evidence::totals;
+use super::work::totals;
 
 /// Properties of a device. A field is `None` if it is unknown.
 #[derive(Clone, Copy, Debug, Default)]

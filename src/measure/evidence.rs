@@ -6,8 +6,8 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::exec::Samples;
-use crate::model::{Figure, OpKind, OpSet, Program, Step};
-use crate::ops::{self, BusBytes, Spec};
+use crate::model::{Figure, OpSet, Program};
+use crate::ops::{self, Spec};
 use crate::plan::Plan;
 
 use super::alone::Alone;
@@ -17,8 +17,9 @@ use super::observed::{self, Observed};
 use super::plausible::Limits;
 use super::slots;
 use super::spans;
-use super::stats::Summary;
+use super::summary::Summary;
 use super::waiting::Iteration;
+use super::work::{Moved, work};
 
 /// Everything that metrics of a variant on one rank are computed from.
 #[derive(Debug)]
@@ -72,55 +73,6 @@ pub enum FigureSamples {
 
 /// Cached samples, by figure, set of operations, and whether they are of observed iterations only.
 pub type Figures = RefCell<FxHashMap<(Figure, String, bool), Result<Rc<FigureSamples>, String>>>;
-
-/// Bytes moved by operations.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moved {
-    /// Within the rank, and between it and its host.
-    here: f64,
-    /// Between ranks. Links are bidirectional, so the larger direction counts.
-    across: BusBytes,
-}
-
-impl Moved {
-    /// Bytes that an operation must move.
-    fn of(spec: &Spec) -> Moved {
-        let cost = spec.cost();
-        let across = BusBytes { sent: cost.sent as f64, received: cost.received as f64 };
-        Moved { here: (cost.read + cost.written).total() as f64, across }
-    }
-
-    fn and(self, other: Moved) -> Moved {
-        Moved { here: self.here + other.here, across: self.across + other.across }
-    }
-
-    fn bytes(self) -> f64 {
-        self.here + self.across.larger()
-    }
-}
-
-/// Arithmetic operations and bytes of an iteration of a slot, of all operations or of a set.
-fn work(program: &Program, step: &Step, set: Option<&OpSet>) -> (f64, f64) {
-    let (mut flops, mut moved) = (0.0, Moved::default());
-    for op in &step.ops {
-        if let OpKind::Run(spec) = op.kind
-            && set.is_none_or(|set| set.contains(program, op))
-        {
-            let spec = program.spec(spec);
-            flops += spec.cost().flops;
-            moved = moved.and(Moved::of(spec));
-        }
-    }
-    (flops, moved.bytes())
-}
-
-/// Arithmetic operations and bytes of an iteration, averaged over slots.
-pub fn totals(program: &Program) -> (f64, f64) {
-    let slots = program.cycle.len().max(1) as f64;
-    let each = program.cycle.iter().map(|step| work(program, step, None));
-    let sum = each.fold((0.0, 0.0), |sum, work| (sum.0 + work.0, sum.1 + work.1));
-    (sum.0 / slots, sum.1 / slots)
-}
 
 impl Evidence<'_> {
     /// Samples of a figure for a set of operations; cached. `observed` selects observed iterations, instead of all
@@ -281,7 +233,7 @@ impl Evidence<'_> {
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
             (Figure::BusBandwidth, _) => {
-                let bytes = |spec: &Spec| Some(Moved { here: 0.0, across: ops::bus_bytes(spec)? });
+                let bytes = |spec: &Spec| Some(Moved::across(ops::bus_bytes(spec)?));
                 self.rate(set, bytes).map_err(|why| match self.traces.is_empty() {
                     true => why,
                     false => "none of these operations moves data between ranks".to_owned(),

@@ -15,7 +15,8 @@ use crate::ops::expression::{Binary, Unary};
 
 use super::evidence::{Evidence, FigureSamples, Figures, Quotient};
 use super::record::{ExpectationRecord, MetricRecord, OverSlots};
-use super::stats::{Summary, samples_for};
+use super::stats::samples_for;
+use super::summary::Summary;
 
 /// The iterations that figures are taken from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

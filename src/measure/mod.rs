@@ -19,6 +19,7 @@ pub mod effect;
 mod evidence;
 pub mod expected;
 mod metrics;
+mod new_record;
 #[cfg(test)]
 mod noise;
 mod observed;
@@ -29,7 +30,9 @@ pub mod paired;
 mod plausible;
 mod quantile;
 pub mod record;
+mod request;
 mod run;
+mod sampled;
 pub mod scaling;
 pub mod search;
 pub mod series;
@@ -38,6 +41,8 @@ mod slots;
 pub mod spans;
 mod split;
 pub mod stats;
+mod subject;
+mod summary;
 mod times;
 mod valid;
 mod variant;
@@ -46,14 +51,16 @@ mod verify;
 mod waiting;
 mod warm_session;
 mod warmup;
+mod work;
 
 pub use contents::buffers;
-pub use evidence::totals;
 pub use record::RunRecord;
-pub use run::{Measured, RankRequest, Request, iterations, measure};
+pub use request::{Measured, RankRequest, Request};
+pub use run::{iterations, measure};
 pub use variant::STOPPED_OPERATIONS;
 pub use verify::{Comparison, Verification, Verified, VerifyRequest, compare, verify};
 pub use warm_session::{Block, WarmSession, WarmSessionOptions};
+pub use work::totals;
 
 #[cfg(test)]
 mod tests;

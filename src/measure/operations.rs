@@ -5,11 +5,12 @@ use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, BusBytes, Category, Launch, Spec, Tensor};
 
 use super::alone::Alone;
-use super::analysis::{self, Peaks};
+use super::analysis;
 use super::plausible::Limits;
 use super::record::OperationRecord;
-use super::run::{RankRequest, Request};
-use super::stats::Summary;
+use super::request::{RankRequest, Request};
+use super::subject::Peaks;
+use super::summary::Summary;
 use super::waiting::Iteration;
 
 /// Records of the operations of a slot of the rank's own cycle.

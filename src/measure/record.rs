@@ -5,14 +5,13 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Bytes, json};
+use crate::base::Bytes;
 use crate::compile::Compiled;
+use crate::exec::Health;
 
-mod new;
 mod ranks;
 
 pub use super::times::{SlotTimes, Times};
-use super::valid;
 pub use super::verify::record::{
     CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
 };
@@ -249,6 +248,19 @@ pub struct HealthRecord {
     pub reasons: Vec<String>,
 }
 
+impl HealthRecord {
+    pub(super) fn of(health: &Health) -> HealthRecord {
+        HealthRecord {
+            clock_mhz: health.clock_mhz,
+            max_clock_mhz: health.max_clock_mhz,
+            power_watts: health.power_watts,
+            power_limit_watts: health.power_limit_watts,
+            celsius: health.celsius,
+            reasons: health.reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        }
+    }
+}
+
 /// Consecutive measured iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BlockRecord {
@@ -343,25 +355,6 @@ pub struct ExpectedRecord {
 }
 
 impl RunRecord {
-    /// Parses a record. The error describes what is wrong with the text.
-    pub fn from_json(text: &str) -> Result<RunRecord, String> {
-        #[derive(Deserialize)]
-        #[serde(expecting = "a record")]
-        struct Head {
-            schema: Option<String>,
-        }
-        let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {error}"))?;
-        match head.schema.as_deref() {
-            Some(SCHEMA) => {
-                let record = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
-                valid::check(&record).map_err(|why| format!("it is damaged: {why}"))?;
-                Ok(record)
-            }
-            Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
-            None => Err("it has no `schema`: it is not a record of this program".to_owned()),
-        }
-    }
-
     /// Serializes the record as JSON with a final newline.
     pub fn to_json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a record holds nothing that JSON cannot");

@@ -4,179 +4,19 @@ use std::collections::BTreeSet;
 
 use miette::SourceSpan;
 
-use crate::base::{SourceMap, counted};
-use crate::config::{Effort, EffortPlan, LaunchSetting, Profile, Settings};
-use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Observation, Rank, Ranks, Samples, Trace};
-use crate::model::{self, FigureExpr, Program};
-use crate::plan::{self, Plan};
-use crate::schedule::{self, Schedule};
+use crate::base::counted;
+use crate::exec::{ExecError, LaunchMode, Ranks, Samples, Trace};
+use crate::model::{FigureExpr, Program};
 
 use super::alone::Alone;
 use super::blocks::{self, Blocks};
 use super::doubts;
-use super::record::{Times, Variant, WarmupRecord};
+use super::record::{Variant, WarmupRecord};
+use super::request::{Measured, Request};
+use super::sampled::{Serial, VariantSamples};
 use super::variant;
 use super::waiting::Observations;
 use super::warmup;
-
-/// Maximum number of observed iterations, unless a single round has more.
-const OBSERVED: u64 = 64;
-
-/// What to measure.
-pub struct Request<'a> {
-    /// The ranks of the world, at least one. With peers, this process runs only its own.
-    pub ranks: &'a [RankRequest<'a>],
-    pub backend: &'a dyn Backend,
-    pub modes: &'a [LaunchMode],
-    pub effort: EffortPlan,
-    pub observed_iterations: u32,
-    pub exec: exec::Options,
-    pub control: &'a Control,
-    /// Profile with the device's limits; `None` if there is none.
-    pub profile: Option<&'a Profile>,
-    /// Texts that the spans of the programs point into. Without them, expectations and operations have no source location.
-    pub sources: &'a SourceMap,
-    /// Called with the incomplete results before each further phase. A phase may never return; results that were not
-    /// saved would be lost with the process.
-    pub keep: &'a dyn Fn(Measured),
-}
-
-/// The program and schedule of one rank.
-#[derive(Clone, Copy, Debug)]
-pub struct RankRequest<'a> {
-    pub number: u32,
-    pub program: &'a Program,
-    pub plan: &'a Plan,
-    pub schedule: &'a Schedule,
-}
-
-impl<'a> RankRequest<'a> {
-    /// The ranks from the number `first` on, each with its schedule.
-    pub fn all(first: u32, ranks: &'a [plan::Rank], schedules: &'a [Schedule]) -> Vec<RankRequest<'a>> {
-        let both = (first..).zip(ranks.iter().zip(schedules));
-        let one = |(number, (rank, schedule)): (u32, (&'a plan::Rank, &'a Schedule))| RankRequest {
-            number,
-            program: &rank.program,
-            plan: &rank.plan,
-            schedule,
-        };
-        both.map(one).collect()
-    }
-}
-
-impl<'a> Request<'a> {
-    /// Request with these settings, and without a profile.
-    pub fn new(
-        ranks: &'a [RankRequest<'a>],
-        backend: &'a dyn Backend,
-        sources: &'a SourceMap,
-        settings: &Settings,
-        control: &'a Control,
-    ) -> Request<'a> {
-        Request {
-            ranks,
-            backend,
-            modes: match settings.launch {
-                LaunchSetting::Stream => &[LaunchMode::Stream],
-                LaunchSetting::Graph => &[LaunchMode::Graph],
-                LaunchSetting::Both => &[LaunchMode::Stream, LaunchMode::Graph],
-            },
-            effort: settings.plan(settings.effort),
-            observed_iterations: match settings.effort {
-                Effort::Sanity => settings.observed_iterations.min(1),
-                Effort::Quick | Effort::Full => settings.observed_iterations,
-            },
-            exec: exec::Options::of(settings),
-            control,
-            profile: None,
-            sources,
-            keep: &|_| {},
-        }
-    }
-
-    /// The first rank, for properties that all ranks share.
-    fn first(&self) -> &RankRequest<'a> {
-        &self.ranks[0]
-    }
-
-    /// Number of slots of the world: iterations after which the programs of all ranks repeat.
-    pub(super) fn slots(&self) -> usize {
-        model::slots(self.ranks.iter().map(|rank| rank.program))
-    }
-
-    /// Statistics of samples, by the slots of the world.
-    pub(super) fn times(&self, samples: &Samples) -> Times {
-        Times::of_slots(&samples.time, self.slots(), samples.first)
-    }
-
-    /// Whether a single iteration is requested, which tests the file and measures nothing.
-    fn is_look(&self) -> bool {
-        self.effort.iterations == 1
-    }
-
-    /// Number of measured iterations, rounded up to complete rounds so that each slot is measured equally often.
-    fn whole_rounds(&self) -> u64 {
-        let slots = if self.is_look() { 1 } else { self.slots() as u64 };
-        u64::from(self.effort.iterations).next_multiple_of(slots)
-    }
-
-    /// Which iterations to observe: each slot as often as an iteration should be observed, or less often in a long
-    /// cycle.
-    fn observation(&self) -> Observation {
-        let slots = self.slots() as u64;
-        let times = u64::from(self.observed_iterations).min((OBSERVED / slots).max(1));
-        let most = if self.is_look() { u64::from(self.observed_iterations) } else { u64::MAX };
-        Observation { slots, times, most }
-    }
-
-    fn open(&self) -> Result<Ranks, ExecError> {
-        let rank =
-            |rank: &RankRequest<'a>| Rank { number: rank.number, program: rank.program, schedule: rank.schedule };
-        exec::prepare_ranks(&self.ranks.iter().map(rank).collect::<Vec<_>>(), self.backend, &self.exec)
-    }
-
-    /// Opens a session with each rank on one stream.
-    fn open_serial(&self) -> Result<Ranks, ExecError> {
-        let options = schedule::Options { streams: Some(1), ..schedule::Options::default() };
-        let place = |rank: &RankRequest| schedule::place(rank.program, rank.plan, self.backend.topology(), &options);
-        let schedules: Vec<Schedule> = self.ranks.iter().map(place).collect();
-        let ranks = self.ranks.iter().zip(&schedules);
-        let ranks: Vec<Rank> =
-            ranks.map(|(rank, schedule)| Rank { number: rank.number, program: rank.program, schedule }).collect();
-        exec::prepare_ranks(&ranks, self.backend, &self.exec)
-    }
-}
-
-/// Results of a measurement.
-#[derive(Debug)]
-pub struct Measured {
-    pub variants: Vec<Variant>,
-    pub warnings: Vec<String>,
-    /// True if nothing was cut short.
-    pub complete: bool,
-    /// The error that ended it early; `None` if none did.
-    pub failure: Option<ExecError>,
-}
-
-/// Samples of one variant.
-pub(super) struct VariantSamples {
-    pub mode: LaunchMode,
-    pub blocks: Blocks,
-    pub warmup: WarmupRecord,
-    /// Samples of ungated iterations; `None` if the others are ungated.
-    pub ungated: Option<Samples>,
-    /// Observed iterations of each rank, slot by slot. Empty for ranks that were not observed, and for those of other
-    /// processes unless this is rank 0.
-    pub traces: Vec<Vec<Trace>>,
-    pub notes: Vec<String>,
-}
-
-/// Results of the run on one stream.
-pub(super) struct Serial {
-    pub samples: Samples,
-    /// Durations of single operations, for each rank.
-    pub alone: Vec<Alone>,
-}
 
 /// Number of iterations of a run, for its progress bar.
 pub fn iterations(request: &Request) -> u64 {

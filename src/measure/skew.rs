@@ -9,7 +9,7 @@ use crate::base::Nanos;
 
 use super::balance;
 use super::record::{CollectiveRecord, LateRecord, MomentRecord, RankRecord, SkewRecord};
-use super::stats::Summary;
+use super::summary::Summary;
 use super::waiting::{MatchedOperation, MatchedOperations};
 
 /// Minimum number of observed iterations for naming a straggler.

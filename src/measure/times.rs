@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::Nanos;
 
 use super::slots;
-use super::stats::Summary;
+use super::summary::Summary;
 
 /// A series of times with its statistics. For a program with several slots, statistics are over rounds: of the mean
 /// time of an iteration.

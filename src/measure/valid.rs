@@ -1,19 +1,43 @@
-//! Validates a record that was read: the file may have been edited, truncated or fabricated.
+//! Reads a record and validates it: the file may have been edited, truncated or fabricated.
 //!
 //! Reports use numbers of the record as indices, summands and counts. Each is checked once here, so that reports can
 //! rely on them.
 
 use std::fmt::Display;
 
-use crate::base::Nanos;
+use serde::Deserialize;
+
+use crate::base::{Nanos, json};
 use crate::config::MAX_CYCLE;
 
 use super::record::{
-    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, Times, Variant, VerificationRecord,
+    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, SCHEMA, Times, Variant,
+    VerificationRecord,
 };
 
 /// The error names the field and the reason.
 type Checked = Result<(), String>;
+
+impl RunRecord {
+    /// Parses a record. The error describes what is wrong with the text.
+    pub fn from_json(text: &str) -> Result<RunRecord, String> {
+        #[derive(Deserialize)]
+        #[serde(expecting = "a record")]
+        struct Head {
+            schema: Option<String>,
+        }
+        let head: Head = json::read(text.as_bytes()).map_err(|error| format!("it is no JSON of a run: {error}"))?;
+        match head.schema.as_deref() {
+            Some(SCHEMA) => {
+                let record = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
+                check(&record).map_err(|why| format!("it is damaged: {why}"))?;
+                Ok(record)
+            }
+            Some(other) => Err(format!("it has the schema `{other}`, and this version reads `{SCHEMA}`")),
+            None => Err("it has no `schema`: it is not a record of this program".to_owned()),
+        }
+    }
+}
 
 /// Fails with the first field that is inconsistent with others, such as `variants[0].ranks[1].trace[3].id`.
 pub fn check(record: &RunRecord) -> Checked {

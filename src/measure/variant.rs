@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Space;
-use crate::exec::{Health, LaunchMode, Samples, Trace};
+use crate::exec::{LaunchMode, Samples, Trace};
 use crate::schedule;
 
 use super::alone::Alone;
-use super::analysis::{self, Peaks, Subject};
+use super::analysis;
 use super::device::Device;
 use super::doubts;
 use super::evidence::Evidence;
@@ -15,9 +15,11 @@ use super::metrics::{self, Known};
 use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
-use super::run::{RankRequest, Request, Serial, VariantSamples};
+use super::request::{RankRequest, Request};
+use super::sampled::{Serial, VariantSamples};
 use super::skew;
-use super::stats::Summary;
+use super::subject::{Peaks, Subject};
+use super::summary::Summary;
 use super::verdict;
 use super::waiting::{Iteration, Observations};
 
@@ -105,7 +107,7 @@ pub fn record(
         warmup: *warmup,
         issue,
         ungated,
-        health: blocks.edges().map(health_record).collect(),
+        health: blocks.edges().map(HealthRecord::of).collect(),
         blocks: blocks.records(),
         notes: sampled.notes.clone(),
     }
@@ -238,18 +240,6 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
         of_rank.min_by_key(rank)
     });
     each.flatten().collect()
-}
-
-/// Record of a device's state.
-pub(super) fn health_record(health: &Health) -> HealthRecord {
-    HealthRecord {
-        clock_mhz: health.clock_mhz,
-        max_clock_mhz: health.max_clock_mhz,
-        power_watts: health.power_watts,
-        power_limit_watts: health.power_limit_watts,
-        celsius: health.celsius,
-        reasons: health.reasons.iter().map(|reason| (*reason).to_owned()).collect(),
-    }
 }
 
 /// The observed slot with the longest time, since most of a round is spent there. The first of equal ones.

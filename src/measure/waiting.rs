@@ -12,7 +12,7 @@ use crate::exec::{Span, Trace};
 
 use super::arrivals::{Channel, RankArrivals, keep_matched};
 use super::record::{ArrivalRecord, MomentRecord};
-use super::run::RankRequest;
+use super::request::RankRequest;
 
 /// An operation of a rank, with the matching operations of other ranks.
 #[derive(Debug)]

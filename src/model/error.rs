@@ -2,6 +2,7 @@
 //! here.
 
 mod limits;
+mod modules;
 mod slices;
 
 use miette::{Diagnostic, SourceSpan};
@@ -10,6 +11,7 @@ use thiserror::Error;
 use crate::ops::OpError;
 
 pub use limits::LimitError;
+pub use modules::ModuleError;
 pub use slices::SliceError;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
@@ -128,40 +130,6 @@ pub enum ModelError {
         at: SourceSpan,
         #[help]
         help: Option<String>,
-    },
-
-    // --- Modules --------------------------------------------------------------------------------------------
-    #[error("there is no module `{path}`: {why}")]
-    #[diagnostic(
-        code(aorta::model::unknown_module),
-        help(
-            "write the path of a file from the folder of this one, `use \"blocks.aorta\"`, or a shipped module, `use std.transformer`"
-        )
-    )]
-    UnknownModule {
-        path: String,
-        why: String,
-        #[label("used here")]
-        at: SourceSpan,
-    },
-
-    #[error("`{path}` uses itself")]
-    #[diagnostic(code(aorta::model::module_cycle), help("move what both files need into a third one, which both use"))]
-    ModuleCycle {
-        path: String,
-        #[label("this is being read already")]
-        at: SourceSpan,
-    },
-
-    #[error("the module `{module}` has a declaration that a module cannot have")]
-    #[diagnostic(
-        code(aorta::model::module_content),
-        help("a module holds `def`, `let` and `use`: make what differs from use to use an argument of the `def`")
-    )]
-    ModuleContent {
-        module: String,
-        #[label("declared here")]
-        at: SourceSpan,
     },
 
     // --- Types ----------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
 pub use draws::DISTRIBUTIONS;
-pub use error::{LimitError, ModelError, SliceError};
+pub use error::{LimitError, ModelError, ModuleError, SliceError};
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use functions::FUNCTIONS;

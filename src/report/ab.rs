@@ -6,7 +6,8 @@ use crate::measure::effect::Verdict;
 use crate::measure::paired::{ALARMS, FEWEST, Paired};
 
 use super::page::{Page, Section, Table, cell};
-use super::run::{device, launched};
+use super::run::device;
+use super::variant::launched;
 
 /// The page of a comparison of two variants.
 pub fn ab(record: &AbRecord) -> Page {

@@ -7,7 +7,7 @@ use crate::measure::verdict;
 
 use super::operations::{Group, groups};
 use super::page::{Page, Section, Table, cell};
-use super::run::{shown, variant_name};
+use super::variant::{shown, variant_name};
 
 /// Number of categories that are listed.
 const CATEGORIES: usize = 3;

@@ -11,7 +11,7 @@ use crate::measure::scaling::{self, CurvePoint, Unit};
 
 use super::curve::rate_text;
 use super::page::{ABSENT, Check, Outcome, cell};
-use super::run::marks;
+use super::variant::marks;
 
 /// Maximum number of metric columns.
 const METRICS: usize = 6;

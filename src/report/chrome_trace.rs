@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::base::Nanos;
 use crate::measure::record::{MomentRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
 
-use super::run::marks;
+use super::variant::marks;
 
 /// The traces of a record as JSON.
 pub fn chrome_trace(record: &RunRecord) -> String {

@@ -7,7 +7,7 @@ use crate::measure::record::{ExpectedRecord, RunRecord};
 use indexmap::IndexSet;
 
 use super::page::{Page, Section, Table};
-use super::run::variant_of;
+use super::variant::variant_of;
 
 /// The section in a run's report: one line if all figures are normal, otherwise those that are not, and what to check
 /// first. `None` if no ranges are known.

@@ -21,6 +21,7 @@ mod search;
 mod slots;
 mod suite;
 mod sweep;
+mod variant;
 mod verification;
 
 pub use ab::ab;

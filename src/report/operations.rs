@@ -9,8 +9,8 @@ use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 
 use super::page::{ABSENT, Section, Table};
-use super::run::variant_name;
 use super::slots;
+use super::variant::variant_name;
 
 /// Maximum number of rows.
 const ROWS: usize = 16;

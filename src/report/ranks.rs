@@ -6,7 +6,7 @@ use crate::measure::record::{BalanceRecord, CollectiveRecord, LateRecord, RankRe
 
 use super::operations::{cut, groups};
 use super::page::{ABSENT, Section, Table, cell};
-use super::run::{shown, variant_name};
+use super::variant::{shown, variant_name};
 
 /// Maximum number of rows of collectives and transfers.
 const MEETINGS: usize = 8;

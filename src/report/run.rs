@@ -5,6 +5,7 @@ use crate::measure::record::{ExpectationRecord, OperationRecord, PeakRecord, Ran
 use crate::measure::spans;
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
+use super::variant::{shown, variant_name};
 use super::{analysis, expected, operations, ranks, slots, verification};
 
 /// Maximum number of rows of streams.
@@ -70,11 +71,6 @@ fn check(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> Check
     }
 }
 
-/// The rank of a variant that is shown: the one with that number, or the first. `None` if the record does not have it.
-pub(super) fn shown(variant: &Variant, rank: Option<u32>) -> Option<&RankRecord> {
-    variant.ranks.iter().find(|record| rank.is_none_or(|rank| record.rank == rank))
-}
-
 fn header(record: &RunRecord) -> Vec<String> {
     let workload = &record.workload;
     let summary = if workload.summary.is_empty() { String::new() } else { format!(": {}", workload.summary) };
@@ -113,30 +109,6 @@ pub(super) fn device(record: &RunRecord) -> String {
         Some(index) => format!("{} (device {index})", record.device.name),
         None => record.device.name.clone(),
     }
-}
-
-/// The mark beside every figure: `, simulated`, `, emulated`, both, or nothing.
-pub(super) fn marks(record: &RunRecord) -> &'static str {
-    match (record.simulated, record.emulated.is_some()) {
-        (false, false) => "",
-        (true, false) => ", simulated",
-        (false, true) => ", emulated",
-        (true, true) => ", simulated, emulated",
-    }
-}
-
-/// The launch mode in words: `as streams` or `as a graph`.
-pub(super) fn launched(launch: &str) -> &'static str {
-    if launch == "graph" { "as a graph" } else { "as streams" }
-}
-
-/// The launch mode with the record's mark: `as streams`, or `as a graph, simulated`.
-pub(super) fn variant_of(record: &RunRecord, launch: &str) -> String {
-    format!("{}{}", launched(launch), marks(record))
-}
-
-pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
-    variant_of(record, &variant.launch)
 }
 
 /// The times of all variants, side by side.

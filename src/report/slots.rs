@@ -4,7 +4,7 @@ use crate::base::Nanos;
 use crate::measure::record::{OverSlots, RankRecord, RunRecord, Times, Variant};
 
 use super::page::{Section, Table};
-use super::run::variant_name;
+use super::variant::variant_name;
 
 /// Relative difference up to which figures of slots count as equal, since equal slots differ by noise.
 const ALIKE: f64 = 0.01;

@@ -9,7 +9,7 @@ use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
 use super::cases::{check, reasons, records, tally};
 use super::page::{ABSENT, Page, Section, Table, cell, in_words};
-use super::run::launched;
+use super::variant::launched;
 
 /// A suite that has run, or was read from its file of cases.
 pub struct Suite<'a> {

@@ -5,7 +5,7 @@ use crate::measure::record::{Mistake, OutputVerification, RunRecord, VariantVeri
 use crate::ops::MISSES;
 
 use super::page::Section;
-use super::run::launched;
+use super::variant::launched;
 
 /// Maximum number of mistakes and of violated dependencies that are shown.
 const SHOWN: usize = 16;

@@ -3,7 +3,7 @@
 use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
-use super::lex::{Token, TokenKind, span};
+use super::token::{Token, TokenKind, span};
 use super::words;
 
 /// The tokens of a text with their bracket structure.

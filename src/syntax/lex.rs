@@ -7,36 +7,8 @@ use crate::base::SrcSpan;
 
 use super::error::{SyntaxError, note};
 use super::slashes;
+use super::token::{Token, TokenKind, span};
 use super::words::{BRACKETS, SIGNS, is_word};
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TokenKind {
-    Word,
-    Number,
-    Text,
-    Open(u8),
-    Close(u8),
-    /// An operator, a separator, or a character without a meaning.
-    Punct,
-    /// A `///` line.
-    Doc,
-    /// A `//!` line.
-    About,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Token {
-    pub kind: TokenKind,
-    pub span: SrcSpan,
-}
-
-impl Token {
-    /// The token's text. `text` is that of the file, which begins at `base`.
-    pub fn text<'a>(&self, text: &'a str, base: u32) -> &'a str {
-        let start = (self.span.start - base) as usize;
-        &text[start..start + self.span.len as usize]
-    }
-}
 
 /// A comment, or a `;`, which has been reported.
 #[derive(Clone, Copy, Debug)]
@@ -159,10 +131,6 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
         tokens.push(Token { kind, span: span(base, start, at) });
     }
     Lexed { tokens, trivia }
-}
-
-pub fn span(base: u32, start: usize, end: usize) -> SrcSpan {
-    SrcSpan::new(base as usize + start, base as usize + end)
 }
 
 /// The end of the line at `from`, without trailing white space.

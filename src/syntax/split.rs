@@ -10,7 +10,8 @@ use crate::base::SrcSpan;
 
 use super::brackets::{self, Clues, Outline};
 use super::error::{SyntaxError, note};
-use super::lex::{Slashes, TokenKind, Trivia, lex};
+use super::lex::{Slashes, Trivia, lex};
+use super::token::TokenKind;
 use super::words::{self, Keyword, Lead, continues};
 
 /// A part of a file that is parsed separately.

@@ -1,6 +1,7 @@
 //! Finds names that unparsable text would have declared, so that their uses are not reported as errors.
 
-use super::lex::{Slashes, TokenKind, lex};
+use super::lex::{Slashes, lex};
+use super::token::{Token, TokenKind};
 use super::words::{Role, continues, role};
 
 /// The words of `text` in places where a name is declared, labels a call, or is written.
@@ -36,7 +37,7 @@ pub fn declared(text: &str) -> Vec<&str> {
 }
 
 /// The index after the brackets that open at `index`, or `index` itself if none open there.
-fn past_indices(tokens: &[super::lex::Token], index: usize) -> usize {
+fn past_indices(tokens: &[Token], index: usize) -> usize {
     /// Maximum number of tokens of an index; anything longer does not name a family.
     const MOST: usize = 64;
     if tokens.get(index).is_none_or(|token| token.kind != TokenKind::Open(b'[')) {

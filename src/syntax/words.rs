@@ -214,7 +214,8 @@ mod tests {
 
     use super::*;
     use crate::syntax::ast::BinaryOp;
-    use crate::syntax::lex::{Slashes, TokenKind, lex};
+    use crate::syntax::lex::{Slashes, lex};
+    use crate::syntax::token::TokenKind;
     use crate::syntax::{Limits, parse};
 
     const GRAMMAR: &str = include_str!("../../grammar/aorta.pest");

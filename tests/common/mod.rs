@@ -4,6 +4,7 @@
 
 pub mod altered;
 pub mod calls;
+pub mod constructs;
 pub mod doubles;
 pub mod failing;
 pub mod invariants;
@@ -13,6 +14,7 @@ pub mod oracle;
 pub mod parallel;
 pub mod programs;
 pub mod records;
+pub mod reparsed;
 pub mod shipped;
 pub mod world;
 pub mod worlds;

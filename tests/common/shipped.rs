@@ -19,11 +19,21 @@ pub struct Shipped {
     pub text: String,
 }
 
+/// The folder of the repository. A test copied to another machine uses the current folder.
+fn root() -> &'static Path {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if built.join("workloads").is_dir() { built } else { Path::new(".") }
+}
+
+/// The file at a path of the repository.
+pub fn at(path: &str) -> Shipped {
+    let text = std::fs::read_to_string(root().join(path)).expect("the file is part of the repository");
+    Shipped { path: path.to_owned(), text }
+}
+
 /// Every shipped file, sorted by path.
 pub fn all() -> Vec<Shipped> {
-    // A test copied to another machine looks in the current folder.
-    let built = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = if built.join("workloads").is_dir() { built } else { Path::new(".") };
+    let root = root();
     let mut found = Vec::new();
     let mut folders = vec![root.join("workloads"), root.join("examples")];
     while let Some(folder) = folders.pop() {
@@ -32,9 +42,7 @@ pub fn all() -> Vec<Shipped> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "aorta") {
-                let text = std::fs::read_to_string(&path).expect("a shipped file is text");
-                let path = path.strip_prefix(root).expect("it was found below").display().to_string();
-                found.push(Shipped { path, text });
+                found.push(at(&path.strip_prefix(root).expect("it was found below").display().to_string()));
             }
         }
     }

@@ -1,23 +1,30 @@
-//! Checks the rules of the architecture in the source code: which module may use which, and which may access the
-//! outside world.
+//! Checks the rules of the architecture in the source code: which module may use which, which may access the outside
+//! world, and how long a file is.
 
+mod cycles;
 mod rules;
 mod source;
 
 use std::path::{Path, PathBuf};
 
-use rules::violations;
+use cycles::Uses;
+use rules::{module_of, row_of, violations};
 
 /// Every Rust file in a folder and its subfolders, sorted.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    files(folder, &["rs"])
+}
+
+/// Every file in a folder and its subfolders with one of these extensions, sorted. Skips what a build has left.
+fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("the sources can be listed") {
             let path = entry.expect("the sources can be listed").path();
             if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                folders.extend(Some(path).filter(|path| !path.ends_with("target")));
+            } else if path.extension().is_some_and(|found| extensions.iter().any(|wanted| found == *wanted)) {
                 files.push(path);
             }
         }
@@ -53,6 +60,90 @@ fn sources_are_understood() {
         let layers = said.iter().filter(|line| line.contains("may not use")).count();
         assert!(layers >= expected, "{} has {expected} imports, and {layers} were seen: {said:#?}", path.display());
     }
+}
+
+/// The files of a folder use each other in no circle, except where a reason is given.
+#[test]
+fn files_of_a_folder_use_each_other_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files: Vec<(Vec<String>, String)> = rust_files(&root.join("src"))
+        .into_iter()
+        .map(|path| {
+            let name = path.strip_prefix(root).expect("below the root").display().to_string();
+            (module_of(&name), std::fs::read_to_string(&path).expect("sources are text"))
+        })
+        .collect();
+    let found = Uses::of(files.iter().map(|(module, text)| (module.clone(), text.as_str()))).cycles();
+    let known = cycles::known();
+    let new: Vec<_> = found.difference(&known).collect();
+    assert!(new.is_empty(), "cycles of files: {new:#?}\nMove what both need to a file of its own.");
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(gone.is_empty(), "no cycles any more: {gone:#?}\nRemove them from tests/layers/cycles.rs.");
+}
+
+#[test]
+fn cycles_are_found() {
+    let cycles = |files: &[(&str, &str)]| -> Vec<(String, String)> {
+        Uses::of(files.iter().map(|(file, text)| (module_of(file), *text))).cycles().into_iter().collect()
+    };
+    let one_way = [
+        ("src/a/mod.rs", "mod b;\nmod c;\npub use b::One;"),
+        ("src/a/b.rs", "pub struct One;"),
+        ("src/a/c.rs", "use super::One;"),
+    ];
+    assert_eq!(cycles(&one_way), []);
+    let circle = |folder: &str, files: &str| vec![(folder.to_owned(), files.to_owned())];
+    let both = [one_way[0], ("src/a/b.rs", "fn f() { super::c::g() }"), one_way[2]];
+    assert_eq!(cycles(&both), circle("a", "b c"));
+    // A module of tests may use what uses its file.
+    let tested = [one_way[0], ("src/a/b.rs", "#[cfg(test)]\nmod tests {\n use crate::a::c::g;\n}"), one_way[2]];
+    assert_eq!(cycles(&tested), []);
+    let folders = [
+        ("src/a/b.rs", "use super::c::One;"),
+        ("src/a/c/d.rs", "use crate::a::e;"),
+        ("src/a/c/mod.rs", "mod d;"),
+        ("src/a/e.rs", "use crate::a::b::Two;"),
+    ];
+    assert_eq!(cycles(&folders), circle("a", "b c e"));
+}
+
+/// The walks of the book name files and functions that exist, in layers that are those of the files.
+#[test]
+fn walks_name_what_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/walks.md")).expect("the page is there");
+    let mut steps = 0;
+    for row in page.lines().filter(|line| line.contains("| `src/")) {
+        let cells: Vec<&str> = row.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        let [_, layer, file, function, ..] = cells[..] else { panic!("a row with too few cells: {row}") };
+        let text = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let defines = |rest: &str| rest.strip_prefix(function).is_some_and(|rest| rest.starts_with(['(', '<']));
+        assert!(text.split("fn ").skip(1).any(defines), "{file} has no function `{function}`");
+        let own = row_of(&module_of(file)[0]).map(|row| row.to_string());
+        assert_eq!(own.as_deref(), Some(layer), "the layer of {file}");
+        steps += 1;
+    }
+    assert!(steps > 30, "only {steps} steps were found");
+}
+
+/// The greatest number of lines of a file.
+const LONGEST: usize = 600;
+
+/// Every file of code is short enough for one subject.
+#[test]
+fn no_file_is_long() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["src", "tests", "benches", "fuzz/src", "fuzz/targets", "fuzz/examples"];
+    let files = folders.iter().flat_map(|folder| files(&root.join(folder), &["rs", "py"]));
+    let lines = |path: &PathBuf| std::fs::read_to_string(path).expect("sources are text").lines().count();
+    // Its split is under way.
+    let files = files.filter(|path| !path.ends_with("src/exec/session.rs"));
+    let long: Vec<(PathBuf, usize)> = files
+        .map(|path| (lines(&path), path))
+        .filter(|(lines, _)| *lines > LONGEST)
+        .map(|(n, path)| (path, n))
+        .collect();
+    assert!(long.is_empty(), "more than {LONGEST} lines: {long:#?}");
 }
 
 /// The violations of a file with this code.

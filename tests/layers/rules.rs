@@ -131,7 +131,7 @@ pub fn violations(file: &str, text: &str) -> Vec<String> {
 }
 
 /// The module of a file: `src/cli/exec.rs` is `cli::exec`; the library's root is empty.
-fn module_of(file: &str) -> Vec<String> {
+pub fn module_of(file: &str) -> Vec<String> {
     let inside = file.trim_start_matches("src/").trim_end_matches(".rs");
     let mut module: Vec<String> = inside.split('/').map(str::to_owned).collect();
     if module.last().is_some_and(|last| last == "mod" || last == "lib") {
@@ -140,7 +140,8 @@ fn module_of(file: &str) -> Vec<String> {
     module
 }
 
-fn row(module: &str) -> Option<usize> {
+/// The layer of a module of the root; `None` if it stands in none.
+pub fn row_of(module: &str) -> Option<usize> {
     LAYERS.iter().position(|row| row.contains(&module))
 }
 
@@ -148,8 +149,8 @@ fn layer(module: &[String], path: &[String]) -> Option<String> {
     // The root declares the modules and may name each.
     let from = module.first()?;
     let to = path.first().map_or("*", String::as_str);
-    let Some(own) = row(from) else { return Some(format!("`{from}` stands in no layer")) };
-    let Some(other) = row(to) else { return Some(format!("`crate::{to}` stands in no layer")) };
+    let Some(own) = row_of(from) else { return Some(format!("`{from}` stands in no layer")) };
+    let Some(other) = row_of(to) else { return Some(format!("`crate::{to}` stands in no layer")) };
     if from == to {
         return if from == "backend" { sibling(module, path) } else { None };
     }

@@ -162,6 +162,47 @@ pub fn paths(tokens: &[Token], module: &[String], others: &[&str]) -> Vec<Path> 
     found
 }
 
+/// Every path that a module exports again with `pub use`, from the crate's root.
+pub fn exports(tokens: &[Token], module: &[String]) -> Vec<Vec<String>> {
+    let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());
+    let mut leaves = Vec::new();
+    for i in 1..tokens.len() {
+        // `pub use` or `pub(super) use`.
+        if text(i) == "use" && matches!(text(i - 1), "pub" | ")") {
+            tree(tokens, i + 1, &mut Vec::new(), &mut leaves);
+        }
+    }
+    leaves.into_iter().map(|(segments, _)| resolve(&segments, module)).collect()
+}
+
+/// The tokens without inline modules of tests.
+pub fn without_tests(tokens: Vec<Token>) -> Vec<Token> {
+    let begins = |at: usize| {
+        let texts = tokens[at..].iter().map(|token| token.text.as_str());
+        texts.take(8).eq(["#", "[", "cfg", "(", "test", ")", "]", "mod"])
+            && tokens.get(at + 9).is_some_and(|token| token.text == "{")
+    };
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        if begins(at) {
+            let mut depth = 0;
+            at += 9;
+            while let Some(token) = tokens.get(at) {
+                at += 1;
+                depth += i32::from(token.text == "{") - i32::from(token.text == "}");
+                if depth == 0 {
+                    break;
+                }
+            }
+        } else {
+            kept.push(tokens[at].clone());
+            at += 1;
+        }
+    }
+    kept
+}
+
 /// Reads a path or a tree of paths, and returns the index after it.
 fn tree(tokens: &[Token], start: usize, before: &mut Vec<String>, leaves: &mut Vec<(Vec<String>, usize)>) -> usize {
     let text = |index: usize| tokens.get(index).map_or("", |token| token.text.as_str());

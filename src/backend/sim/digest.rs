@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::machine::{TaskId, Time};
+use super::numbers::{TaskId, Time};
 
 /// Numbering of one rank's stamps.
 #[derive(Clone, Copy, Debug)]

@@ -11,10 +11,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::digest::Digest;
+use super::numbers::Time;
 use super::slots::Slots;
-
-/// A time or duration in whole ns.
-pub type Time = i64;
 
 /// Number of a capacity.
 pub type Resource = u32;

@@ -14,7 +14,8 @@ use crate::cost::{self, Task};
 use crate::ops::{Cost, Direction};
 
 use super::flows::Flows;
-pub use super::flows::Time;
+use super::numbers::TransferId;
+pub use super::numbers::{TaskId, Time};
 use super::slots::Slots;
 
 mod agenda;
@@ -25,13 +26,9 @@ mod units;
 mod watched;
 
 use agenda::{Event, EventKind};
-use exchanges::TransferId;
 pub use exchanges::{Channel, ChannelSide, Exchange};
 use paths::Paths;
 use units::Blocks;
-
-/// Number of a task, counted over the whole run.
-pub type TaskId = u64;
 
 /// What a task does.
 #[derive(Clone, Copy, Debug)]

@@ -8,6 +8,7 @@ mod driver;
 mod exchange;
 mod flows;
 mod machine;
+mod numbers;
 mod parts;
 mod slots;
 mod world;

@@ -12,7 +12,7 @@ use crate::cli::error::InputError;
 use crate::cli::{environment, output, ownership};
 use crate::measure::cases::{self, Axis, Case, Cases, Header};
 
-use crate::cli::sweep::typed;
+use crate::cli::axis::typed;
 
 /// An open file of cases; writes nothing if it has no path.
 pub struct Journal {

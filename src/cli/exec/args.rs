@@ -6,7 +6,6 @@ use clap::{Args, ValueEnum};
 
 use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, Settings};
 
-use super::failure::DiagnoseArg;
 use crate::cli::backends::BackendArg;
 use crate::cli::expected::ExpectedArgs;
 use crate::cli::outputs::{Files, PageArgs};
@@ -19,6 +18,24 @@ likewise, give each rank a process and a GPU of its own, on one host or several.
 
 /// Maximum number of ranks, since each has a thread.
 pub const MAX_RANKS: u32 = 1024;
+
+/// Values of `--diagnose`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DiagnoseArg {
+    /// Find where an iteration hangs
+    Hang,
+    /// Find which operation fails
+    Fault,
+}
+
+impl DiagnoseArg {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            DiagnoseArg::Hang => "hang",
+            DiagnoseArg::Fault => "fault",
+        }
+    }
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]

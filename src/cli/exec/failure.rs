@@ -2,35 +2,16 @@
 //!
 //! It runs as a new process. A failed device does not work again within this one, and one that hangs keeps its memory.
 
-use clap::ValueEnum;
-
 use crate::backend;
 use crate::exec::{self, Diagnosis, ExecError};
 
+use super::args::DiagnoseArg;
 use super::measuring::Run;
 use super::multi_process;
 use super::restart::restart;
 use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
-
-/// Values of `--diagnose`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum DiagnoseArg {
-    /// Find where an iteration hangs
-    Hang,
-    /// Find which operation fails
-    Fault,
-}
-
-impl DiagnoseArg {
-    fn name(self) -> &'static str {
-        match self {
-            DiagnoseArg::Hang => "hang",
-            DiagnoseArg::Fault => "fault",
-        }
-    }
-}
 
 /// What to do when a run fails.
 #[derive(Clone, Copy, Debug)]

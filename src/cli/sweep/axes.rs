@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::base::random::hash;
+use crate::cli::axis::{NAMED, argument};
 use crate::cli::cases::Planned;
 use crate::cli::error::InputError;
 use crate::measure::cases::Axis;
@@ -14,9 +15,6 @@ pub const MAX_CASES: usize = 4096;
 
 /// Number of cases tried before a search begins; one of them must be able to run.
 const TRIED_CASES: u64 = 64;
-
-/// Options with the value `NAME=VALUE`, where each name is an axis of its own.
-const NAMED: [&str; 3] = ["set", "env", "config"];
 
 /// The options of a sweep: axes, and what all cases share.
 #[derive(Debug, Default, PartialEq)]
@@ -79,19 +77,6 @@ pub fn add_value(axis: &mut Axis, value: &str) -> Result<(), InputError> {
     }
     axis.values.push(value.to_owned());
     Ok(())
-}
-
-/// The argument that gives a case a value of an axis.
-fn argument(axis: &Axis, value: &str) -> String {
-    match NAMED.contains(&axis.option.as_str()) {
-        true => format!("--{}={}={value}", axis.option, axis.name),
-        false => format!("--{}={value}", axis.option),
-    }
-}
-
-/// An axis as the user would type it.
-pub fn typed(axis: &Axis) -> String {
-    argument(axis, &axis.values.join(",")).replacen('=', " ", 1)
 }
 
 /// All cases as indices into the axes' values: each value with each, the last axis varying fastest; or, with `zip`, the
@@ -170,6 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cli::axis::typed;
 
     fn options(given: &[(&str, &str)]) -> Result<Options, InputError> {
         let mut options = Options::default();

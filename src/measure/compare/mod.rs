@@ -3,6 +3,7 @@
 //! Sides consist of records, files of cases, and results of AORTA's Python harness. The result is plain data that every
 //! report is made from.
 
+mod differences;
 mod doubts;
 mod environment;
 mod harness;
@@ -201,7 +202,7 @@ fn against(base: &RunSet, other: &RunSet, options: &Options) -> SideComparison {
     let warnings = warnings(&pairs, &matched);
     SideComparison {
         side: other.record(),
-        environment: environment::differences(base, other),
+        environment: differences::between(base, other),
         pairs,
         only_base: matched.only_base,
         only_other: matched.only_other,

@@ -8,7 +8,7 @@ use crate::base::Nanos;
 use crate::base::units::Dimension;
 use crate::config::expected::{Figure, Range};
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
-use crate::measure::stats::Summary;
+use crate::measure::summary::Summary;
 
 /// Share of an operation's time that a neighbour may overlap. Stamps of two streams are not more exact.
 const BESIDE: f64 = 0.02;

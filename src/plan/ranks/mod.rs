@@ -46,8 +46,10 @@ pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     tables.connect(ranks);
     let mut progress = Progress::new(ranks, &tables);
     progress.run();
-    match progress.errors.is_empty() {
-        false => Err(progress.errors),
+    let differing = progress.differing.iter();
+    let errors: Vec<PlanError> = differing.map(|&(first, second)| stuck::differ(&progress, first, second)).collect();
+    match errors.is_empty() {
+        false => Err(errors),
         true => stuck::explain(&progress).map_or(Ok(()), |error| Err(vec![error])),
     }
 }

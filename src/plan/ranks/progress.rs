@@ -7,10 +7,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{GroupId, OpId};
 use crate::model::{self, Step};
 use crate::ops::{Collective, CollectiveKind};
-use crate::plan::{PlanError, StepPlan};
+use crate::plan::StepPlan;
 
+use super::Rank;
 use super::calls::{Channel, Table, Tables, is_transfer};
-use super::{Rank, stuck};
 
 /// Maximum number of reported mismatches.
 const MAX_ERRORS: usize = 20;
@@ -44,7 +44,8 @@ pub struct Progress<'a> {
     compared: FxHashSet<Vec<*const Collective>>,
     /// Source locations of mismatches that were reported.
     told: FxHashSet<[u32; 2]>,
-    pub errors: Vec<PlanError>,
+    /// Calls that meet and differ.
+    pub differing: Vec<(CallSite, CallSite)>,
 }
 
 /// Progress of one rank.
@@ -101,7 +102,7 @@ impl<'a> Progress<'a> {
             ready: VecDeque::new(),
             compared: FxHashSet::default(),
             told: FxHashSet::default(),
-            errors: Vec::new(),
+            differing: Vec::new(),
         }
     }
 
@@ -249,9 +250,8 @@ impl<'a> Progress<'a> {
     fn tell(&mut self, first: CallSite, second: CallSite) {
         let (first, second) = (first.min(second), first.max(second));
         let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
-        if self.errors.len() < MAX_ERRORS && self.told.insert(places) {
-            let error = stuck::differ(self, first, second);
-            self.errors.push(error);
+        if self.differing.len() < MAX_ERRORS && self.told.insert(places) {
+            self.differing.push((first, second));
         }
     }
 

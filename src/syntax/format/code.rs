@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::syntax::lex::{TokenKind, Trivia};
+use crate::syntax::lex::Trivia;
+use crate::syntax::token::TokenKind;
 
 use super::doc::{Command, Flat};
 use super::spacing::{Level, Tokens};

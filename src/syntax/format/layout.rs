@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::syntax::lex::TokenKind;
 use crate::syntax::split::{Block, Body, Piece, Pieces};
+use crate::syntax::token::TokenKind;
 
 use super::code::{Code, INDENT};
 use super::doc::{Command, Flat, Printer};

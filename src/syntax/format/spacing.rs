@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::syntax::ast::BinaryOp;
 use crate::syntax::brackets::Outline;
-use crate::syntax::lex::{Token, TokenKind};
+use crate::syntax::token::{Token, TokenKind};
 use crate::syntax::words::{Role, ends_value, role};
 
 /// Where a line without brackets is broken: at all places of the first of these levels that it has.

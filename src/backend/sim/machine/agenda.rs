@@ -2,8 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::exchanges::TransferId;
-use super::{TaskId, Time};
+use super::{TaskId, Time, TransferId};
 
 /// What happens at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

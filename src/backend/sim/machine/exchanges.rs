@@ -11,7 +11,7 @@ use crate::ops::{Collective, Cost};
 use super::super::digest::Digest;
 use super::super::slots::Slots;
 use super::units::Blocks;
-use super::{Action, EventKind, Machine, Owner, TaskId, Time, whole};
+use super::{Action, EventKind, Machine, Owner, TaskId, Time, TransferId, whole};
 
 /// A communicator, or one direction between two of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -36,9 +36,6 @@ pub struct ChannelSide {
     /// Load of this side on links.
     pub loads: Vec<Load>,
 }
-
-/// Number of a transfer in progress.
-pub type TransferId = u32;
 
 /// A rank's part in an exchange.
 #[derive(Clone, Debug)]

@@ -1,0 +1,19 @@
+//! A figure of a device, with its source.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::visible;
+
+/// A figure and its source: a page, a measurement, or "assumed".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
+
+impl Figure {
+    pub(super) fn one() -> Figure {
+        Figure(1.0, "one piece".to_owned())
+    }
+
+    pub fn value(&self) -> f64 {
+        self.0
+    }
+}

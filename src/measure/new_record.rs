@@ -1,0 +1,125 @@
+//! The record of a run, from what was measured and from what ran.
+
+use crate::base::{Bytes, Space};
+use crate::compile::Compiled;
+use crate::config::{Effort, EffortPlan, Settings as RunSettings};
+use crate::exec::Backend;
+use crate::model::{self, Units};
+use crate::plan::Rank;
+use crate::schedule::{Lane, Schedule};
+
+use super::record::{
+    Device, Environment, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
+};
+use super::request::Measured;
+use super::work::totals;
+
+impl RunRecord {
+    /// The record of a run of `compiled` with these settings. `schedules` has the schedule of each rank.
+    ///
+    /// The moment at which the run began, the environment and [`ProgramRecord::plan`] are left empty: the caller knows
+    /// them.
+    pub fn new(
+        compiled: &Compiled,
+        schedules: &[Schedule],
+        backend: &dyn Backend,
+        settings: &RunSettings,
+        measured: Measured,
+    ) -> RunRecord {
+        let device = backend.device();
+        let effort = settings.plan(settings.effort);
+        let schedule = &schedules[0];
+        let no_measurement = no_measurement(settings);
+        let interrupted = !measured.complete && measured.failure.is_none();
+        let mut warnings = Vec::new();
+        if interrupted {
+            warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
+        }
+        warnings.extend(no_measurement.map(str::to_owned));
+        warnings.extend(measured.warnings);
+        RunRecord {
+            schema: SCHEMA.to_owned(),
+            aorta: env!("CARGO_PKG_VERSION").to_owned(),
+            started: String::new(),
+            simulated: device.simulated,
+            emulated: None,
+            measurement: no_measurement.is_none(),
+            complete: measured.complete,
+            workload: Workload::of(compiled),
+            settings: Settings {
+                backend: backend.name().to_owned(),
+                launch: settings.launch.name().to_owned(),
+                effort: settings.effort.name().to_owned(),
+                warmup: effort.warmup,
+                iterations: effort.iterations,
+                sync: schedule.sync.name().to_owned(),
+                depth: schedule.depth,
+                streams: compiled.max_streams,
+                in_flight: settings.in_flight,
+                ranks: compiled.ranks.len() as u32,
+                gate: settings.gate.name().to_owned(),
+                cache: settings.cache.name().to_owned(),
+                data: settings.data.name().to_owned(),
+            },
+            device: Device {
+                name: device.name,
+                index: device.index,
+                units: device.units,
+                memory_bytes: device.memory_bytes,
+                facts: device.facts.into_iter().collect(),
+            },
+            environment: Environment::default(),
+            program: ProgramRecord::new(&compiled.ranks, schedule),
+            variants: measured.variants,
+            verification: None,
+            expected: Vec::new(),
+            warnings,
+        }
+    }
+}
+
+/// Why a run with these settings is no measurement; `None` where it is one.
+fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
+    let EffortPlan { warmup, iterations } = settings.plan(settings.effort);
+    match (warmup, iterations, settings.effort) {
+        (0, 1, _) => Some("one iteration without warm-up shows that the file runs; it is no measurement"),
+        (_, 1, _) => Some("one iteration shows nothing of how times vary; it is no measurement"),
+        (_, _, Effort::Sanity) => Some("`--effort sanity` shows that the file runs; it is no measurement"),
+        _ => None,
+    }
+}
+
+impl ProgramRecord {
+    /// The record of the first rank's program and schedule, without the hash of the plan.
+    fn new(ranks: &[Rank], schedule: &Schedule) -> ProgramRecord {
+        let program = &ranks[0].program;
+        let (flops, bytes) = totals(program);
+        let slots = model::slots(ranks.iter().map(|rank| &*rank.program));
+        let own: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
+        let lane = |lane: &Lane| LaneRecord {
+            name: lane.name.clone(),
+            streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
+            priority: lane.priority.name(),
+            units: lane.units.map(Units::text),
+            queue: lane.queue,
+        };
+        ProgramRecord {
+            operations: program.cycle.first().map_or(0, |step| step.ops.len()),
+            cycle: slots,
+            cycle_operations: own * slots / program.cycle.len().max(1),
+            flops,
+            bytes: bytes as u64,
+            plan: None,
+            streams: program.streams.len(),
+            lanes: schedule.lanes.iter().map(lane).collect(),
+            waits: schedule.waits(),
+            events: schedule.events,
+            memory: MemoryRecord {
+                device: Bytes(schedule.bytes(Space::Device)),
+                pinned: Bytes(schedule.bytes(Space::Pinned)),
+                host: Bytes(schedule.bytes(Space::Host)),
+                scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
+            },
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Samples of a launch mode and of the run on one stream, before they become a record.
+
+use crate::exec::{LaunchMode, Samples, Trace};
+
+use super::alone::Alone;
+use super::blocks::Blocks;
+use super::record::WarmupRecord;
+
+/// Samples of one variant.
+pub(super) struct VariantSamples {
+    pub mode: LaunchMode,
+    pub blocks: Blocks,
+    pub warmup: WarmupRecord,
+    /// Samples of ungated iterations; `None` if the others are ungated.
+    pub ungated: Option<Samples>,
+    /// Observed iterations of each rank, slot by slot. Empty for ranks that were not observed, and for those of other
+    /// processes unless this is rank 0.
+    pub traces: Vec<Vec<Trace>>,
+    pub notes: Vec<String>,
+}
+
+/// Results of the run on one stream.
+pub(super) struct Serial {
+    pub samples: Samples,
+    /// Durations of single operations, for each rank.
+    pub alone: Vec<Alone>,
+}

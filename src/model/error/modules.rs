@@ -1,0 +1,40 @@
+//! Errors in the modules that a file uses.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum ModuleError {
+    #[error("there is no module `{path}`: {why}")]
+    #[diagnostic(
+        code(aorta::model::unknown_module),
+        help(
+            "write the path of a file from the folder of this one, `use \"blocks.aorta\"`, or a shipped module, `use std.transformer`"
+        )
+    )]
+    UnknownModule {
+        path: String,
+        why: String,
+        #[label("used here")]
+        at: SourceSpan,
+    },
+
+    #[error("`{path}` uses itself")]
+    #[diagnostic(code(aorta::model::module_cycle), help("move what both files need into a third one, which both use"))]
+    ModuleCycle {
+        path: String,
+        #[label("this is being read already")]
+        at: SourceSpan,
+    },
+
+    #[error("the module `{module}` has a declaration that a module cannot have")]
+    #[diagnostic(
+        code(aorta::model::module_content),
+        help("a module holds `def`, `let` and `use`: make what differs from use to use an argument of the `def`")
+    )]
+    ModuleContent {
+        module: String,
+        #[label("declared here")]
+        at: SourceSpan,
+    },
+}
