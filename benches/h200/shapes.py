@@ -337,28 +337,26 @@ def draw_dropout(draw):
                 lambda t, torch: (lambda: torch.nn.functional.dropout(t["x"], 0.1)), 2 * count(dims) * SIZES[dtype])
 
 
-def draw_adamw(draw):
+def optimizer(draw, updated, call, make):
+    """A step of an optimizer that reads `g` and updates these tensors; PyTorch's is made from its parameter."""
     dtype = draw.choice(("f32", "f32", "bf16"))
-    n = elements(draw, "f32", 4)
+    n = elements(draw, "f32", 1 + len(updated))
 
     def body(t, torch):
         w = t["w"].requires_grad_()
         w.grad = t["g"]
-        optimizer = torch.optim.AdamW([w], lr=1e-3, fused=True, capturable=True)
-        return torch.compiler.disable(optimizer.step)
-    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "m", "v")}, "adamw(g -> w, m, v)", body, 7 * n * SIZES[dtype])
+        return torch.compiler.disable(make(torch.optim, [w]).step)
+    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", *updated)}, call, body, (1 + 2 * len(updated)) * n * SIZES[dtype])
+
+
+def draw_adamw(draw):
+    return optimizer(draw, ("w", "m", "v"), "adamw(g -> w, m, v)",
+                     lambda optim, parameters: optim.AdamW(parameters, lr=1e-3, fused=True, capturable=True))
 
 
 def draw_sgd(draw):
-    dtype = draw.choice(("f32", "f32", "bf16"))
-    n = elements(draw, "f32", 3)
-
-    def body(t, torch):
-        w = t["w"].requires_grad_()
-        w.grad = t["g"]
-        optimizer = torch.optim.SGD([w], lr=1e-3, momentum=0.9, fused=True)
-        return torch.compiler.disable(optimizer.step)
-    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "v")}, "sgd(g -> w, v, momentum: 0.9)", body, 5 * n * SIZES[dtype])
+    return optimizer(draw, ("w", "v"), "sgd(g -> w, v, momentum: 0.9)",
+                     lambda optim, parameters: optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True))
 
 
 def draw_triad(draw):

@@ -38,15 +38,18 @@ impl Operation for Concat {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensors("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "dim",
-                kind: OptionType::Int(-8, 7),
-                default: Preset::Int(0),
-                doc: "the dimension along which they follow each other; -1 is the last",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensors("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::int(
+                    "dim",
+                    -8,
+                    7,
+                    0,
+                    "the dimension along which they follow each other; -1 is the last",
+                )],
+            }
         }
     }
 

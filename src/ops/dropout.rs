@@ -1,6 +1,5 @@
 //! `dropout`: zeros in random places.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::elementwise::{compare, compute_type, cost, evaluate};
@@ -55,23 +54,15 @@ impl Operation for Dropout {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[
-                OptionSpec {
-                    name: "p",
-                    kind: OptionType::Number(Dimension::NONE),
-                    default: Preset::Number(0.5),
-                    doc: "the probability with which an element becomes zero",
-                },
-                OptionSpec {
-                    name: "seed",
-                    kind: OptionType::Int(0, i64::MAX),
-                    default: Preset::Int(0),
-                    doc: "which elements: the same seed drops the same places",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[
+                    OptionSpec::number("p", 0.5, "the probability with which an element becomes zero"),
+                    OptionSpec::int("seed", 0, i64::MAX, 0, "which elements: the same seed drops the same places"),
+                ],
+            }
         }
     }
 

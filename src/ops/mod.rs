@@ -25,6 +25,7 @@ mod losses;
 mod matrix;
 mod movement;
 mod norms;
+mod occupancy;
 mod optimizers;
 mod pad;
 mod peers;
@@ -212,8 +213,8 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &triad::Triad,
     &rope::Rope,
     &dropout::Dropout,
-    &optimizers::AdamW,
-    &optimizers::Sgd,
+    &optimizers::Optimizer::AdamW,
+    &optimizers::Optimizer::Sgd,
 ];
 
 /// The operation of that name.

@@ -26,29 +26,26 @@ impl Operation for Route {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("probs")],
-            outputs: &["slots", "weights", "dropped"],
-            options: &[
-                OptionSpec {
-                    name: "k",
-                    kind: OptionType::Int(1, 1024),
-                    default: Preset::Required,
-                    doc: "experts that each row chooses; of equal ones the earlier",
-                },
-                OptionSpec {
-                    name: "capacity",
-                    kind: OptionType::Int(1, 1 << 30),
-                    default: Preset::Required,
-                    doc: "rows that an expert takes",
-                },
-                OptionSpec {
-                    name: "normalize",
-                    kind: OptionType::Bool,
-                    default: Preset::Bool(false),
-                    doc: "divide the weights of a row by the sum of its k",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("probs")],
+                outputs: &["slots", "weights", "dropped"],
+                options: &[
+                    OptionSpec {
+                        name: "k",
+                        kind: OptionType::Int(1, 1024),
+                        default: Preset::Required,
+                        doc: "experts that each row chooses; of equal ones the earlier",
+                    },
+                    OptionSpec {
+                        name: "capacity",
+                        kind: OptionType::Int(1, 1 << 30),
+                        default: Preset::Required,
+                        doc: "rows that an expert takes",
+                    },
+                    OptionSpec::bool("normalize", false, "divide the weights of a row by the sum of its k"),
+                ],
+            }
         }
     }
 

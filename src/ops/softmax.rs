@@ -1,6 +1,5 @@
 //! `softmax`: exponentials along the last dimension, divided by their sum.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::ball::{FUNCTION, Precision};
@@ -40,15 +39,12 @@ impl Operation for Softmax {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "scale",
-                kind: OptionType::Number(Dimension::NONE),
-                default: Preset::Number(1.0),
-                doc: "a factor before the exponential",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::number("scale", 1.0, "a factor before the exponential")],
+            }
         }
     }
 

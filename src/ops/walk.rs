@@ -10,6 +10,7 @@ use crate::base::{DType, Dims};
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
+use super::occupancy::SECTOR;
 use super::*;
 
 /// Blocks that are better than fewer with more to do each: several for every unit of a large device.
@@ -18,9 +19,6 @@ const ENOUGH_BLOCKS: u64 = 256;
 /// Bytes that a thread moves of the narrowest operand, and at most of the widest.
 const NARROWEST: u64 = 16;
 const WIDEST: u64 = 32;
-
-/// Bytes that threads side by side move at least as one, where rows are that long: a sector of memory.
-const TOGETHER: u64 = 32;
 
 /// Packs of a thread at most.
 const PACKS: u64 = 8;
@@ -209,7 +207,7 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
     if packs <= most && packs * bytes <= 2 * NARROWEST {
         return (1, packs.max(1));
     }
-    let least = (TOGETHER / bytes).clamp(1, u64::from(BLOCK)).min(packs.next_power_of_two());
+    let least = (SECTOR / bytes).clamp(1, u64::from(BLOCK)).min(packs.next_power_of_two());
     let threads = std::iter::successors(Some(u64::from(BLOCK)), |threads| Some(threads / 2));
     let threads = threads.take_while(|&threads| threads >= least);
     let all: Vec<(u64, u64)> = threads.flat_map(|threads| (1..=most).map(move |each| (threads, each))).collect();

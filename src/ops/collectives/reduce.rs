@@ -4,12 +4,8 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-const OP: OptionSpec = OptionSpec {
-    name: "op",
-    kind: OptionType::Word(&["sum", "mean", "min", "max", "product"]),
-    default: Preset::Word("sum"),
-    doc: "how the values of several ranks become one",
-};
+const OP: OptionSpec =
+    OptionSpec::word("op", &["sum", "mean", "min", "max", "product"], "how the values of several ranks become one");
 
 fn reduction(attrs: &Attrs) -> Reduction {
     match attrs.word("op") {

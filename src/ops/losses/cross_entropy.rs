@@ -1,6 +1,5 @@
 //! `cross_entropy`: the negative logarithm of the probability that a row of logits gives to its target.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::super::ball::Precision;
@@ -26,23 +25,25 @@ impl Operation for CrossEntropy {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
-            outputs: &["loss"],
-            options: &[
-                OptionSpec {
-                    name: "ignore_index",
-                    kind: OptionType::Int(i32::MIN as i64, i32::MAX as i64),
-                    default: Preset::Int(-100),
-                    doc: "a target whose rows have loss 0",
-                },
-                OptionSpec {
-                    name: "label_smoothing",
-                    kind: OptionType::Number(Dimension::NONE),
-                    default: Preset::Number(0.0),
-                    doc: "the share of the target's probability that all classes have alike, from 0 to 1",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
+                outputs: &["loss"],
+                options: &[
+                    OptionSpec::int(
+                        "ignore_index",
+                        i32::MIN as i64,
+                        i32::MAX as i64,
+                        -100,
+                        "a target whose rows have loss 0",
+                    ),
+                    OptionSpec::number(
+                        "label_smoothing",
+                        0.0,
+                        "the share of the target's probability that all classes have alike, from 0 to 1",
+                    ),
+                ],
+            }
         }
     }
 

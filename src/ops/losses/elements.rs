@@ -1,6 +1,5 @@
 //! Losses that are an expression of each element and its target: `mse`, `l1`, `huber`, `kl_div`, `hinge`.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::super::elementwise::{self, compute_type};
@@ -28,26 +27,12 @@ pub struct ElementLoss(pub Formula);
 
 const INPUTS: &[Input] = &[Input::Tensor("x"), Input::Tensor("target")];
 
-const REDUCTION: OptionSpec = OptionSpec {
-    name: "reduction",
-    kind: OptionType::Word(&["mean", "sum", "none"]),
-    default: Preset::Word("mean"),
-    doc: "what becomes of the losses of all elements",
-};
+const REDUCTION: OptionSpec =
+    OptionSpec::word("reduction", &["mean", "sum", "none"], "what becomes of the losses of all elements");
 
-const DELTA: OptionSpec = OptionSpec {
-    name: "delta",
-    kind: OptionType::Number(Dimension::NONE),
-    default: Preset::Number(1.0),
-    doc: "the difference from which on the loss grows linearly",
-};
+const DELTA: OptionSpec = OptionSpec::number("delta", 1.0, "the difference from which on the loss grows linearly");
 
-const MARGIN: OptionSpec = OptionSpec {
-    name: "margin",
-    kind: OptionType::Number(Dimension::NONE),
-    default: Preset::Number(1.0),
-    doc: "the product from which on there is no loss",
-};
+const MARGIN: OptionSpec = OptionSpec::number("margin", 1.0, "the product from which on there is no loss");
 
 impl Operation for ElementLoss {
     fn name(&self) -> &'static str {

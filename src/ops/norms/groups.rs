@@ -12,8 +12,7 @@ pub struct GroupNorm {
 /// The norm of the rows that groups become.
 const ROWS: Norm = Norm { centred: true, adds: false };
 
-const EPS_OPTION: OptionSpec =
-    OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-5), doc: EPS };
+const EPS_OPTION: OptionSpec = OptionSpec::number("eps", 1e-5, EPS);
 
 impl Operation for GroupNorm {
     fn name(&self) -> &'static str {

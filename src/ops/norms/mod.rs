@@ -5,7 +5,6 @@ mod accuracy;
 mod groups;
 mod kernel;
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
@@ -25,11 +24,9 @@ pub struct Norm {
 
 const EPS: &str = "what is added to the mean of the squares before its root";
 
-const RMS_OPTIONS: &[OptionSpec] =
-    &[OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-6), doc: EPS }];
+const RMS_OPTIONS: &[OptionSpec] = &[OptionSpec::number("eps", 1e-6, EPS)];
 
-const LAYER_OPTIONS: &[OptionSpec] =
-    &[OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-5), doc: EPS }];
+const LAYER_OPTIONS: &[OptionSpec] = &[OptionSpec::number("eps", 1e-5, EPS)];
 
 const X: Input = Input::Tensor("x");
 const RESIDUAL: Input = Input::Tensor("residual");

@@ -43,12 +43,7 @@ const OPTIONS: &[OptionSpec] = &[
         default: Preset::Absent,
         doc: "the dimensions that it goes over, negative ones counted from the end; all of them by default",
     },
-    OptionSpec {
-        name: "keepdim",
-        kind: OptionType::Bool,
-        default: Preset::Bool(false),
-        doc: "whether these dimensions stay in the result, with size 1",
-    },
+    OptionSpec::bool("keepdim", false, "whether these dimensions stay in the result, with size 1"),
 ];
 
 impl Operation for Reduce {
@@ -214,8 +209,8 @@ impl Call<'_> {
         };
         let bad = |why: String| {
             let help = match rank {
-                0 => "leave `dims` away: a single value has no dimensions".to_owned(),
-                1 => "write `dims: [0]`, or leave it away".to_owned(),
+                0 => "remove `dims`: a single value has no dimensions".to_owned(),
+                1 => "write `dims: [0]`, or remove `dims`".to_owned(),
                 _ => {
                     format!("write each dimension once, 0 to {0} or -{rank} to -1: `dims: [{0}]` is the last", rank - 1)
                 }

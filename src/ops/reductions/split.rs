@@ -1,15 +1,11 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
+use super::super::occupancy::{RESIDENT_BLOCKS, share};
 use super::*;
 
-/// Blocks from which on a large device is busy all the time, whatever the number of its units; and the threads of half of
-/// them.
-const ENOUGH_BLOCKS: u64 = 1056;
-const ENOUGH_THREADS: u64 = ENOUGH_BLOCKS / 2 * BLOCK as u64;
-
-/// Threads that a compute unit has room for, NVIDIA's and AMD's.
-const UNIT_THREADS: u64 = 2048;
+/// Threads that keep memory busy: half of those that the device holds.
+const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 
 /// Pieces that a thread has under way at once, and steps of a thread from which on a reduction is worth a second launch.
 const UNDER_WAY: u64 = 8;
@@ -130,8 +126,8 @@ impl Split {
         };
         let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
-        let parts = match blocks < ENOUGH_BLOCKS && steps_of_a_thread >= MANY_STEPS {
-            true => (2 * ENOUGH_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
+        let parts = match blocks < RESIDENT_BLOCKS && steps_of_a_thread >= MANY_STEPS {
+            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
             false => 1,
         };
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
@@ -193,7 +189,7 @@ impl Split {
                 + OF_A_PIECE * pieces
                 + OF_A_THREAD * threads,
             special: (f64::from(expression.special()) + special) * elements,
-            share: ((self.block() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_THREADS) as u32).max(1),
+            share: share(self.block()),
             ..cost
         }
     }

@@ -33,15 +33,18 @@ impl Operation for Scan {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "dim",
-                kind: OptionType::Int(-(Dims::MAX as i64), Dims::MAX as i64 - 1),
-                default: Preset::Int(-1),
-                doc: "the dimension that it goes along; negative ones count from the end",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::int(
+                    "dim",
+                    -(Dims::MAX as i64),
+                    Dims::MAX as i64 - 1,
+                    -1,
+                    "the dimension that it goes along; negative ones count from the end",
+                )],
+            }
         }
     }
 
