@@ -224,6 +224,46 @@ fn rope_with_angles_of_any_shape() {
 }
 
 #[test]
+fn sorted_rows_of_any_length() {
+    let mut file = File::new(10);
+    for length in [1, 2, 3, 33, 512, 1000, 2048, 2049, 5000] {
+        let dtype = file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8", "u8"]);
+        let rows = if length < 1000 { file.pick(&[1, 5, 300]) } else { file.pick(&[1, 3]) };
+        let x = file.tensor(dtype, &[rows, length]);
+        let places = file.pick(&["i32", "i64"]);
+        let (y, indices) = (file.tensor(dtype, &[rows, length]), file.tensor(places, &[rows, length]));
+        let descending = file.below(2) == 0;
+        file.add(&format!("sort({x}, descending: {descending} -> {y}, {indices})"));
+    }
+    file.check();
+}
+
+#[test]
+fn channels_and_distances_of_any_shape() {
+    let mut file = File::new(11);
+    for _ in 0..10 {
+        let [a, b] = [file.pick(&FLOATS), file.pick(&FLOATS)];
+        let elements = file.pick(&[7, 96, 1000, 4099, 70_000]);
+        let mut dims = file.dims(elements);
+        let x = file.tensor(a, &dims);
+        let dim = file.below(dims.len() as u64);
+        let (y, z) = (file.repeated(b, &dims), file.repeated(b, &dims));
+        file.add(&format!("cosine_similarity({x}, {y}, dim: {dim})"));
+        let (p, swap) = (1 + file.below(2), file.below(2) == 0);
+        file.add(&format!("triplet({x}, {y}, {z}, p: {p}, swap: {swap})"));
+        if dims.len() == 1 {
+            dims.push(1 + file.below(40));
+        }
+        let (x, channels) = (file.tensor(a, &dims), dims[1]);
+        let parameters: Vec<String> = (0..file.below(3)).map(|_| file.tensor(b, &[channels])).collect();
+        let inputs = [vec![x.clone()], parameters].concat().join(", ");
+        let y = if file.below(3) == 0 { x } else { file.tensor(b, &dims) };
+        file.add(&format!("batch_norm({inputs} -> {y}, _, _)"));
+    }
+    file.check();
+}
+
+#[test]
 fn dropout_by_seed() {
     let mut file = File::new(7);
     for seed in 0..14 {

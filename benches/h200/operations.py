@@ -322,6 +322,15 @@ def rows(dtype: str, quick: bool):
                "top_k(x[.., 1, 3..40] -> v, i, k: 4)", lambda t: dict(zip("vi", largest(t["x"][:, 1, 3:], 4))))
 
 
+    for dims in [(1,), (5, 31), (1000, 8), (7, 2048), (3, 2049), (2, 50257)] + ([] if quick else [(4096, 1024), (1, 5_000_003)]):
+        for descending in (False, True):
+            def result(t, descending=descending):
+                values, places = t["x"].sort(dim=-1, descending=descending, stable=True)
+                return {"v": values, "i": places.int()}
+            buffers = {"x": dtype + shape(*dims), "v": dtype + shape(*dims), "i": "i32" + shape(*dims)}
+            yield Case("sort", dtype, buffers, f"sort(x -> v, i, descending: {str(descending).lower()})", result)
+
+
 # --- Reductions --------------------------------------------------------------------------------------------------
 
 def reductions(dtype: str, quick: bool):
@@ -392,6 +401,35 @@ def groups(dtype: str, quick: bool):
                 return {"y": functional.group_norm(t.x, count, t.w, t.b, 1e-3)}
             yield Case(name, dtype, buffers, f"{name}(x, w, b -> y, eps: 1e-3{option})", result,
                        accumulated(dtype, 32 + math.sqrt(math.prod(dims[1:]))))
+
+
+def batches(dtype: str, quick: bool):
+    """batch_norm(…) in training, with its statistics."""
+    statistics = "f64" if dtype == "f64" else "f32"
+    for dims in [(2, 1), (3, 6, 5), (2, 32, 7, 9), (1000, 3), (4, 64, 32, 32)] + ([] if quick else [(32, 256, 56, 56)]):
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims), "w": dtype + shape(dims[1]), "b": dtype + shape(dims[1]),
+                   "m": statistics + shape(dims[1]), "v": statistics + shape(dims[1])}
+
+        def result(t, dims=dims):
+            over = [axis for axis in range(len(dims)) if axis != 1]
+            return {"y": torch.nn.functional.batch_norm(t.x, None, None, t.w, t.b, True, 0.0, 1e-3),
+                    "m": t.x.mean(over), "v": t.x.var(over, correction=0)}
+        yield Case("batch_norm", dtype, buffers, "batch_norm(x, w, b -> y, m, v, eps: 1e-3)", result,
+                   accumulated(dtype, 32 + 4 * math.sqrt(math.prod(dims) / dims[1])))
+
+
+def distances(dtype: str, quick: bool):
+    """cosine_similarity(…) and triplet(…)."""
+    functional = torch.nn.functional
+    for dims in [(1, 1), (31, 5), (2, 3, 1001), (3, 50257)] + ([] if quick else [(4096, 4096)]):
+        bound = accumulated(dtype, 32 + 2 * math.sqrt(dims[-1]))
+        buffers = {name: dtype + shape(*dims) for name in "abc"} | {"y": dtype + shape(*dims[:-1])}
+        yield Case("cosine_similarity", dtype, buffers, "cosine_similarity(a, b -> y)",
+                   lambda t: {"y": functional.cosine_similarity(t.a, t.b, -1)}, bound)
+        for p, swap in ((1, False), (2, True)):
+            yield Case("triplet", dtype, buffers, f"triplet(a, b, c -> y, p: {p}, swap: {str(swap).lower()}, margin: 100)",
+                       lambda t, p=p, swap=swap: {"y": functional.triplet_margin_loss(t.a, t.b, t.c, 100.0, p, 1e-6, swap, reduction="none")},
+                       bound)
 
 
 def losses(dtype: str, quick: bool):
@@ -598,7 +636,7 @@ def copies(dtype: str, quick: bool):
 
 
 GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
-          (groups, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
+          (groups, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]
 
 

@@ -337,11 +337,16 @@ impl Expression {
     /// The first output's value for one element of each input, with a bound on how far a device that computes in `precision`
     /// may be from it; `values` is room for those of the nodes, among which are those of the other outputs.
     pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
+        self.propagate(precision, |input| Ball::exact(inputs[input]), values)
+    }
+
+    /// As [`Expression::enclose`], for inputs that rounding may have moved already.
+    pub fn propagate(&self, precision: Precision, input: impl Fn(usize) -> Ball, values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {
             let at = |index: u16| values[usize::from(index)];
             let value = match *node {
-                Node::Input(index) => Ball::exact(inputs[usize::from(index)]),
+                Node::Input(index) => input(usize::from(index)),
                 Node::Constant(index) => precision.constant(self.constants[usize::from(index)]),
                 Node::Unary(function, x) => precision.unary(function, at(x)),
                 Node::Binary(function, x, y) => precision.binary(function, at(x), at(y)),

@@ -32,6 +32,20 @@ impl Launch {
     }
 }
 
+impl Launch {
+    /// A kernel whose operand `n` is the operation's `operands[n]`; any other launch as it is.
+    pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {
+        if let Launch::Kernel(kernel) = &mut self {
+            for arg in &mut kernel.args {
+                if let Arg::Operand(operand) = arg {
+                    *operand = operands[usize::from(*operand)];
+                }
+            }
+        }
+        self
+    }
+}
+
 /// A generated kernel. Its source is the same for CUDA and HIP.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
@@ -80,6 +94,16 @@ pub enum Arg {
     /// The address of device memory of at least that many bytes, which the launches of an operation share. It holds
     /// nothing of use before the first of them.
     Workspace(u64),
+}
+
+impl Arg {
+    /// A number for a parameter of the type that a kernel computes in: `f64`, or else `f32`.
+    pub fn real(compute: DType, value: f64) -> Arg {
+        match compute {
+            DType::F64 => Arg::F64(value),
+            _ => Arg::F32(value as f32),
+        }
+    }
 }
 
 /// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`.

@@ -6,6 +6,7 @@
 //! Nothing here runs anything: no device, no file system, no names of a program.
 
 mod attr;
+mod axis;
 mod ball;
 mod check;
 mod collectives;
@@ -30,6 +31,7 @@ mod optimizers;
 mod pad;
 mod peers;
 mod philox;
+mod radix;
 mod reductions;
 mod rope;
 mod routing;
@@ -167,6 +169,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &elementwise::Fill,
     &softmax::Softmax,
     &top_k::TopK,
+    &sort::Sort,
     &transpose::Transpose,
     &movement::Gather,
     &scatter::Scatter,
@@ -187,12 +190,15 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &norms::Norm { centred: true, adds: true },
     &norms::GroupNorm { instances: false },
     &norms::GroupNorm { instances: true },
+    &norms::BatchNorm,
     &losses::CrossEntropy,
-    &losses::ElementLoss(losses::Formula::Mse),
-    &losses::ElementLoss(losses::Formula::L1),
-    &losses::ElementLoss(losses::Formula::Huber),
-    &losses::ElementLoss(losses::Formula::KlDiv),
-    &losses::ElementLoss(losses::Formula::Hinge),
+    &losses::Distance::Cosine,
+    &losses::Distance::Triplet,
+    &losses::ElementLoss(losses::Loss::Mse),
+    &losses::ElementLoss(losses::Loss::L1),
+    &losses::ElementLoss(losses::Loss::Huber),
+    &losses::ElementLoss(losses::Loss::KlDiv),
+    &losses::ElementLoss(losses::Loss::Hinge),
     &scans::Scan { multiplies: false },
     &scans::Scan { multiplies: true },
     &collectives::AllReduce,

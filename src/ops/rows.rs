@@ -194,10 +194,7 @@ impl RowSplit {
             "u64 rows".into(),
             "u32 n".into(),
         ];
-        let scalar = match compute {
-            DType::F64 => Arg::F64(scalar.1),
-            _ => Arg::F32(scalar.1 as f32),
-        };
+        let scalar = Arg::real(compute, scalar.1);
         let mut args = vec![
             Arg::Operand(1),
             Arg::Operand(0),

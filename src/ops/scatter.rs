@@ -6,8 +6,8 @@ use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
 use super::movement::{Columns, head_geometry};
 use super::occupancy::{RESIDENT_BLOCKS, WARP};
+use super::radix::RowSort;
 use super::select::GROUPS;
-use super::sort::RowSort;
 use super::*;
 
 /// `scatter(x, i, w -> y)`.

@@ -321,7 +321,7 @@ impl Part {
             }
         }
         for (index, &value) in constants.iter().enumerate() {
-            let arg = if compute == DType::F64 { Arg::F64(value) } else { Arg::F32(value as f32) };
+            let arg = Arg::real(compute, value);
             param("C", format!("c{index}"), arg);
         }
         let geometry = geometry_param(&walk.outer);

@@ -79,7 +79,7 @@ impl Split {
         let inputs = spec.inputs.len();
         let mut params = vec![format!("{y}* y"), format!("const {x}* x"), "C eps".to_owned()];
         let eps = spec.attrs.number("eps");
-        let eps = if compute == DType::F64 { Arg::F64(eps) } else { Arg::F32(eps as f32) };
+        let eps = Arg::real(compute, eps);
         let mut args = vec![Arg::Operand(inputs as u8), Arg::Operand(0), eps];
         for (step, name) in rows.steps.iter().zip(["sy", "sx", "sr", "st"]) {
             params.push(format!("i64 {name}"));

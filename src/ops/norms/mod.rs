@@ -1,7 +1,8 @@
-//! Norms of rows: `rms_norm`, `layer_norm`, both of a sum that is kept, `add_rms_norm` and `add_layer_norm`, and those of groups
-//! of channels, `group_norm` and `instance_norm`.
+//! Norms of rows: `rms_norm` and `layer_norm`, both of a sum that is kept, `add_rms_norm` and `add_layer_norm`, and those of
+//! channels, `group_norm`, `instance_norm` and `batch_norm`.
 
 mod accuracy;
+mod batch;
 mod groups;
 mod kernel;
 
@@ -11,6 +12,7 @@ use super::elementwise::compute_type;
 use super::rows::row_length;
 use super::*;
 
+pub use batch::BatchNorm;
 pub use groups::GroupNorm;
 use kernel::Split;
 
@@ -126,6 +128,28 @@ impl Operation for Norm {
 
     fn in_place(&self) -> bool {
         true
+    }
+}
+
+impl Call<'_> {
+    /// Fails unless inputs and outputs are floating-point tensors, and a weight or a bias has an element for each channel,
+    /// which is dimension 1 of the first input.
+    fn needs_channels(&self) -> Result<(), OpError> {
+        for input in self.inputs {
+            self.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        }
+        let channels = self.inputs[0].tensor.dims[1];
+        for (index, input) in self.inputs.iter().enumerate().skip(1) {
+            if *input.tensor.dims != [channels] {
+                let help = "a weight or a bias has one dimension, with an element for each channel";
+                let has = format!("this has {channels} channels");
+                return Err(self.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
+            }
+        }
+        match &self.outputs[0] {
+            Some(output) => self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output"),
+            None => Ok(()),
+        }
     }
 }
 

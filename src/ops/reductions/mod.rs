@@ -5,6 +5,7 @@ mod accuracy;
 mod extent;
 mod kernel;
 mod split;
+mod sums;
 
 use crate::base::{DType, Dims};
 
@@ -16,6 +17,7 @@ pub(super) use accuracy::{Group, Terms};
 pub(super) use extent::Extent;
 pub(super) use kernel::{Finish, launches};
 pub(super) use split::Split;
+pub(super) use sums::Sums;
 
 /// What becomes of the elements that share a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub enum Function {
     LogSumExp,
     /// The same, and the sum of the terms beside it: no operation of its own.
     LogSumExpAndSum,
+    /// The sums of that many expressions, at least two: no operation of its own.
+    Sums(u8),
 }
 
 /// `sum(expression)` and its like.
@@ -49,7 +53,7 @@ const OPTIONS: &[OptionSpec] = &[
 impl Operation for Reduce {
     fn name(&self) -> &'static str {
         match self.0 {
-            Function::Sum => "sum",
+            Function::Sum | Function::Sums(_) => "sum",
             Function::Mean => "mean",
             Function::Prod => "prod",
             Function::Max => "max",
@@ -62,7 +66,7 @@ impl Operation for Reduce {
 
     fn summary(&self) -> &'static str {
         match self.0 {
-            Function::Sum => "the sum of an expression over dimensions",
+            Function::Sum | Function::Sums(_) => "the sum of an expression over dimensions",
             Function::Mean => "the mean of an expression over dimensions",
             Function::Prod => "the product of an expression over dimensions",
             Function::Max => "the largest value of an expression over dimensions; NaN if one is NaN",
@@ -104,9 +108,10 @@ impl Operation for Reduce {
         if self.finds_place() {
             call.needs_places(extent.terms())?;
         }
-        let dtype = match self.finds_place() {
-            true => default,
-            false => call.given_dtype(0).unwrap_or(default),
+        let dtype = match call.given_dtype(0) {
+            Some(DType::I64) if self.finds_place() => DType::I64,
+            Some(given) if !self.finds_place() => given,
+            _ => default,
         };
         Ok(vec![call.output(0, dtype, extent.result(call.attrs.bool("keepdim")))?])
     }
@@ -171,7 +176,7 @@ impl Function {
             places.fold(0, |best, place| if is_before(terms[place], terms[best]) { place } else { best })
         };
         match self {
-            Function::Sum => terms.iter().sum(),
+            Function::Sum | Function::Sums(_) => terms.iter().sum(),
             Function::Mean => terms.iter().sum::<f64>() / terms.len() as f64,
             Function::Prod => terms.iter().product(),
             Function::Max => terms[best(is_larger)],
@@ -241,7 +246,7 @@ impl Call<'_> {
         let input = &self.inputs[0];
         Err(OpError::Rank {
             op: self.operation.name(),
-            needs: "at most 2^31 elements for each result, since places are of type i32".to_owned(),
+            needs: "at most 2^31 elements for each result, since kernels count places in 32 bits".to_owned(),
             found: input.tensor.to_string(),
             at: input.span.into(),
         })

@@ -171,13 +171,15 @@ impl Split {
         let elements = (self.results * self.terms) as f64;
         let (own, special) = match function {
             Function::Sum | Function::Mean | Function::Prod => (2.0, 0.0),
+            Function::Sums(count) => (2.0 * f64::from(count), 0.0),
             Function::Max | Function::Min => (4.0, 0.0),
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
             Function::LogSumExp | Function::LogSumExpAndSum => (13.0, 1.0),
         };
         let pieces = elements / self.pack as f64;
         let mut threads = (self.blocks() * self.block()) as f64;
-        let mut cost = spec.streaming_cost((f64::from(expression.flops()) + 1.0) * elements, 1);
+        let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
+        let mut cost = spec.streaming_cost((f64::from(expression.flops()) + sums) * elements, 1);
         cost.blocks = self.blocks();
         if self.parts > 1 {
             let (beside, sharing, blocks) = self.second();
