@@ -239,6 +239,24 @@ fn sorted_rows_of_any_length() {
 }
 
 #[test]
+fn norms_of_any_number_of_tensors() {
+    let mut file = File::new(12);
+    for count in [1, 2, 3, 20, 64] {
+        let gradients: Vec<String> = (0..count)
+            .map(|_| {
+                let (dtype, elements) = (file.pick(&FLOATS), file.pick(&[1, 7, 4099, 20_000]));
+                let (begin, name) = (file.below(4), format!("g{}", file.count));
+                file.count += 1;
+                let _ = writeln!(file.buffers, "buffer {name}: {dtype}[{}]", begin + elements);
+                format!("{name}[{begin}..{}]", begin + elements)
+            })
+            .collect();
+        file.add(&format!("grad_norm({})", gradients.join(", ")));
+    }
+    file.check();
+}
+
+#[test]
 fn channels_and_distances_of_any_shape() {
     let mut file = File::new(11);
     for _ in 0..10 {

@@ -454,6 +454,16 @@ def draw_batch_norm(draw):
                 3 * count(dims) * SIZES[dtype])
 
 
+def draw_grad_norm(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16"))
+    tensors = draw.choice((1, 2, 8, 32, 60))
+    sizes = [elements(draw, dtype, tensors) for _ in range(tensors)]
+    names = [f"g{place}" for place in range(tensors)]
+    return Case(f"{tensors} of {dtype}, {sum(sizes)} elements", {name: (dtype, [size]) for name, size in zip(names, sizes)},
+                f"grad_norm({', '.join(names)})", lambda t, torch: (lambda: torch.nn.utils.get_total_norm([t[name] for name in names])),
+                sum(sizes) * SIZES[dtype])
+
+
 def draw_distance(draw):
     name = draw.choice(("cosine_similarity", "triplet"))
     dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
@@ -488,4 +498,4 @@ DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_m
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
          "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,
-         "batch_norm": draw_batch_norm, "distances": draw_distance, "sort": draw_sort}
+         "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "sort": draw_sort}

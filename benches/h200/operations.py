@@ -403,6 +403,17 @@ def groups(dtype: str, quick: bool):
                        accumulated(dtype, 32 + math.sqrt(math.prod(dims[1:]))))
 
 
+def gradients(dtype: str, quick: bool):
+    """grad_norm(…) of one tensor and of several."""
+    for sizes in [(1,), (31, 5), (4099, 70_001, 3)] + ([] if quick else [(4096 * 4096, 1000, 4096 * 11008)]):
+        buffers = {f"g{place}": f"{dtype}[{size}]" for place, size in enumerate(sizes)}
+        names = list(buffers)
+        statistics = "f64" if dtype == "f64" else "f32"
+        yield Case("grad_norm", dtype, buffers | {"y": statistics}, f"grad_norm({', '.join(names)} -> y)",
+                   lambda t, names=names: {"y": torch.linalg.vector_norm(torch.cat([getattr(t, name) for name in names]))},
+                   accumulated(dtype, 8 + math.sqrt(sum(sizes))))
+
+
 def batches(dtype: str, quick: bool):
     """batch_norm(…) in training, with its statistics."""
     statistics = "f64" if dtype == "f64" else "f32"
@@ -636,7 +647,7 @@ def copies(dtype: str, quick: bool):
 
 
 GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
-          (groups, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
+          (groups, FLOATS), (gradients, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]
 
 

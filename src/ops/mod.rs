@@ -8,6 +8,7 @@
 mod attr;
 mod axis;
 mod ball;
+mod catalogue;
 mod check;
 mod collectives;
 mod concat;
@@ -56,6 +57,7 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
+pub use catalogue::{CATALOGUE, find};
 pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
@@ -159,73 +161,6 @@ pub trait Operation: Sync {
     fn own_part(&self) -> bool {
         false
     }
-}
-
-/// Every operation, in the order of the documentation.
-pub static CATALOGUE: &[&dyn Operation] = &[
-    &matrix::Gemm,
-    &elementwise::Map,
-    &elementwise::Cast,
-    &elementwise::Fill,
-    &softmax::Softmax,
-    &top_k::TopK,
-    &sort::Sort,
-    &transpose::Transpose,
-    &movement::Gather,
-    &scatter::Scatter,
-    &routing::Route,
-    &copies::Copy,
-    &copies::Memset,
-    &reductions::Reduce(reductions::Function::Sum),
-    &reductions::Reduce(reductions::Function::Mean),
-    &reductions::Reduce(reductions::Function::Prod),
-    &reductions::Reduce(reductions::Function::Max),
-    &reductions::Reduce(reductions::Function::Min),
-    &reductions::Reduce(reductions::Function::ArgMax),
-    &reductions::Reduce(reductions::Function::ArgMin),
-    &reductions::Reduce(reductions::Function::LogSumExp),
-    &norms::Norm { centred: false, adds: false },
-    &norms::Norm { centred: true, adds: false },
-    &norms::Norm { centred: false, adds: true },
-    &norms::Norm { centred: true, adds: true },
-    &norms::GroupNorm { instances: false },
-    &norms::GroupNorm { instances: true },
-    &norms::BatchNorm,
-    &losses::CrossEntropy,
-    &losses::Distance::Cosine,
-    &losses::Distance::Triplet,
-    &losses::ElementLoss(losses::Loss::Mse),
-    &losses::ElementLoss(losses::Loss::L1),
-    &losses::ElementLoss(losses::Loss::Huber),
-    &losses::ElementLoss(losses::Loss::KlDiv),
-    &losses::ElementLoss(losses::Loss::Hinge),
-    &scans::Scan { multiplies: false },
-    &scans::Scan { multiplies: true },
-    &collectives::AllReduce,
-    &collectives::AllGather,
-    &collectives::ReduceScatter,
-    &collectives::AllToAll,
-    &collectives::Broadcast,
-    &collectives::Reduce,
-    &collectives::Send,
-    &collectives::Recv,
-    &collectives::Barrier,
-    &synthetic::Spin,
-    &work::Work,
-    &synthetic::Nop,
-    &embedding::Embedding,
-    &concat::Concat,
-    &pad::Pad,
-    &triad::Triad,
-    &rope::Rope,
-    &dropout::Dropout,
-    &optimizers::Optimizer::AdamW,
-    &optimizers::Optimizer::Sgd,
-];
-
-/// The operation of that name.
-pub fn find(name: &str) -> Option<&'static dyn Operation> {
-    CATALOGUE.iter().copied().find(|operation| operation.name() == name)
 }
 
 /// What kind of work an operation is, for the report's sums.
@@ -571,18 +506,5 @@ impl Call<'_> {
     fn bad_option(&self, name: &'static str, why: String, help: impl Into<String>) -> OpError {
         let at = self.attrs.span(name).unwrap_or(self.span);
         OpError::Option { op: self.operation.name(), option: name, why, help: help.into(), at: at.into() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique() {
-        for (index, operation) in CATALOGUE.iter().enumerate() {
-            assert_eq!(find(operation.name()).map(|found| found.name()), Some(operation.name()));
-            assert!(CATALOGUE[..index].iter().all(|other| other.name() != operation.name()));
-        }
     }
 }

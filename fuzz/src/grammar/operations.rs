@@ -315,6 +315,9 @@ impl Generator<'_> {
 
     fn reduction(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        if !x.gaps && self.choices.once_in(8) {
+            return Use::new(format!("grad_norm({}, f32[7], bf16[3, 5])", x.name));
+        }
         let functions = ["sum", "mean", "prod", "max", "min", "argmax", "argmin", "logsumexp"];
         let function = self.choices.pick(&functions);
         let keep = self.choices.once_in(3);

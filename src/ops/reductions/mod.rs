@@ -1,8 +1,9 @@
 //! Reductions: `sum`, `mean`, `prod`, `max`, `min`, `argmax`, `argmin` and `logsumexp` of an elementwise expression over any
-//! dimensions, in one pass. The shapes of results follow PyTorch.
+//! dimensions, in one pass, and `grad_norm` of several tensors. The shapes of results follow PyTorch.
 
 mod accuracy;
 mod extent;
+mod grad_norm;
 mod kernel;
 mod split;
 mod sums;
@@ -15,6 +16,7 @@ use super::*;
 
 pub(super) use accuracy::{Group, Terms};
 pub(super) use extent::Extent;
+pub use grad_norm::GradNorm;
 pub(super) use kernel::{Finish, launches};
 pub(super) use split::Split;
 pub(super) use sums::Sums;
