@@ -60,7 +60,7 @@ pub enum OptionType {
 }
 
 impl OptionType {
-    /// What a message says was expected.
+    /// Describes the expected value in a message.
     pub fn describe(&self) -> String {
         match self {
             OptionType::Int(min, i64::MAX) => format!("a whole number from {min}"),
@@ -78,7 +78,7 @@ impl OptionType {
     }
 }
 
-/// What an option is when nobody says.
+/// The value of an option that a use does not give.
 #[derive(Debug)]
 pub enum Preset {
     Required,

@@ -13,7 +13,7 @@ pub struct Dropout;
 /// Instructions of [`philox`] for an element: ten rounds of six, shared by four, and the conversion to a float.
 const OF_A_DRAW: f64 = 18.0;
 
-/// What becomes of an element and its draw. The share is rounded to `f32`, in which draws are compared with it.
+/// The output for an element and its draw. The probability is rounded to `f32`, since draws are compared in `f32`.
 fn expression(spec: &Spec) -> Expression {
     let share = f64::from(spec.attrs.number("p") as f32);
     let mut formula = Formula::default();

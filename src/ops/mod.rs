@@ -86,7 +86,7 @@ pub trait Operation: Sync {
     /// The types of the outputs, in their order, or what is wrong with the operands.
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;
 
-    /// What one run of it takes, whatever the device.
+    /// The cost of one run, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
     /// The result, in double precision: inputs and outputs lie without gaps, in the order of the spec.
@@ -123,12 +123,12 @@ pub trait Operation: Sync {
         check::compare_all(spec, actual, &expected, &tolerances)
     }
 
-    /// How it is cut into pieces that are checked apart; `None` where it cannot be.
+    /// Describes pieces that verification can compare separately; `None` if the operation has to be compared as a whole.
     fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
         None
     }
 
-    /// What a backend has to launch, one after the other.
+    /// The launches of one run, in their order.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
 
     /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
@@ -137,17 +137,17 @@ pub trait Operation: Sync {
         self.signature().outputs.len()
     }
 
-    /// Memory that it reads although the text names none: inputs of its own for each place, behind the others.
+    /// The types of inputs that the text does not name: memory that each use owns. They follow the other inputs.
     fn own_inputs(&self, _attrs: &Attrs) -> Vec<(DType, Dims)> {
         Vec::new()
     }
 
-    /// Whether an input may be the very slice that is written: each element depends on its own place alone.
+    /// Whether an output may be the same slice as an input.
     fn in_place(&self) -> bool {
         false
     }
 
-    /// Whether it reads its outputs too: then they are inputs as well, behind the others.
+    /// Whether the operation reads its outputs. They are then inputs as well, behind the others.
     fn updates(&self) -> bool {
         false
     }
@@ -163,7 +163,7 @@ pub trait Operation: Sync {
     }
 }
 
-/// What kind of work an operation is, for the report's sums.
+/// The kind of work of an operation, by which reports add up times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     Matrix,
@@ -361,14 +361,14 @@ impl Spec {
     }
 }
 
-/// What a run of an operation takes from a device.
+/// The work of one run of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Arithmetic, a fused multiply-add counted as two.
     pub flops: f64,
-    /// Instructions of vector units, where they have been counted: what an exponential takes is more than one operation.
+    /// Instructions of vector units, 0 if they are not counted. An exponential takes several.
     pub instructions: f64,
-    /// Those of them that special-function units carry out: exponentials to base 2, reciprocals and roots.
+    /// The instructions among them for special-function units: exponentials to base 2, reciprocals and roots.
     pub special: f64,
     /// Bytes that have to be read and written at least. A copy between the host and the device counts its bytes once, on
     /// the host's side.
@@ -382,11 +382,11 @@ pub struct Cost {
     pub reread: Traffic,
     /// Thread blocks; zero when no compute unit is needed.
     pub blocks: u64,
-    /// How much of a compute unit a block occupies, in 1/32.
+    /// The share of a compute unit that a block occupies, in 1/32.
     pub share: u32,
-    /// A matrix unit does the arithmetic, in this type.
+    /// The arithmetic of the matrix units, if they do the work.
     pub matrix: Option<Arithmetic>,
-    /// It lasts this long, whatever the device.
+    /// A fixed duration, independent of the device.
     pub hold: Option<Nanos>,
 }
 

@@ -1,6 +1,6 @@
 //! Figures of large GPUs by which kernels choose their blocks.
 //!
-//! They are the same whatever the device of a run, so that kernels, costs and the order of sums are too.
+//! They do not depend on the device of a run, so that kernels, costs and the order of sums do not either.
 
 use super::Cost;
 use super::kernel::BLOCK;

@@ -76,12 +76,12 @@ impl RowSort {
         format!("typedef {} Row;\ntypedef {} P;\n{PARTS}", index_type(self.rows), index_type(self.count))
     }
 
-    /// Which of the two halves of the workspace has the result.
+    /// The half of the workspace, 0 or 1, that holds the result.
     pub fn side(&self) -> u32 {
         (self.passes - 1) % 2
     }
 
-    /// What to launch: `indices` is the tensor of the operand with that number, walked with `walk` as its tensor `which`.
+    /// Returns the kernels. `indices` is operand number `operand`; `walk` visits it as its tensor `which`.
     pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
         let params = [
             "u8* workspace".to_owned(),

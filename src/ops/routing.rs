@@ -1,4 +1,4 @@
-//! Which token goes to which expert.
+//! `route`: the assignment of tokens to experts.
 
 use crate::base::{DType, Dims};
 
@@ -205,7 +205,7 @@ const BLOCK_OF_ROWS: u32 = 1024;
 /// Bits of the threshold that are looked at until it separates `k` random probabilities from the others, for the cost.
 const ROUNDS: u64 = 20;
 
-/// Where the workspace has the sums of rows, and the bits: for each expert a word for each block of rows.
+/// The workspace holds the sum of each row, then bits: for each expert a word for each block of rows.
 const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, words = gridDim.x;
   C* sums = (C*)workspace;
   u32* bits = (u32*)(sums + tokens) + blockIdx.x;

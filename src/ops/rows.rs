@@ -90,11 +90,11 @@ pub struct RowSplit {
 
 /// The bodies of a kernel along rows, which use the helpers of [`HELPERS`].
 pub struct RowBodies {
-    /// Where registers hold the rows of a thread.
+    /// The body for rows that registers hold.
     pub once: &'static str,
-    /// Where a row is read piece by piece, once for its sums and once for the result.
+    /// The body for longer rows: each is read piece by piece, once for its sums and once for the result.
     pub twice: &'static str,
-    /// Where a row has several blocks: what a block writes to `parts` for its chunk, and how the result is made of these.
+    /// The bodies for rows that several blocks share: the first writes a chunk's values to `parts`, the second the result.
     pub chunks: [&'static str; 2],
 }
 
@@ -110,7 +110,7 @@ impl RowSplit {
         let pack = if shifted { widest } else { aligned };
         // From the pack in which a row begins to the one in which it ends.
         let reach = if shifted { length + pack - 1 } else { length };
-        // What fits into registers: 32 floats of a thread, or half as many doubles.
+        // Elements that the registers of a thread hold: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
         let held = most / pack;
         let whole = reach <= LARGEST_BLOCK * held * pack;

@@ -147,7 +147,7 @@ impl Operation for TopK {
     }
 }
 
-/// Where a kernel finds the elements of a row among which it selects.
+/// The elements among which a kernel selects.
 enum Candidates {
     /// In the row, all of which the registers of 32 threads hold.
     Short,

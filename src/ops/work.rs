@@ -16,7 +16,7 @@ const PACK: u64 = 16;
 /// The most bytes that are read in random order: places are numbered by 32 bits.
 const MOST_RANDOM: f64 = (1u64 << 36) as f64;
 
-/// What a use asks for.
+/// The work that a use asks for.
 struct Asked {
     flops: f64,
     /// Reads of a pack each, and the distance between their places, in packs.

@@ -147,7 +147,7 @@ impl Operation for CrossEntropy {
     }
 }
 
-/// What is taken for the logit of the target: that of each class counts a little.
+/// The logit that smoothing puts in place of the target's: a share of it is the mean of all classes.
 const SMOOTHED: &str = "__device__ inline C smoothed(Acc total, C logit, u32 classes, C smoothing) {\n  \
                         return (C(1) - smoothing) * logit + smoothing * (total.total / C(classes));\n}\n";
 
@@ -167,7 +167,7 @@ fn extent(spec: &Spec) -> Extent {
     Extent::along(dims, dims.len() - 1)
 }
 
-/// What is computed of a row.
+/// The reduction of a row.
 fn function(spec: &Spec) -> Function {
     match spec.attrs.number("label_smoothing") > 0.0 {
         true => Function::LogSumExpAndSum,

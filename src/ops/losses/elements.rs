@@ -7,7 +7,7 @@ use super::super::formula::Formula;
 use super::super::reductions::{Extent, Finish, Function, Split, Terms, launches};
 use super::super::*;
 
-/// What a loss is for each element `x` and its target `t`.
+/// The loss of an element `x` with target `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// (x - t)²
@@ -129,7 +129,7 @@ impl Operation for ElementLoss {
     }
 }
 
-/// What becomes of the losses of all elements; `None` where each is an element of the output.
+/// Returns the reduction of the losses; `None` if the output holds the loss of each element.
 fn function(spec: &Spec) -> Option<Function> {
     match spec.attrs.word("reduction") {
         "mean" => Some(Function::Mean),

@@ -37,7 +37,7 @@ impl Split {
             1 => common_pack(&tensors),
             alike => common_pack(&tensors).min(1 << alike.trailing_zeros().min(u64::BITS - 1)),
         };
-        // What fits into the registers of a thread: 32 floats, or half as many beside those that are added.
+        // Elements that the registers of a thread hold: 32 floats, or half as many beside those that are added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         let threads = match length <= WARP * most {
             true => length.div_ceil(pack).next_power_of_two().min(WARP),

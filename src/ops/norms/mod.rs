@@ -18,9 +18,9 @@ use kernel::Split;
 
 /// A norm of rows.
 pub struct Norm {
-    /// The mean of a row is taken away first.
+    /// The mean of a row is subtracted first.
     pub centred: bool,
-    /// What is normalized is the sum of two inputs, which is an output too.
+    /// Two inputs are added first, and their sum is an output too.
     pub adds: bool,
 }
 
@@ -153,7 +153,7 @@ impl Call<'_> {
     }
 }
 
-/// Where the weights and the biases of a row's elements are.
+/// The mapping from the elements of a row to their weights and biases.
 struct Channels {
     /// Rows that have weights of their own, one after the other.
     groups: u64,
@@ -175,12 +175,12 @@ impl Channels {
     }
 }
 
-/// What is computed of a row.
+/// The statistics of a row.
 struct Statistics {
     mean: f64,
     /// The mean of the squares of the differences to `mean`.
     variance: f64,
-    /// What each difference is multiplied by.
+    /// The factor of each difference to the mean.
     scale: f64,
 }
 

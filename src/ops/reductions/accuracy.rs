@@ -124,7 +124,7 @@ impl Group {
         }
         match sizes.len() == self.terms.len() {
             true => sum_error(self.compute, &sizes) + moved,
-            // What is infinite or no number stays so, whatever the others are.
+            // A sum with an infinite term or NaN stays infinite or NaN.
             false => 0.0,
         }
     }

@@ -1,4 +1,4 @@
-//! What a reduction goes over: the shape of its expression, and which of the dimensions share a result.
+//! The extent of a reduction: the shape of its expression, and the dimensions over which elements share a result.
 
 use super::super::elementwise::side_by_side;
 use super::super::layout::{broadcast, broadcast_strides, collapse, offsets};
@@ -12,7 +12,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// That of an operation with the option `dims`, whose inputs are those of its expression.
+    /// The extent of an operation with the option `dims`, whose inputs are those of its expression.
     pub fn of(spec: &Spec) -> Extent {
         let dims = Self::shape(spec);
         let mut reduced = [false; Dims::MAX];
@@ -37,7 +37,7 @@ impl Extent {
         Extent { dims, reduced }
     }
 
-    /// All dimensions of the first input.
+    /// The extent that covers all dimensions of the first input.
     pub fn all(spec: &Spec) -> Extent {
         Extent { dims: spec.inputs[0].dims, reduced: [true; Dims::MAX] }
     }

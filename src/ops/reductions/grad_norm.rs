@@ -174,7 +174,7 @@ __device__ inline C across(C v) {
 }
 "#;
 
-/// What a thread has of a chunk. Packs of a thread lie a block's packs apart, so that neighbours read neighbours.
+/// The sum of the squares in a thread's part of a chunk. Packs of a thread lie a block's packs apart, so that neighbours read neighbours.
 const SQUARES: &str = r#"
 // Packs that a thread reads before it uses them.
 #define UNDER_WAY 4

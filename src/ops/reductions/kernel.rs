@@ -7,7 +7,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index
 use super::split::Along;
 use super::*;
 
-/// What is stored of an accumulator.
+/// The statement that stores a result.
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
     pub before: String,
@@ -59,7 +59,7 @@ impl Finish {
     }
 }
 
-/// What a thread has of a result: `none` of no terms, `take` adds one with its place, `join` adds those of another thread.
+/// Kernel text of a thread's part of a result: `none` has no terms, `take` adds a term, `join` adds those of another thread.
 fn accumulator(function: Function) -> String {
     let plain = |none: &str, joined: &str| {
         format!(
@@ -210,7 +210,7 @@ pub fn launches(
     launches
 }
 
-/// What both kernels have in common.
+/// The data that both kernels share.
 struct Common<'a> {
     function: Function,
     compute: DType,
@@ -360,7 +360,7 @@ impl Common<'_> {
             operands = count + 1
         );
         (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
-        // All that a thread reads is under way before any of it is used.
+        // A thread issues all of its loads before it uses the first value.
         let within = if even { "true" } else { "piece < end" };
         let each = format!(
             "#pragma unroll\n    for (int e = 0; e < {under_way}; e++) {{\n      {index} piece = base + e * T;\n      \

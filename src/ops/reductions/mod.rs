@@ -21,7 +21,7 @@ pub(super) use kernel::{Finish, launches};
 pub(super) use split::Split;
 pub(super) use sums::Sums;
 
-/// What becomes of the elements that share a result.
+/// The function that makes a result of the elements that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     Sum,
@@ -206,7 +206,7 @@ fn is_smaller(a: f64, b: f64) -> bool {
 }
 
 impl Call<'_> {
-    /// Which of the dimensions option `dims` names: all of them where it is not given.
+    /// Returns for each dimension whether the option `dims` names it: all of them if it is not given.
     pub(super) fn reduced_dims(&self, dims: Dims) -> Result<[bool; Dims::MAX], OpError> {
         let rank = dims.len() as i64;
         let mut reduced = [false; Dims::MAX];

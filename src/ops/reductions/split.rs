@@ -18,12 +18,12 @@ const LONG_ROW: u64 = 64;
 const OF_A_PIECE: f64 = 14.0;
 const OF_A_THREAD: f64 = 90.0;
 
-/// Which elements neighbouring threads read.
+/// The elements that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Those of one result.
+    /// Terms of one result.
     Terms,
-    /// Those of neighbouring results.
+    /// Terms of neighbouring results.
     Results,
 }
 
@@ -71,7 +71,7 @@ impl Split {
         let (inner, other) = if along == Along::Terms { (&reduced, &kept) } else { (&kept, &reduced) };
         let steps: Vec<u64> = inner.strides.iter().map(|strides| strides.last().copied().unwrap_or(0)).collect();
         let neighbours = |input: usize| steps[input + 1] == 1;
-        // Where pieces of so many elements may begin.
+        // Whether every piece of so many elements begins at a multiple of its size.
         let begins = |operand: usize, tensor: &Tensor, pack: u64| {
             let outer = &inner.strides[operand][..inner.dims.len().saturating_sub(1)];
             u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())

@@ -52,7 +52,7 @@ impl Split {
         let lines = collapse(others(&dims), &strides);
         let (count, length) = (others(&dims).iter().product::<u64>(), dims[axis]);
         let steps = tensors.map(|tensor| tensor.strides[axis]);
-        // What lies behind the dimension has one element.
+        // True if the dimensions behind it have one element each.
         let along = dims[axis + 1..].iter().all(|&size| size == 1);
         let inner = lines.dims.last().copied().unwrap_or(1);
         let fits = |pack: &u64| {
