@@ -158,6 +158,27 @@ fn gather_scatter_and_embedding_by_either_index() {
 }
 
 #[test]
+fn rows_by_expert_and_back() {
+    let mut file = File::new(13);
+    for _ in 0..8 {
+        let dtype = file.pick(&FLOATS);
+        let (rows, each, experts) = (file.pick(&[1, 5, 300, 3000]), 1 + file.below(3), 1 + file.below(120));
+        let inner = file.dims(23);
+        let inner = &inner[..inner.len().min(2)];
+        let shape = if each == 1 { vec![rows] } else { vec![rows, each] };
+        let kind = file.pick(&["i32", "i64"]);
+        let choices = file.indices(kind, &shape);
+        let x = file.tensor(dtype, &[&[rows], inner].concat());
+        let [y, z] = [rows * each, rows].map(|rows| file.tensor(dtype, &[&[rows], inner].concat()));
+        let places = file.tensor("i32", &shape);
+        file.add(&format!("permute({x}, {choices}, experts: {experts} -> {y}, {places}, _)"));
+        let weights = if file.below(2) == 0 { format!(", {}", file.tensor(dtype, &shape)) } else { String::new() };
+        file.add(&format!("unpermute({y}, {places}{weights} -> {z})"));
+    }
+    file.check();
+}
+
+#[test]
 fn concat_of_any_number_along_any_dimension() {
     let mut file = File::new(3);
     for _ in 0..10 {

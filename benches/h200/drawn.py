@@ -454,6 +454,34 @@ def draw_batch_norm(draw):
                 3 * count(dims) * SIZES[dtype])
 
 
+def draw_permute(draw):
+    """Rows by expert, or back, as Megatron-LM moves tokens without a capacity."""
+    dtype = draw.choice(("bf16", "bf16", "f32"))
+    width, experts, each = size(draw, 64, 8192), draw.choice((8, 60, 64, 128, 256)), draw.choice((1, 2, 4, 8))
+    rows = max(1, min(elements(draw, dtype) // width // each, 1 << 16))
+    if draw.random() < 0.5:
+        parts, setup = indices(draw, "i", rows * each, experts)
+
+        def body(t, torch):
+            def run():
+                order = t["i"].sort(stable=True).indices
+                return t["x"].index_select(0, order // each), torch.bincount(t["i"], minlength=experts)
+            return run
+        return Case(f"permute {each} of {experts}, {dtype}[{rows}, {width}]",
+                    {"x": (dtype, [rows, width]), "y": (dtype, [rows * each, width]), "q": ("i32", [rows, each]),
+                     "d": ("i32", [experts]), **parts},
+                    f"permute(x, view(i, [{rows}, {each}]), experts: {experts} -> y, q, d)", body,
+                    2 * rows * each * width * SIZES[dtype] + 8 * rows * each, setup)
+    parts, setup = indices(draw, "i", rows * each, rows * each)
+
+    def body(t, torch):
+        return lambda: (t["y"].index_select(0, t["i"]).view(rows, each, width) * t["w"][..., None]).sum(1)
+    return Case(f"unpermute {each}, {dtype}[{rows}, {width}]",
+                {"y": (dtype, [rows * each, width]), "x": (dtype, [rows, width]), "w": (dtype, [rows, each]), **parts},
+                f"unpermute(y, view(i, [{rows}, {each}]), w -> x)", body,
+                (1 + each) * rows * width * SIZES[dtype] + rows * each * (4 + SIZES[dtype]), setup)
+
+
 def draw_grad_norm(draw):
     dtype = draw.choice(("f32", "bf16", "bf16"))
     tensors = draw.choice((1, 2, 8, 32, 60))
@@ -498,4 +526,4 @@ DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_m
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
          "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,
-         "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "sort": draw_sort}
+         "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "permute": draw_permute, "sort": draw_sort}

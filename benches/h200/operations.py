@@ -552,6 +552,26 @@ def movement(dtype: str, quick: bool):
     yield Case("gather", dtype, {"x": f"{dtype}[30, 65]", "i": "i32[200]", "j": "i32[200]", "y": f"{dtype}[200, 64]"},
                "map(i - 30 -> j)\n  gather(x[.., 1..65], j -> y)", lambda t: {"y": gathered(t["x"][:, 1:], t["j"])})
 
+    # Choices are random from 0 to 99, of 90 experts: some are none.
+    for rows_, each, width in [(1, 1, 1), (40, 2, 33), (700, 3, 64)] + ([] if quick else [(8192, 8, 2048)]):
+        buffers = {"x": dtype + shape(rows_, width), "i": "i32" + shape(rows_, each), "y": dtype + shape(rows_ * each, width),
+                   "p": "i32" + shape(rows_, each), "c": "i32[90]"}
+
+        def result(t, rows_=rows_, each=each, width=width):
+            flat = t["i"].flatten().long()
+            order = torch.where(flat < 90, flat, 90).sort(stable=True).indices[:int((flat < 90).sum())]
+            y = torch.zeros((rows_ * each, width), dtype=t["x"].dtype, device=DEVICE)
+            y[:len(order)] = t["x"][order // each]
+            places = torch.full((rows_ * each,), -1, dtype=torch.int32, device=DEVICE)
+            places[order] = torch.arange(len(order), dtype=torch.int32, device=DEVICE)
+            return {"y": y, "p": places.reshape(rows_, each), "c": flat[flat < 90].bincount(minlength=90).int()}
+        yield Case("permute", dtype, buffers, "permute(x, i, experts: 90 -> y, p, c)", result)
+        if dtype in FLOATS:
+            buffers = {"x": dtype + shape(100, width), "i": "i32" + shape(rows_, each), "w": dtype + shape(rows_, each),
+                       "y": dtype + shape(rows_, width)}
+            yield Case("unpermute", dtype, buffers, "unpermute(x, i, w -> y)",
+                       lambda t: {"y": (t.x[t["i"].long()] * t.w[..., None]).sum(1)}, accumulated(dtype, 4 * each))
+
     for picks, width in [((7,), 33), ((3, 50), 64)]:
         buffers = {"x": f"{dtype}[100, {width}]", "i": "i64" + shape(*picks), "y": dtype + shape(*picks, width)}
         yield Case("embedding", dtype, buffers, "embedding(x, i -> y)", lambda t: {"y": torch.nn.functional.embedding(t["i"], t["x"])})

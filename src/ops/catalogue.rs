@@ -15,6 +15,8 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &movement::Gather,
     &scatter::Scatter,
     &routing::Route,
+    &permute::Permute,
+    &permute::Unpermute,
     &copies::Copy,
     &copies::Memset,
     &reductions::Reduce(reductions::Function::Sum),

@@ -31,6 +31,7 @@ mod occupancy;
 mod optimizers;
 mod pad;
 mod peers;
+mod permute;
 mod philox;
 mod radix;
 mod reductions;

@@ -459,6 +459,20 @@ impl Generator<'_> {
 
     fn gather(&mut self) -> Use {
         let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
+        if !x.dims.is_empty() && self.choices.once_in(4) {
+            let index = self.choices.pick(&["i32", "i64"]);
+            if FLOATS.contains(&x.dtype) && self.choices.once_in(2) {
+                let weights = self.choices.pick(&["", ", f32[5, 2]"]);
+                let dims = [&[5], &x.dims[1..]].concat();
+                let text = format!("unpermute({}, {}{weights})", x.name, tensor_type(index, &[5, 2]));
+                return Use { text, scratch: vec![("", x.dtype, dims)] };
+            }
+            let choices = vec![x.dims[0], 2];
+            let moved = [&[2 * x.dims[0]], &x.dims[1..]].concat();
+            let text = format!("permute({}, {}, experts: 4)", x.name, tensor_type(index, &choices));
+            let scratch = vec![(".y", x.dtype, moved), (".places", "i32", choices), (".counts", "i32", vec![4])];
+            return Use { text, scratch };
+        }
         let kind = self.choices.pick(&["i32", "i64"]);
         let i = self.operand(&[kind], |i| i.space != "host" && i.memory != x.memory);
         let dims: Vec<u64> = i.dims.iter().chain(&x.dims[1..]).copied().collect();
