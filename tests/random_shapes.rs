@@ -158,6 +158,27 @@ fn gather_scatter_and_embedding_by_either_index() {
 }
 
 #[test]
+fn rows_by_expert_and_back() {
+    let mut file = File::new(13);
+    for _ in 0..8 {
+        let dtype = file.pick(&FLOATS);
+        let (rows, each, experts) = (file.pick(&[1, 5, 300, 3000]), 1 + file.below(3), 1 + file.below(120));
+        let inner = file.dims(23);
+        let inner = &inner[..inner.len().min(2)];
+        let shape = if each == 1 { vec![rows] } else { vec![rows, each] };
+        let kind = file.pick(&["i32", "i64"]);
+        let choices = file.indices(kind, &shape);
+        let x = file.tensor(dtype, &[&[rows], inner].concat());
+        let [y, z] = [rows * each, rows].map(|rows| file.tensor(dtype, &[&[rows], inner].concat()));
+        let places = file.tensor("i32", &shape);
+        file.add(&format!("permute({x}, {choices}, experts: {experts} -> {y}, {places}, _)"));
+        let weights = if file.below(2) == 0 { format!(", {}", file.tensor(dtype, &shape)) } else { String::new() };
+        file.add(&format!("unpermute({y}, {places}{weights} -> {z})"));
+    }
+    file.check();
+}
+
+#[test]
 fn concat_of_any_number_along_any_dimension() {
     let mut file = File::new(3);
     for _ in 0..10 {
@@ -219,6 +240,64 @@ fn rope_with_angles_of_any_shape() {
         let x = file.tensor(dtype, &half);
         let y = if file.below(3) == 0 { x.clone() } else { file.tensor(dtype, &half) };
         file.add(&format!("rope({x}, {cos}, {sin} -> {y})"));
+    }
+    file.check();
+}
+
+#[test]
+fn sorted_rows_of_any_length() {
+    let mut file = File::new(10);
+    for length in [1, 2, 3, 33, 512, 1000, 2048, 2049, 5000] {
+        let dtype = file.pick(&["f32", "bf16", "f16", "f64", "i64", "i32", "i8", "u8"]);
+        let rows = if length < 1000 { file.pick(&[1, 5, 300]) } else { file.pick(&[1, 3]) };
+        let x = file.tensor(dtype, &[rows, length]);
+        let places = file.pick(&["i32", "i64"]);
+        let (y, indices) = (file.tensor(dtype, &[rows, length]), file.tensor(places, &[rows, length]));
+        let descending = file.below(2) == 0;
+        file.add(&format!("sort({x}, descending: {descending} -> {y}, {indices})"));
+    }
+    file.check();
+}
+
+#[test]
+fn norms_of_any_number_of_tensors() {
+    let mut file = File::new(12);
+    for count in [1, 2, 3, 20, 64] {
+        let gradients: Vec<String> = (0..count)
+            .map(|_| {
+                let (dtype, elements) = (file.pick(&FLOATS), file.pick(&[1, 7, 4099, 20_000]));
+                let (begin, name) = (file.below(4), format!("g{}", file.count));
+                file.count += 1;
+                let _ = writeln!(file.buffers, "buffer {name}: {dtype}[{}]", begin + elements);
+                format!("{name}[{begin}..{}]", begin + elements)
+            })
+            .collect();
+        file.add(&format!("grad_norm({})", gradients.join(", ")));
+    }
+    file.check();
+}
+
+#[test]
+fn channels_and_distances_of_any_shape() {
+    let mut file = File::new(11);
+    for _ in 0..10 {
+        let [a, b] = [file.pick(&FLOATS), file.pick(&FLOATS)];
+        let elements = file.pick(&[7, 96, 1000, 4099, 70_000]);
+        let mut dims = file.dims(elements);
+        let x = file.tensor(a, &dims);
+        let dim = file.below(dims.len() as u64);
+        let (y, z) = (file.repeated(b, &dims), file.repeated(b, &dims));
+        file.add(&format!("cosine_similarity({x}, {y}, dim: {dim})"));
+        let (p, swap) = (1 + file.below(2), file.below(2) == 0);
+        file.add(&format!("triplet({x}, {y}, {z}, p: {p}, swap: {swap})"));
+        if dims.len() == 1 {
+            dims.push(1 + file.below(40));
+        }
+        let (x, channels) = (file.tensor(a, &dims), dims[1]);
+        let parameters: Vec<String> = (0..file.below(3)).map(|_| file.tensor(b, &[channels])).collect();
+        let inputs = [vec![x.clone()], parameters].concat().join(", ");
+        let y = if file.below(3) == 0 { x } else { file.tensor(b, &dims) };
+        file.add(&format!("batch_norm({inputs} -> {y}, _, _)"));
     }
     file.check();
 }

@@ -1,6 +1,9 @@
 //! The generated tables of the language reference, of the metrics' definitions and of the settings match the code: each
-//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md, docs/metrics.md or docs/settings.md.
+//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md, docs/operations.md, docs/metrics.md or
+//! docs/settings.md.
 //! `AORTA_DOCS=write cargo test --test suite reference::` writes them.
+
+mod operations;
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +12,6 @@ use aorta::base::{Bytes, DType, units};
 use aorta::config::{SETTINGS, Settings};
 use aorta::measure::definitions::{DEFINITIONS, Definition};
 use aorta::model::{Statistic, limits};
-use aorta::ops::{self, Preset};
 use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
 
 fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
@@ -61,35 +63,6 @@ fn units() -> String {
         }
     }
     table(["of", "units"], rows.into_iter().map(|(of, names)| [of, code(names)]))
-}
-
-fn operations() -> String {
-    let row = |operation: &&'static dyn ops::Operation| {
-        [
-            format!("`{}`", ops::usage(*operation)),
-            operation.summary().to_owned(),
-            operation.category().name().to_owned(),
-        ]
-    };
-    table(["operation", "does", "kind"], ops::CATALOGUE.iter().map(row))
-}
-
-fn options() -> String {
-    let rows = ops::CATALOGUE.iter().flat_map(|operation| {
-        operation.signature().options.iter().map(|option| {
-            let default = match option.default {
-                Preset::Required => "has to be given".to_owned(),
-                Preset::Absent => String::new(),
-                Preset::Int(value) => format!("`{value}`"),
-                Preset::Number(value) => format!("`{value}`"),
-                Preset::Bool(value) => format!("`{value}`"),
-                Preset::Word(word) => format!("`{word}`"),
-            };
-            let doc = option.doc.to_owned();
-            [format!("`{}`", operation.name()), format!("`{}`", option.name), option.kind.describe(), default, doc]
-        })
-    });
-    table(["operation", "option", "may be", "default", "is"], rows)
 }
 
 fn statistics() -> String {
@@ -182,13 +155,18 @@ fn tables_are_what_the_code_says() {
             ("words", words()),
             ("types", types()),
             ("units", units()),
-            ("operations", operations()),
-            ("options", options()),
             ("figures", figures()),
             ("statistics", statistics()),
             ("limits", limits()),
         ],
     );
+}
+
+#[test]
+fn operations_are_what_the_catalogue_says() {
+    let mut tables = vec![("operations", operations::summary())];
+    tables.extend(operations::sections());
+    check("docs/operations.md", &tables);
 }
 
 #[test]

@@ -2,85 +2,12 @@
 
 `operations.py` runs them, and explains the bounds.
 """
-import dataclasses
 import math
-import pathlib
-import re
-from collections.abc import Callable
 
 import numpy
 import torch
 
-FLOATS = ("f32", "f64", "f16", "bf16")
-U = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8, "i32": 0.0, "i64": 0.0}
-HALF_STEP = {"f64": 0.0, "f32": 2.0**-150, "f16": 2.0**-25, "bf16": 2.0**-134, "i32": 0.0, "i64": 0.0}
-TORCH = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
-         "i64": torch.int64, "i32": torch.int32, "i8": torch.int8, "u8": torch.uint8}
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-
-
-@dataclasses.dataclass
-class Case:
-    """One operation on one set of shapes."""
-
-    operation: str
-    dtype: str
-    # Buffers by name: type, shape, memory and contents, as a workload declares them.
-    buffers: dict[str, str]
-    # The operation, as a step has it.
-    text: str
-    # The outputs by name. A tensor of the output's type is compared bit by bit, one in float64 within the bound.
-    expect: Callable[["Tensors"], dict]
-    # The relative error that rounding explains; nothing where results are exact.
-    bound: float | None = None
-
-    def renamed(self, number: int, text: str) -> str:
-        """The text with this case's own buffer names."""
-        return re.sub(r"\b(" + "|".join(self.buffers) + r")\b", rf"\g<1>_{number}", text)
-
-
-class Tensors:
-    """What one case left behind, by buffer name: in float64 as `t.x`, as it is as `t["x"]`."""
-
-    def __init__(self, folder: pathlib.Path, number: int):
-        self.folder, self.number, self.loaded = folder, number, {}
-
-    def __getitem__(self, name: str) -> torch.Tensor:
-        if name not in self.loaded:
-            path = self.folder / f"{name}_{self.number}.npy"
-            if path.exists():
-                tensor = torch.from_numpy(numpy.load(path))
-            else:
-                # NumPy knows no bf16: the file holds its bits.
-                bits = numpy.load(path.with_suffix(".bf16.npy")).view(numpy.int16)
-                tensor = torch.from_numpy(bits).view(torch.bfloat16)
-            self.loaded[name] = tensor.to(DEVICE)
-        return self.loaded[name]
-
-    def __getattr__(self, name: str) -> torch.Tensor:
-        return self[name].double()
-
-
-def accumulated(dtype: str, roundings: float) -> float:
-    """The bound for that many roundings in the type that arithmetic is done in, and one of the output."""
-    if dtype in ("f64", "i32", "i64"):
-        return 2 * roundings * U["f64"] + U[dtype]
-    return roundings * U["f32"] + (U[dtype] if dtype != "f32" else 0.0)
-
-
-def shape(*dims: int) -> str:
-    return "[" + ", ".join(map(str, dims)) + "]"
-
-
-def store(values: torch.Tensor, dtype: str) -> torch.Tensor:
-    """Float64 values as the operations store them: 16-bit types by way of f32, integers cut off and saturated."""
-    if dtype in ("f16", "bf16"):
-        return values.float().to(TORCH[dtype])
-    if TORCH[dtype].is_floating_point:
-        return values.to(TORCH[dtype])
-    limits = torch.iinfo(TORCH[dtype])
-    return values.trunc().clamp(limits.min, limits.max).to(TORCH[dtype])
-
+from operation_case import Case, DEVICE, FLOATS, TORCH, Tensors, accumulated, shape, store
 
 # --- Matrix products ---------------------------------------------------------------------------------------------
 
@@ -292,6 +219,15 @@ def rows(dtype: str, quick: bool):
                "top_k(x[.., 1, 3..40] -> v, i, k: 4)", lambda t: dict(zip("vi", largest(t["x"][:, 1, 3:], 4))))
 
 
+    for dims in [(1,), (5, 31), (1000, 8), (7, 2048), (3, 2049), (2, 50257)] + ([] if quick else [(4096, 1024), (1, 5_000_003)]):
+        for descending in (False, True):
+            def result(t, descending=descending):
+                values, places = t["x"].sort(dim=-1, descending=descending, stable=True)
+                return {"v": values, "i": places.int()}
+            buffers = {"x": dtype + shape(*dims), "v": dtype + shape(*dims), "i": "i32" + shape(*dims)}
+            yield Case("sort", dtype, buffers, f"sort(x -> v, i, descending: {str(descending).lower()})", result)
+
+
 # --- Reductions --------------------------------------------------------------------------------------------------
 
 def reductions(dtype: str, quick: bool):
@@ -362,6 +298,46 @@ def groups(dtype: str, quick: bool):
                 return {"y": functional.group_norm(t.x, count, t.w, t.b, 1e-3)}
             yield Case(name, dtype, buffers, f"{name}(x, w, b -> y, eps: 1e-3{option})", result,
                        accumulated(dtype, 32 + math.sqrt(math.prod(dims[1:]))))
+
+
+def gradients(dtype: str, quick: bool):
+    """grad_norm(…) of one tensor and of several."""
+    for sizes in [(1,), (31, 5), (4099, 70_001, 3)] + ([] if quick else [(4096 * 4096, 1000, 4096 * 11008)]):
+        buffers = {f"g{place}": f"{dtype}[{size}]" for place, size in enumerate(sizes)}
+        names = list(buffers)
+        statistics = "f64" if dtype == "f64" else "f32"
+        yield Case("grad_norm", dtype, buffers | {"y": statistics}, f"grad_norm({', '.join(names)} -> y)",
+                   lambda t, names=names: {"y": torch.linalg.vector_norm(torch.cat([getattr(t, name) for name in names]))},
+                   accumulated(dtype, 8 + math.sqrt(sum(sizes))))
+
+
+def batches(dtype: str, quick: bool):
+    """batch_norm(…) in training, with its statistics."""
+    statistics = "f64" if dtype == "f64" else "f32"
+    for dims in [(2, 1), (3, 6, 5), (2, 32, 7, 9), (1000, 3), (4, 64, 32, 32)] + ([] if quick else [(32, 256, 56, 56)]):
+        buffers = {"x": dtype + shape(*dims), "y": dtype + shape(*dims), "w": dtype + shape(dims[1]), "b": dtype + shape(dims[1]),
+                   "m": statistics + shape(dims[1]), "v": statistics + shape(dims[1])}
+
+        def result(t, dims=dims):
+            over = [axis for axis in range(len(dims)) if axis != 1]
+            return {"y": torch.nn.functional.batch_norm(t.x, None, None, t.w, t.b, True, 0.0, 1e-3),
+                    "m": t.x.mean(over), "v": t.x.var(over, correction=0)}
+        yield Case("batch_norm", dtype, buffers, "batch_norm(x, w, b -> y, m, v, eps: 1e-3)", result,
+                   accumulated(dtype, 32 + 4 * math.sqrt(math.prod(dims) / dims[1])))
+
+
+def distances(dtype: str, quick: bool):
+    """cosine_similarity(…) and triplet(…)."""
+    functional = torch.nn.functional
+    for dims in [(1, 1), (31, 5), (2, 3, 1001), (3, 50257)] + ([] if quick else [(4096, 4096)]):
+        bound = accumulated(dtype, 32 + 2 * math.sqrt(dims[-1]))
+        buffers = {name: dtype + shape(*dims) for name in "abc"} | {"y": dtype + shape(*dims[:-1])}
+        yield Case("cosine_similarity", dtype, buffers, "cosine_similarity(a, b -> y)",
+                   lambda t: {"y": functional.cosine_similarity(t.a, t.b, -1)}, bound)
+        for p, swap in ((1, False), (2, True)):
+            yield Case("triplet", dtype, buffers, f"triplet(a, b, c -> y, p: {p}, swap: {str(swap).lower()}, margin: 100)",
+                       lambda t, p=p, swap=swap: {"y": functional.triplet_margin_loss(t.a, t.b, t.c, 100.0, p, 1e-6, swap, reduction="none")},
+                       bound)
 
 
 def losses(dtype: str, quick: bool):
@@ -473,6 +449,26 @@ def movement(dtype: str, quick: bool):
     yield Case("gather", dtype, {"x": f"{dtype}[30, 65]", "i": "i32[200]", "j": "i32[200]", "y": f"{dtype}[200, 64]"},
                "map(i - 30 -> j)\n  gather(x[.., 1..65], j -> y)", lambda t: {"y": gathered(t["x"][:, 1:], t["j"])})
 
+    # Choices are random from 0 to 99, of 90 experts: some are none.
+    for rows_, each, width in [(1, 1, 1), (40, 2, 33), (700, 3, 64)] + ([] if quick else [(8192, 8, 2048)]):
+        buffers = {"x": dtype + shape(rows_, width), "i": "i32" + shape(rows_, each), "y": dtype + shape(rows_ * each, width),
+                   "p": "i32" + shape(rows_, each), "c": "i32[90]"}
+
+        def result(t, rows_=rows_, each=each, width=width):
+            flat = t["i"].flatten().long()
+            order = torch.where(flat < 90, flat, 90).sort(stable=True).indices[:int((flat < 90).sum())]
+            y = torch.zeros((rows_ * each, width), dtype=t["x"].dtype, device=DEVICE)
+            y[:len(order)] = t["x"][order // each]
+            places = torch.full((rows_ * each,), -1, dtype=torch.int32, device=DEVICE)
+            places[order] = torch.arange(len(order), dtype=torch.int32, device=DEVICE)
+            return {"y": y, "p": places.reshape(rows_, each), "c": flat[flat < 90].bincount(minlength=90).int()}
+        yield Case("permute", dtype, buffers, "permute(x, i, experts: 90 -> y, p, c)", result)
+        if dtype in FLOATS:
+            buffers = {"x": dtype + shape(100, width), "i": "i32" + shape(rows_, each), "w": dtype + shape(rows_, each),
+                       "y": dtype + shape(rows_, width)}
+            yield Case("unpermute", dtype, buffers, "unpermute(x, i, w -> y)",
+                       lambda t: {"y": (t.x[t["i"].long()] * t.w[..., None]).sum(1)}, accumulated(dtype, 4 * each))
+
     for picks, width in [((7,), 33), ((3, 50), 64)]:
         buffers = {"x": f"{dtype}[100, {width}]", "i": "i64" + shape(*picks), "y": dtype + shape(*picks, width)}
         yield Case("embedding", dtype, buffers, "embedding(x, i -> y)", lambda t: {"y": torch.nn.functional.embedding(t["i"], t["x"])})
@@ -568,5 +564,5 @@ def copies(dtype: str, quick: bool):
 
 
 GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
-          (groups, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
+          (groups, FLOATS), (gradients, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]

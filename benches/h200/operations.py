@@ -38,7 +38,8 @@ import time
 
 import torch
 
-from operation_cases import DEVICE, GROUPS, HALF_STEP, TORCH, Case, Tensors
+from operation_case import DEVICE, HALF_STEP, TORCH, Case, Tensors
+from operation_cases import GROUPS
 
 
 @dataclasses.dataclass

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 
-from drawn_cases import DRAWN, FLOATS, Case, count
+from drawn import DRAWN, FLOATS, Case, count
 
 CALLS = 20
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::shell;
-use crate::compile::{self, CompileError, Compiled, Parsed, Ranks};
+use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, Ranks};
 use crate::config::Settings;
 use crate::exec::ExecError;
 use crate::measure::record::Workload;
@@ -231,9 +231,16 @@ pub fn limits(settings: &Settings) -> Limits {
     Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }
 }
 
+/// The text of a module that a workload uses.
+fn module(text: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Result<ModuleText, String> {
+    let user = modules::User { name: &text.name, file: text.path.as_deref() };
+    let kind = FileKind::Workload(settings.max_file_bytes);
+    modules::find(&user, path, by, |path| read(path, kind).map_err(|error| error.to_string()))
+}
+
 /// Parses a workload. Syntax errors are part of the result, so that the valid part can be shown too.
 pub fn parse(text: &Text, settings: &Settings) -> Result<Parsed, CliError> {
-    let find = |path: &str, by: Option<&str>| modules::find(text, settings, path, by);
+    let find = |path: &str, by: Option<&str>| module(text, settings, path, by);
     compile::parse(&text.name, &text.text, &limits(settings), &find).map_err(|error| failed(error, None))
 }
 
@@ -246,7 +253,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
         let count = move || counted.load(Ordering::Relaxed);
         bar.borrow_mut().get_or_insert_with(|| Progress::counting(count, total, "programs analyzed or planned"));
     };
-    let find = |path: &str, by: Option<&str>| modules::find(text, settings, path, by);
+    let find = |path: &str, by: Option<&str>| module(text, settings, path, by);
     let options = compile::Options {
         preset: args.preset.clone(),
         set: args.set.iter().map(|pair| name_and_value(pair)).collect::<Result<_, _>>()?,

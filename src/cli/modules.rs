@@ -3,25 +3,36 @@
 use std::path::{Component, Path};
 
 use crate::compile::{ModuleText, standard_module};
-use crate::config::Settings;
 
-use super::load::{self, FileKind, Text};
+/// The workload that uses modules.
+pub struct User<'a> {
+    /// Its name in messages.
+    pub name: &'a str,
+    /// The file that it was read from; `None` for standard input and shipped workloads.
+    pub file: Option<&'a Path>,
+}
 
 /// Returns the text of the module at `path`, which `by` uses: another module, by its name, or the workload itself.
+/// `read` returns the text of a file.
 ///
 /// # Errors
 ///
 /// The reason why the file cannot be used. A module lies in the folder of the workload or below it, with links resolved,
 /// so that a workload from somebody else reads nothing else.
-pub fn find(workload: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Result<ModuleText, String> {
+pub fn find(
+    user: &User,
+    path: &str,
+    by: Option<&str>,
+    read: impl Fn(&Path) -> Result<String, String>,
+) -> Result<ModuleText, String> {
     if let Some(found) = standard_module(path) {
         return found;
     }
     if !path.ends_with(".aorta") {
         return Err("the name of a module's file ends in `.aorta`".to_owned());
     }
-    let Some(file) = workload.path.as_deref() else {
-        return Err(format!("{} has no folder in which to look for it", workload.name));
+    let Some(file) = user.file else {
+        return Err(format!("{} has no folder in which to look for it", user.name));
     };
     if by.is_some_and(|by| by.starts_with("std/")) {
         return Err("a shipped module uses shipped ones only".to_owned());
@@ -47,6 +58,5 @@ pub fn find(workload: &Text, settings: &Settings, path: &str, by: Option<&str>) 
         return Err("it is hidden, or lies in a hidden folder".to_owned());
     }
     let shown = if root == Path::new(".") { inside.to_owned() } else { root.join(inside) };
-    let text = load::read(&shown, FileKind::Workload(settings.max_file_bytes)).map_err(|error| error.to_string())?;
-    Ok(ModuleText { name: shown.display().to_string(), text })
+    Ok(ModuleText { name: shown.display().to_string(), text: read(&shown)? })
 }

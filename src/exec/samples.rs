@@ -4,8 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
 
-use super::driver::Repeat;
-
 /// Measured samples of one rank.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
@@ -25,8 +23,8 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Appends copies of the latest samples, for iterations that are proved equal.
-    pub(super) fn repeat(&mut self, Repeat { period, iterations }: Repeat) {
+    /// Appends samples of `iterations` iterations that are proved equal to those of the latest `period`.
+    pub(super) fn repeat(&mut self, period: u64, iterations: u64) {
         for samples in [&mut self.time, &mut self.issue] {
             let from = samples.len() - period as usize;
             for index in 0..iterations as usize {

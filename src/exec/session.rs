@@ -499,7 +499,7 @@ impl Session {
     /// Adds the samples of iterations that are proved equal to earlier ones, and returns their number.
     fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
         let Some(repeat) = self.driver.repeats() else { return 0 };
-        samples.repeat(repeat);
+        samples.repeat(repeat.period, repeat.iterations);
         control.done.fetch_add(repeat.iterations, Ordering::Relaxed);
         repeat.iterations
     }

@@ -18,7 +18,29 @@ pub struct OptionSpec {
     pub doc: &'static str,
 }
 
-/// What an option may be.
+impl OptionSpec {
+    /// An optional number without a unit.
+    pub const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }
+    }
+
+    /// An optional whole number from `least` to `most`, both included.
+    pub const fn int(name: &'static str, least: i64, most: i64, default: i64, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Int(least, most), default: Preset::Int(default), doc }
+    }
+
+    /// An optional `true` or `false`.
+    pub const fn bool(name: &'static str, default: bool, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Bool, default: Preset::Bool(default), doc }
+    }
+
+    /// An optional word, the first of these by default.
+    pub const fn word(name: &'static str, words: &'static [&'static str], doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Word(words), default: Preset::Word(words[0]), doc }
+    }
+}
+
+/// Type of an option's value.
 #[derive(Debug)]
 pub enum OptionType {
     /// A whole number in a range, both ends included.
@@ -38,7 +60,7 @@ pub enum OptionType {
 }
 
 impl OptionType {
-    /// What a message says was expected.
+    /// Describes the expected value in a message.
     pub fn describe(&self) -> String {
         match self {
             OptionType::Int(min, i64::MAX) => format!("a whole number from {min}"),
@@ -56,7 +78,7 @@ impl OptionType {
     }
 }
 
-/// What an option is when nobody says.
+/// The value of an option that a use does not give.
 #[derive(Debug)]
 pub enum Preset {
     Required,

@@ -24,7 +24,7 @@ pub struct Precision {
     largest: f64,
 }
 
-/// What functions of the vendors' libraries are off by, in unit roundoffs: four units in the last place. CUDA's and
+/// The error of functions of the vendors' libraries, in unit roundoffs: four units in the last place. CUDA's and
 /// ROCm's tables of errors promise one or two for most of them.
 pub const FUNCTION: f64 = 8.0;
 
@@ -35,7 +35,7 @@ const POWER: f64 = 32.0;
 const ERF_SLOPE: f64 = std::f64::consts::FRAC_2_SQRT_PI;
 
 impl Precision {
-    /// That of arithmetic in `f64`, or in `f32` for every other type.
+    /// The precision of arithmetic in `f64`, or in `f32` for every other type.
     pub fn of(compute: DType) -> Precision {
         match compute {
             DType::F64 => Precision { dtype: DType::F64, largest: f64::MAX },
@@ -144,7 +144,7 @@ impl Precision {
             }
             _ if value.is_finite() && x.is_finite() && y.is_finite() => {}
             Binary::Pow => return known(exact),
-            // What is no number remains none; and what is infinite remains so, beside numbers whose sign is known.
+            // NaN remains NaN, and an infinite value remains infinite beside numbers whose sign is known.
             _ => {
                 let none = [x, y].iter().any(|ball| ball.value.is_nan() && ball.radius == 0.0);
                 let infinite = x.value.is_infinite() || y.value.is_infinite();
@@ -289,7 +289,7 @@ mod tests {
         );
     }
 
-    /// What is computed of a value that lies in the ball, and rounded to `f32`, lies in the ball of the result.
+    /// A function of any value in a ball, rounded to `f32`, lies in the ball of the result.
     #[test]
     fn results_lie_in_their_balls() {
         let single = Precision::of(DType::F32);
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// What is no larger than its rounding errors is known to be no more exact than that.
+    /// A value that is no larger than its rounding errors has a radius of that size.
     #[test]
     fn cancellation_is_known() {
         let single = Precision::of(DType::F32);

@@ -35,7 +35,7 @@ pub enum Method {
     Vectors,
 }
 
-/// What was found in one output.
+/// The comparison of one output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub method: Method,
@@ -63,7 +63,7 @@ impl Check {
         self.worst.error <= 1.0
     }
 
-    /// Of no elements.
+    /// The comparison of no elements.
     pub fn none() -> Check {
         Check { method: Method::Elements, elements: 0, undecided: 0, worst: Worst::default() }
     }
@@ -104,7 +104,7 @@ enum Piece {
     Whole,
     /// So many rows from the first on.
     Rows(u64, u64),
-    /// Of each block of the first length, so many elements from the second number on.
+    /// A range of each block: the length of blocks, the first element, and the number of elements.
     Blocks(u64, u64, u64),
 }
 
@@ -299,7 +299,7 @@ pub fn check(
 pub struct Share<'a> {
     pub spec: &'a Spec,
     pub inputs: Vec<Elements<'a>>,
-    /// What the outputs held before, and what the device left there; `None` for a rank that is compared elsewhere.
+    /// The outputs before and after the operation; `None` for a rank that another process compares.
     pub outputs: Option<(Vec<Elements<'a>>, Vec<Elements<'a>>)>,
 }
 
@@ -403,7 +403,7 @@ impl Check {
         }
         // Rounding keeps the order, so that the device's value lies between the bounds when all are rounded.
         let held = dtype.round(expected - allowed) <= actual && actual <= dtype.round(expected + allowed);
-        // What storing the value explains.
+        // The error that storing the value explains.
         let size = actual.abs().max(expected.abs()).max(dtype.smallest());
         let stored = if dtype.is_float() { dtype.epsilon() * size } else { 1.0 };
         let share = ((actual - expected).abs() - stored).max(0.0) / allowed;
@@ -497,7 +497,7 @@ mod tests {
         assert!((error - 0.5).abs() < 1e-9, "{error}");
     }
 
-    /// What is checked piece by piece is found at the same place as in one.
+    /// A difference has the same index whether the outputs are compared in pieces or as a whole.
     #[test]
     fn pieces_are_joined() {
         let (rows, columns) = (3 * PIECE / 1000, 1000);

@@ -12,16 +12,9 @@ pub struct Concat;
 /// Tasks of one kernel at most: their arguments stay below 4 KiB, which every device takes.
 pub(super) const TASKS: usize = 8;
 
-/// The dimension that `dim` names, which counts from the last one if it is negative; `None` if there is none.
-fn axis(attrs: &Attrs, rank: usize) -> Option<usize> {
-    let dim = attrs.int("dim");
-    let axis = if dim < 0 { dim + rank as i64 } else { dim };
-    usize::try_from(axis).ok().filter(|axis| *axis < rank)
-}
-
-/// The same of a use that has been checked.
-fn checked_axis(spec: &Spec) -> usize {
-    axis(&spec.attrs, spec.outputs[0].dims.len()).expect("`infer` refuses other dimensions")
+/// The dimension along which the inputs follow each other.
+fn along(spec: &Spec) -> usize {
+    axis::of(&spec.attrs, spec.outputs[0].dims.len())
 }
 
 impl Operation for Concat {
@@ -38,15 +31,12 @@ impl Operation for Concat {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensors("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "dim",
-                kind: OptionType::Int(-8, 7),
-                default: Preset::Int(0),
-                doc: "the dimension along which they follow each other; -1 is the last",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensors("x")],
+                outputs: &["y"],
+                options: &[axis::option(0, "the dimension along which they follow each other; -1 is the last")],
+            }
         }
     }
 
@@ -55,11 +45,7 @@ impl Operation for Concat {
         call.needs_rank(0, 1, "to put others behind it")?;
         let first = &call.inputs[0].tensor;
         let rank = first.dims.len();
-        let Some(axis) = axis(call.attrs, rank) else {
-            let why = format!("the inputs have {rank} dimension{}", if rank == 1 { "" } else { "s" });
-            let help = format!("write a number from {} to {}", -(rank as i64), rank - 1);
-            return Err(call.bad_option("dim", why, help));
-        };
+        let axis = call.axis(first.dims)?;
         let mut dims = first.dims;
         for (index, input) in call.inputs.iter().enumerate().skip(1) {
             let other = &input.tensor;
@@ -87,7 +73,7 @@ impl Operation for Concat {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let axis = checked_axis(spec);
+        let axis = along(spec);
         let length = |tensor: &Tensor| tensor.dims[axis..].iter().product::<u64>() as usize;
         let row = length(&spec.outputs[0]);
         let mut from = 0;
@@ -101,11 +87,11 @@ impl Operation for Concat {
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        (checked_axis(spec) > 0).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
+        (along(spec) > 0).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (axis, whole, identity) = (checked_axis(spec), &spec.outputs[0], Expression::identity());
+        let (axis, whole, identity) = (along(spec), &spec.outputs[0], Expression::identity());
         let mut from = 0;
         let tasks: Vec<Task> = spec
             .inputs

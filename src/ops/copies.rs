@@ -103,15 +103,16 @@ impl Operation for Copy {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("src")],
-            outputs: &["dst"],
-            options: &[OptionSpec {
-                name: "via",
-                kind: OptionType::Word(&["auto", "dma", "kernel"]),
-                default: Preset::Word("auto"),
-                doc: "a copy engine, a kernel, or what is faster: a kernel for short rows within a device, else the runtime's copy",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("src")],
+                outputs: &["dst"],
+                options: &[OptionSpec::word(
+                    "via",
+                    &["auto", "dma", "kernel"],
+                    "a copy engine, a kernel, or what is faster: a kernel for short rows within a device, else the runtime's copy",
+                )],
+            }
         }
     }
 

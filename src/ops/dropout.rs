@@ -1,6 +1,5 @@
 //! `dropout`: zeros in random places.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::elementwise::{compare, compute_type, cost, evaluate};
@@ -14,7 +13,7 @@ pub struct Dropout;
 /// Instructions of [`philox`] for an element: ten rounds of six, shared by four, and the conversion to a float.
 const OF_A_DRAW: f64 = 18.0;
 
-/// What becomes of an element and its draw. The share is rounded to `f32`, in which draws are compared with it.
+/// The output for an element and its draw. The probability is rounded to `f32`, since draws are compared in `f32`.
 fn expression(spec: &Spec) -> Expression {
     let share = f64::from(spec.attrs.number("p") as f32);
     let mut formula = Formula::default();
@@ -55,23 +54,15 @@ impl Operation for Dropout {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[
-                OptionSpec {
-                    name: "p",
-                    kind: OptionType::Number(Dimension::NONE),
-                    default: Preset::Number(0.5),
-                    doc: "the probability with which an element becomes zero",
-                },
-                OptionSpec {
-                    name: "seed",
-                    kind: OptionType::Int(0, i64::MAX),
-                    default: Preset::Int(0),
-                    doc: "which elements: the same seed drops the same places",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[
+                    OptionSpec::number("p", 0.5, "the probability with which an element becomes zero"),
+                    OptionSpec::int("seed", 0, i64::MAX, 0, "which elements: the same seed drops the same places"),
+                ],
+            }
         }
     }
 

@@ -67,7 +67,7 @@ macro_rules! functions {
                 match self { $($name::$variant => $instructions),* }
             }
 
-            /// Those of them that special-function units carry out.
+            /// The instructions among them for special-function units.
             fn special(self) -> u32 {
                 match self { $($name::$variant => $special),* }
             }
@@ -153,7 +153,7 @@ impl Binary {
             Binary::Subtract => x - y,
             Binary::Multiply => x * y,
             Binary::Divide => x / y,
-            // Of the sign of the divisor, as everywhere in the language.
+            // The remainder has the sign of the divisor, as everywhere in the language.
             Binary::Remainder => x - y * (x / y).floor(),
             Binary::Max => {
                 if x > y || x.is_nan() {
@@ -185,7 +185,7 @@ impl Binary {
         fn all(x: &[f64], y: &[f64], values: &mut [f64], of: impl Fn(f64, f64) -> f64) {
             values.iter_mut().zip(x.iter().zip(y)).for_each(|(value, (x, y))| *value = of(*x, *y));
         }
-        // What is one instruction gets a loop of its own, of which the compiler makes one for vectors.
+        // Functions of one instruction have a loop of their own, which the compiler vectorizes.
         match self {
             Binary::Add => all(x, y, values, |x, y| x + y),
             Binary::Subtract => all(x, y, values, |x, y| x - y),
@@ -291,7 +291,7 @@ impl Expression {
         self.sum(Unary::instructions, Binary::instructions, 2)
     }
 
-    /// Those of them that its special-function units carry out.
+    /// The instructions among them for special-function units.
     pub fn special(&self) -> u32 {
         self.sum(Unary::special, Binary::special, 0)
     }
@@ -337,11 +337,16 @@ impl Expression {
     /// The first output's value for one element of each input, with a bound on how far a device that computes in `precision`
     /// may be from it; `values` is room for those of the nodes, among which are those of the other outputs.
     pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
+        self.propagate(precision, |input| Ball::exact(inputs[input]), values)
+    }
+
+    /// As [`Expression::enclose`], for inputs that rounding may have moved already.
+    pub fn propagate(&self, precision: Precision, input: impl Fn(usize) -> Ball, values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {
             let at = |index: u16| values[usize::from(index)];
             let value = match *node {
-                Node::Input(index) => Ball::exact(inputs[usize::from(index)]),
+                Node::Input(index) => input(usize::from(index)),
                 Node::Constant(index) => precision.constant(self.constants[usize::from(index)]),
                 Node::Unary(function, x) => precision.unary(function, at(x)),
                 Node::Binary(function, x, y) => precision.binary(function, at(x), at(y)),

@@ -39,6 +39,38 @@ impl Formula {
         self.push(Node::Binary(Binary::Less, x, y))
     }
 
+    pub fn less_equal(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::LessEqual, x, y))
+    }
+
+    pub fn max(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Max, x, y))
+    }
+
+    pub fn min(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Min, x, y))
+    }
+
+    pub fn square(&mut self, x: u16) -> u16 {
+        self.multiply(x, x)
+    }
+
+    pub fn abs(&mut self, x: u16) -> u16 {
+        self.push(Node::Unary(Unary::Abs, x))
+    }
+
+    pub fn log(&mut self, x: u16) -> u16 {
+        self.push(Node::Unary(Unary::Log, x))
+    }
+
+    pub fn relu(&mut self, x: u16) -> u16 {
+        self.push(Node::Unary(Unary::Relu, x))
+    }
+
+    pub fn rsqrt(&mut self, x: u16) -> u16 {
+        self.push(Node::Unary(Unary::Rsqrt, x))
+    }
+
     pub fn sqrt(&mut self, x: u16) -> u16 {
         self.push(Node::Unary(Unary::Sqrt, x))
     }

@@ -1,4 +1,4 @@
-//! What memory holds before the first iteration.
+//! The contents of memory before the first iteration.
 
 use crate::base::DType;
 use crate::base::random::{SUM_DEVIATION, bell, hash};
@@ -18,7 +18,7 @@ pub enum Init {
     Ones,
     /// 0, 1, 2, …
     Iota,
-    /// What no healthy operation leaves: memory that something has to write first.
+    /// A pattern that no correct operation leaves, for memory that an operation has to write first.
     Poison,
 }
 

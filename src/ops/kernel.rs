@@ -1,4 +1,4 @@
-//! What generated kernels have in common: their C++ prelude, and how they are put together.
+//! The C++ prelude of generated kernels, and the functions that put kernels together.
 //!
 //! One text serves CUDA and HIP. It includes no header, since NVRTC finds none where only the wheels are installed,
 //! and hiprtc's differ from version to version: the 16-bit types are converted by the compilers' own means.
@@ -167,7 +167,7 @@ pub fn bounds(threads: u32) -> String {
     format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads})\n")
 }
 
-/// What launches a kernel of one thread.
+/// The launch of a kernel of one thread.
 pub fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
     let source = source(name, "", params, body);
     vec![Launch::Kernel(Kernel { source, grid: 1, block: 1, shared: Shared::Bytes(0), args })]

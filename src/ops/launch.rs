@@ -1,4 +1,4 @@
-//! What a backend launches, as plain data.
+//! The launches of a backend, as plain data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +29,20 @@ impl Launch {
         let Launch::Kernel(kernel) = self else { return 0 };
         let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
         kernel.args.iter().map(bytes).max().unwrap_or(0)
+    }
+}
+
+impl Launch {
+    /// A kernel whose operand `n` is the operation's `operands[n]`; any other launch as it is.
+    pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {
+        if let Launch::Kernel(kernel) = &mut self {
+            for arg in &mut kernel.args {
+                if let Arg::Operand(operand) = arg {
+                    *operand = operands[usize::from(*operand)];
+                }
+            }
+        }
+        self
     }
 }
 
@@ -82,6 +96,16 @@ pub enum Arg {
     Workspace(u64),
 }
 
+impl Arg {
+    /// A number for a parameter of the type that a kernel computes in: `f64`, or else `f32`.
+    pub fn real(compute: DType, value: f64) -> Arg {
+        match compute {
+            DType::F64 => Arg::F64(value),
+            _ => Arg::F32(value as f32),
+        }
+    }
+}
+
 /// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
@@ -99,12 +123,12 @@ pub struct Gemm {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     pub operand: u8,
-    /// Where this matrix begins behind the operand's beginning, in elements.
+    /// Offset of this matrix from the beginning of the operand, in elements.
     pub offset: u64,
     pub dtype: DType,
     /// Distance between rows as they lie in memory, in elements.
     pub row: u64,
-    /// What lies in memory is the transpose of what is multiplied.
+    /// Memory holds the transpose of the matrix that is multiplied.
     pub transposed: bool,
     /// Distance between the matrices of a batch; 0 when all use the same one.
     pub batch: u64,
@@ -112,7 +136,7 @@ pub struct Matrix {
     pub align: u8,
 }
 
-/// In what type products are formed and added up.
+/// The type in which products are formed and added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arithmetic {
     F64,
@@ -159,8 +183,8 @@ impl Copy {
     }
 }
 
-/// What one rank does in a copy between ranks: it says that what arrives may be written, sends when the other has said so,
-/// and goes on when all has arrived.
+/// One rank's share in a copy between ranks. It announces that its outputs may be written, sends once the receiver has
+/// announced the same, and continues once everything has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
     /// The number of this rank in the world.
@@ -170,7 +194,7 @@ pub struct Peer {
     pub from: Arc<[u32]>,
 }
 
-/// What a rank sends to another.
+/// The data that a rank sends to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sent {
     /// The rank that gets it.
@@ -204,7 +228,7 @@ impl Direction {
     }
 }
 
-/// What one rank does in a collective, or in one half of a transfer between two.
+/// One rank's share in a collective, or in one half of a transfer between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collective {
     pub kind: CollectiveKind,
@@ -235,8 +259,8 @@ impl Collective {
     }
 }
 
-/// What goes to and comes from each rank in an uneven `all_to_all`: elements, in the order of the ranks; parts lie one
-/// behind the other.
+/// The elements that an uneven `all_to_all` sends to and receives from each rank, in the order of the ranks. Parts lie
+/// one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parts {
     pub sent: Vec<u64>,

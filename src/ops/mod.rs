@@ -6,7 +6,9 @@
 //! Nothing here runs anything: no device, no file system, no names of a program.
 
 mod attr;
+mod axis;
 mod ball;
+mod catalogue;
 mod check;
 mod collectives;
 mod concat;
@@ -25,10 +27,13 @@ mod losses;
 mod matrix;
 mod movement;
 mod norms;
+mod occupancy;
 mod optimizers;
 mod pad;
 mod peers;
+mod permute;
 mod philox;
+mod radix;
 mod reductions;
 mod rope;
 mod routing;
@@ -53,6 +58,7 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
+pub use catalogue::{CATALOGUE, find};
 pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
@@ -81,7 +87,7 @@ pub trait Operation: Sync {
     /// The types of the outputs, in their order, or what is wrong with the operands.
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;
 
-    /// What one run of it takes, whatever the device.
+    /// The cost of one run, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
     /// The result, in double precision: inputs and outputs lie without gaps, in the order of the spec.
@@ -118,12 +124,12 @@ pub trait Operation: Sync {
         check::compare_all(spec, actual, &expected, &tolerances)
     }
 
-    /// How it is cut into pieces that are checked apart; `None` where it cannot be.
+    /// Describes pieces that verification can compare separately; `None` if the operation has to be compared as a whole.
     fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
         None
     }
 
-    /// What a backend has to launch, one after the other.
+    /// The launches of one run, in their order.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
 
     /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
@@ -132,17 +138,17 @@ pub trait Operation: Sync {
         self.signature().outputs.len()
     }
 
-    /// Memory that it reads although the text names none: inputs of its own for each place, behind the others.
+    /// The types of inputs that the text does not name: memory that each use owns. They follow the other inputs.
     fn own_inputs(&self, _attrs: &Attrs) -> Vec<(DType, Dims)> {
         Vec::new()
     }
 
-    /// Whether an input may be the very slice that is written: each element depends on its own place alone.
+    /// Whether an output may be the same slice as an input.
     fn in_place(&self) -> bool {
         false
     }
 
-    /// Whether it reads its outputs too: then they are inputs as well, behind the others.
+    /// Whether the operation reads its outputs. They are then inputs as well, behind the others.
     fn updates(&self) -> bool {
         false
     }
@@ -158,70 +164,7 @@ pub trait Operation: Sync {
     }
 }
 
-/// Every operation, in the order of the documentation.
-pub static CATALOGUE: &[&dyn Operation] = &[
-    &matrix::Gemm,
-    &elementwise::Map,
-    &elementwise::Cast,
-    &elementwise::Fill,
-    &softmax::Softmax,
-    &top_k::TopK,
-    &transpose::Transpose,
-    &movement::Gather,
-    &scatter::Scatter,
-    &routing::Route,
-    &copies::Copy,
-    &copies::Memset,
-    &reductions::Reduce(reductions::Function::Sum),
-    &reductions::Reduce(reductions::Function::Mean),
-    &reductions::Reduce(reductions::Function::Prod),
-    &reductions::Reduce(reductions::Function::Max),
-    &reductions::Reduce(reductions::Function::Min),
-    &reductions::Reduce(reductions::Function::ArgMax),
-    &reductions::Reduce(reductions::Function::ArgMin),
-    &reductions::Reduce(reductions::Function::LogSumExp),
-    &norms::Norm { centred: false, adds: false },
-    &norms::Norm { centred: true, adds: false },
-    &norms::Norm { centred: false, adds: true },
-    &norms::Norm { centred: true, adds: true },
-    &norms::GroupNorm { instances: false },
-    &norms::GroupNorm { instances: true },
-    &losses::CrossEntropy,
-    &losses::ElementLoss(losses::Formula::Mse),
-    &losses::ElementLoss(losses::Formula::L1),
-    &losses::ElementLoss(losses::Formula::Huber),
-    &losses::ElementLoss(losses::Formula::KlDiv),
-    &losses::ElementLoss(losses::Formula::Hinge),
-    &scans::Scan { multiplies: false },
-    &scans::Scan { multiplies: true },
-    &collectives::AllReduce,
-    &collectives::AllGather,
-    &collectives::ReduceScatter,
-    &collectives::AllToAll,
-    &collectives::Broadcast,
-    &collectives::Reduce,
-    &collectives::Send,
-    &collectives::Recv,
-    &collectives::Barrier,
-    &synthetic::Spin,
-    &work::Work,
-    &synthetic::Nop,
-    &embedding::Embedding,
-    &concat::Concat,
-    &pad::Pad,
-    &triad::Triad,
-    &rope::Rope,
-    &dropout::Dropout,
-    &optimizers::AdamW,
-    &optimizers::Sgd,
-];
-
-/// The operation of that name.
-pub fn find(name: &str) -> Option<&'static dyn Operation> {
-    CATALOGUE.iter().copied().find(|operation| operation.name() == name)
-}
-
-/// What kind of work an operation is, for the report's sums.
+/// The kind of work of an operation, by which reports add up times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     Matrix,
@@ -419,14 +362,14 @@ impl Spec {
     }
 }
 
-/// What a run of an operation takes from a device.
+/// The work of one run of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Arithmetic, a fused multiply-add counted as two.
     pub flops: f64,
-    /// Instructions of vector units, where they have been counted: what an exponential takes is more than one operation.
+    /// Instructions of vector units, 0 if they are not counted. An exponential takes several.
     pub instructions: f64,
-    /// Those of them that special-function units carry out: exponentials to base 2, reciprocals and roots.
+    /// The instructions among them for special-function units: exponentials to base 2, reciprocals and roots.
     pub special: f64,
     /// Bytes that have to be read and written at least. A copy between the host and the device counts its bytes once, on
     /// the host's side.
@@ -440,11 +383,11 @@ pub struct Cost {
     pub reread: Traffic,
     /// Thread blocks; zero when no compute unit is needed.
     pub blocks: u64,
-    /// How much of a compute unit a block occupies, in 1/32.
+    /// The share of a compute unit that a block occupies, in 1/32.
     pub share: u32,
-    /// A matrix unit does the arithmetic, in this type.
+    /// The arithmetic of the matrix units, if they do the work.
     pub matrix: Option<Arithmetic>,
-    /// It lasts this long, whatever the device.
+    /// A fixed duration, independent of the device.
     pub hold: Option<Nanos>,
 }
 
@@ -564,18 +507,5 @@ impl Call<'_> {
     fn bad_option(&self, name: &'static str, why: String, help: impl Into<String>) -> OpError {
         let at = self.attrs.span(name).unwrap_or(self.span);
         OpError::Option { op: self.operation.name(), option: name, why, help: help.into(), at: at.into() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique() {
-        for (index, operation) in CATALOGUE.iter().enumerate() {
-            assert_eq!(find(operation.name()).map(|found| found.name()), Some(operation.name()));
-            assert!(CATALOGUE[..index].iter().all(|other| other.name() != operation.name()));
-        }
     }
 }

@@ -1,152 +1,128 @@
 //! Steps of optimizers: parameters and their moments are updated in one pass, by the rules of `torch.optim`.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::elementwise::{compare, cost, evaluate, launch};
 use super::formula::Formula;
 use super::*;
 
-const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
-    OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }
+/// An optimizer whose step is an expression of each parameter, its moments and its gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimizer {
+    /// `adamw(g -> w, m, v)`: `torch.optim.AdamW` (Loshchilov, Hutter, "Decoupled weight decay regularization", 2019).
+    AdamW,
+    /// `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`: `torch.optim.SGD`.
+    Sgd,
 }
 
-/// `adamw(g -> w, m, v)`: `torch.optim.AdamW` (Loshchilov, Hutter, "Decoupled weight decay regularization", 2019).
-pub struct AdamW;
+const ADAMW: Signature = Signature {
+    inputs: &[Input::Tensor("g")],
+    outputs: &["w", "m", "v"],
+    options: &[
+        OptionSpec::number("lr", 1e-3, "the learning rate"),
+        OptionSpec::number("beta1", 0.9, "the share of the first moment that stays"),
+        OptionSpec::number("beta2", 0.999, "the share of the second moment that stays"),
+        OptionSpec::number("eps", 1e-8, "what is added to the denominator"),
+        OptionSpec::number("weight_decay", 1e-2, "the share of a parameter that decays, times the learning rate"),
+        OptionSpec::int(
+            "step",
+            1,
+            1 << 40,
+            1,
+            "the number of the step from 1, by which the moments' bias is corrected",
+        ),
+    ],
+};
 
-impl AdamW {
-    /// The new parameter and moments, from the gradient and the old ones.
-    fn expression(spec: &Spec) -> Expression {
-        let [lr, beta1, beta2, eps, decay] =
-            ["lr", "beta1", "beta2", "eps", "weight_decay"].map(|name| spec.attrs.number(name));
-        let step = spec.attrs.int("step") as f64;
-        let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
-        let mut formula = Formula::default();
-        let [g, w, m, v] = [0, 1, 2, 3].map(|input| formula.input(input));
-        let (kept, added) = (formula.scale(beta1, m), formula.scale(1.0 - beta1, g));
-        let m = formula.add(kept, added);
-        let (kept, square) = (formula.scale(beta2, v), formula.multiply(g, g));
-        let added = formula.scale(1.0 - beta2, square);
-        let v = formula.add(kept, added);
-        let root = formula.sqrt(v);
-        let (root, eps) = (formula.scale(1.0 / correction2.sqrt(), root), formula.constant(eps));
-        let denominator = formula.add(root, eps);
-        let direction = formula.divide(m, denominator);
-        let (decayed, change) = (formula.scale(1.0 - lr * decay, w), formula.scale(lr / correction1, direction));
-        let w = formula.subtract(decayed, change);
-        formula.with_outputs([w, m, v])
-    }
-}
+const SGD: Signature = Signature {
+    inputs: &[Input::Tensor("g")],
+    outputs: &["w", "v"],
+    options: &[
+        OptionSpec::number("lr", 1e-3, "the learning rate"),
+        OptionSpec::number("momentum", 0.0, "the share of the velocity that stays; without it there is no `v`"),
+        OptionSpec::number("dampening", 0.0, "the share of the gradient that does not enter the velocity"),
+        OptionSpec::number("weight_decay", 0.0, "the share of a parameter that is added to its gradient"),
+        OptionSpec::bool("nesterov", false, "whether the velocity is looked ahead along"),
+    ],
+};
 
-impl Operation for AdamW {
-    fn name(&self) -> &'static str {
-        "adamw"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a step of AdamW: updates parameters `w` and their moments `m` and `v` by the gradient `g`"
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
-    fn signature(&self) -> &'static Signature {
-        const OPTIONS: [OptionSpec; 6] = [
-            number("lr", 1e-3, "the learning rate"),
-            number("beta1", 0.9, "the share of the first moment that stays"),
-            number("beta2", 0.999, "the share of the second moment that stays"),
-            number("eps", 1e-8, "what is added to the denominator"),
-            number("weight_decay", 1e-2, "the share of a parameter that decays, times the learning rate"),
-            OptionSpec {
-                name: "step",
-                kind: OptionType::Int(1, 1 << 40),
-                default: Preset::Int(1),
-                doc: "the number of the step from 1, by which the moments' bias is corrected",
-            },
-        ];
-        &Signature { inputs: &[Input::Tensor("g")], outputs: &["w", "m", "v"], options: &OPTIONS }
-    }
-
-    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        for name in ["beta1", "beta2"] {
-            if !(0.0..1.0).contains(&call.attrs.number(name)) {
-                let why = "it has to be at least 0 and less than 1".to_owned();
-                return Err(call.bad_option(name, why, "write the share of the moment that stays: `0.9`"));
-            }
+impl Optimizer {
+    /// The new values of the outputs, from the gradient and the old values.
+    fn expression(self, spec: &Spec) -> Expression {
+        match self {
+            Optimizer::AdamW => adamw(spec),
+            Optimizer::Sgd => sgd(spec),
         }
-        updated(call, "write what it updates: `adamw(g -> w, m, v)`")
-    }
-
-    fn cost(&self, spec: &Spec) -> Cost {
-        cost(&Self::expression(spec), spec)
-    }
-
-    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        evaluate(&Self::expression(spec), spec, inputs, outputs);
-    }
-
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        compare(&Self::expression(spec), spec, inputs, actual)
-    }
-
-    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        check::same_elements(spec)
-    }
-
-    fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch("adamw", &Self::expression(spec), spec)]
-    }
-
-    fn in_place(&self) -> bool {
-        true
-    }
-
-    fn updates(&self) -> bool {
-        true
     }
 }
 
-/// `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`: `torch.optim.SGD`.
-pub struct Sgd;
+/// The new parameter and moments.
+fn adamw(spec: &Spec) -> Expression {
+    let [lr, beta1, beta2, eps, decay] =
+        ["lr", "beta1", "beta2", "eps", "weight_decay"].map(|name| spec.attrs.number(name));
+    let step = spec.attrs.int("step") as f64;
+    let (correction1, correction2) = (1.0 - beta1.powf(step), 1.0 - beta2.powf(step));
+    let mut formula = Formula::default();
+    let [g, w, m, v] = [0, 1, 2, 3].map(|input| formula.input(input));
+    let (kept, added) = (formula.scale(beta1, m), formula.scale(1.0 - beta1, g));
+    let m = formula.add(kept, added);
+    let (kept, square) = (formula.scale(beta2, v), formula.multiply(g, g));
+    let added = formula.scale(1.0 - beta2, square);
+    let v = formula.add(kept, added);
+    let root = formula.sqrt(v);
+    let (root, eps) = (formula.scale(1.0 / correction2.sqrt(), root), formula.constant(eps));
+    let denominator = formula.add(root, eps);
+    let direction = formula.divide(m, denominator);
+    let (decayed, change) = (formula.scale(1.0 - lr * decay, w), formula.scale(lr / correction1, direction));
+    let w = formula.subtract(decayed, change);
+    formula.with_outputs([w, m, v])
+}
 
-impl Sgd {
-    /// The new parameter and, with momentum, the new velocity.
-    fn expression(spec: &Spec) -> Expression {
-        let [lr, momentum, dampening, decay] =
-            ["lr", "momentum", "dampening", "weight_decay"].map(|name| spec.attrs.number(name));
-        let mut formula = Formula::default();
-        let (g, w) = (formula.input(0), formula.input(1));
-        let decayed = if decay == 0.0 { None } else { Some(formula.scale(decay, w)) };
-        let g = decayed.map_or(g, |decayed| formula.add(g, decayed));
-        if spec.outputs.len() == 1 {
-            let change = formula.scale(lr, g);
-            let w = formula.subtract(w, change);
-            return formula.with_outputs([w]);
-        }
-        let v = formula.input(2);
-        let (kept, added) = (formula.scale(momentum, v), formula.scale(1.0 - dampening, g));
-        let v = formula.add(kept, added);
-        let direction = match spec.attrs.bool("nesterov") {
-            true => {
-                let ahead = formula.scale(momentum, v);
-                formula.add(g, ahead)
-            }
-            false => v,
-        };
-        let change = formula.scale(lr, direction);
+/// The new parameter and, with momentum, the new velocity.
+fn sgd(spec: &Spec) -> Expression {
+    let [lr, momentum, dampening, decay] =
+        ["lr", "momentum", "dampening", "weight_decay"].map(|name| spec.attrs.number(name));
+    let mut formula = Formula::default();
+    let (g, w) = (formula.input(0), formula.input(1));
+    let decayed = if decay == 0.0 { None } else { Some(formula.scale(decay, w)) };
+    let g = decayed.map_or(g, |decayed| formula.add(g, decayed));
+    if spec.outputs.len() == 1 {
+        let change = formula.scale(lr, g);
         let w = formula.subtract(w, change);
-        formula.with_outputs([w, v])
+        return formula.with_outputs([w]);
     }
+    let v = formula.input(2);
+    let (kept, added) = (formula.scale(momentum, v), formula.scale(1.0 - dampening, g));
+    let v = formula.add(kept, added);
+    let direction = match spec.attrs.bool("nesterov") {
+        true => {
+            let ahead = formula.scale(momentum, v);
+            formula.add(g, ahead)
+        }
+        false => v,
+    };
+    let change = formula.scale(lr, direction);
+    let w = formula.subtract(w, change);
+    formula.with_outputs([w, v])
 }
 
-impl Operation for Sgd {
+impl Operation for Optimizer {
     fn name(&self) -> &'static str {
-        "sgd"
+        match self {
+            Optimizer::AdamW => "adamw",
+            Optimizer::Sgd => "sgd",
+        }
     }
 
     fn summary(&self) -> &'static str {
-        "a step of gradient descent: updates parameters `w` and, with momentum, their velocity `v` by the gradient `g`"
+        match self {
+            Optimizer::AdamW => {
+                "a step of AdamW: updates parameters `w` and their moments `m` and `v` by the gradient `g`"
+            }
+            Optimizer::Sgd => {
+                "a step of gradient descent: updates parameters `w` and, with momentum, their velocity `v` by the gradient `g`"
+            }
+        }
     }
 
     fn category(&self) -> Category {
@@ -154,50 +130,58 @@ impl Operation for Sgd {
     }
 
     fn signature(&self) -> &'static Signature {
-        const OPTIONS: [OptionSpec; 5] = [
-            number("lr", 1e-3, "the learning rate"),
-            number("momentum", 0.0, "the share of the velocity that stays; without it there is no `v`"),
-            number("dampening", 0.0, "the share of the gradient that does not enter the velocity"),
-            number("weight_decay", 0.0, "the share of a parameter that is added to its gradient"),
-            OptionSpec {
-                name: "nesterov",
-                kind: OptionType::Bool,
-                default: Preset::Bool(false),
-                doc: "whether the velocity is looked ahead along",
-            },
-        ];
-        &Signature { inputs: &[Input::Tensor("g")], outputs: &["w", "v"], options: &OPTIONS }
+        match self {
+            Optimizer::AdamW => &ADAMW,
+            Optimizer::Sgd => &SGD,
+        }
     }
 
     fn outputs(&self, _: usize, given: usize) -> usize {
-        given.clamp(1, 2)
+        match self {
+            Optimizer::AdamW => ADAMW.outputs.len(),
+            Optimizer::Sgd => given.clamp(1, SGD.outputs.len()),
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
-        if call.attrs.number("momentum") == 0.0 && call.outputs.len() > 1 {
-            let why = "without momentum there is no velocity, and a second output is given".to_owned();
-            return Err(call.bad_option("momentum", why, "write `momentum: 0.9`, or `sgd(g -> w)`"));
+        match self {
+            Optimizer::AdamW => {
+                for name in ["beta1", "beta2"] {
+                    if !(0.0..1.0).contains(&call.attrs.number(name)) {
+                        let why = "it has to be at least 0 and less than 1".to_owned();
+                        return Err(call.bad_option(name, why, "write the share of the moment that stays: `0.9`"));
+                    }
+                }
+                updated(call, "write what it updates: `adamw(g -> w, m, v)`")
+            }
+            Optimizer::Sgd => {
+                let has_momentum = call.attrs.number("momentum") != 0.0;
+                if !has_momentum && call.outputs.len() > 1 {
+                    let why = "without momentum there is no velocity, and a second output is given".to_owned();
+                    return Err(call.bad_option("momentum", why, "write `momentum: 0.9`, or `sgd(g -> w)`"));
+                }
+                if has_momentum && call.outputs.len() == 1 {
+                    return Err(OpError::OutputMissing {
+                        op: "sgd",
+                        help: "with momentum, write what holds the velocity: `sgd(g -> w, v, momentum: 0.9)`",
+                        at: call.span.into(),
+                    });
+                }
+                updated(call, "write what it updates: `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`")
+            }
         }
-        if call.attrs.number("momentum") != 0.0 && call.outputs.len() == 1 {
-            return Err(OpError::OutputMissing {
-                op: "sgd",
-                help: "with momentum, write what holds the velocity: `sgd(g -> w, v, momentum: 0.9)`",
-                at: call.span.into(),
-            });
-        }
-        updated(call, "write what it updates: `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`")
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        cost(&Self::expression(spec), spec)
+        cost(&self.expression(spec), spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        evaluate(&Self::expression(spec), spec, inputs, outputs);
+        evaluate(&self.expression(spec), spec, inputs, outputs);
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        compare(&Self::expression(spec), spec, inputs, actual)
+        compare(&self.expression(spec), spec, inputs, actual)
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
@@ -205,7 +189,7 @@ impl Operation for Sgd {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch("sgd", &Self::expression(spec), spec)]
+        vec![launch(self.name(), &self.expression(spec), spec)]
     }
 
     fn in_place(&self) -> bool {
@@ -236,7 +220,7 @@ fn updated(call: &Call, help: &'static str) -> Result<Vec<(DType, Dims)>, OpErro
 mod tests {
     use super::*;
 
-    /// What an optimizer leaves in its outputs, from a gradient and what they held.
+    /// Returns the outputs of one step on single elements, from a gradient and the values that the outputs held.
     fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
         let mut attrs = Attrs::default();
         for option in operation.signature().options {
@@ -265,7 +249,7 @@ mod tests {
         assert!(all, "{found:?}, not {expected:?}");
     }
 
-    /// The lines of `torch.optim.adamw._single_tensor_adamw`, one by one.
+    /// Follows `torch.optim.adamw._single_tensor_adamw` line by line.
     #[test]
     fn adamw_is_that_of_torch() {
         let (lr, beta1, beta2, eps, decay, count) = (0.01f64, 0.9f64, 0.99f64, 1e-6f64, 0.1f64, 3);
@@ -278,7 +262,7 @@ mod tests {
             ("weight_decay", Attr::Number(decay)),
             ("step", Attr::Int(count)),
         ];
-        let found = step(&AdamW, &options, &[g, w, m, v]);
+        let found = step(&Optimizer::AdamW, &options, &[g, w, m, v]);
         w *= 1.0 - lr * decay;
         m += (g - m) * (1.0 - beta1);
         v = v * beta2 + (1.0 - beta2) * g * g;
@@ -288,11 +272,11 @@ mod tests {
         near(&found, &[w, m, v]);
     }
 
-    /// The lines of `torch.optim.sgd._single_tensor_sgd`, with each of the options.
+    /// Follows `torch.optim.sgd._single_tensor_sgd` line by line, with each option.
     #[test]
     fn sgd_is_that_of_torch() {
         let (g, w, v) = (0.7, -1.3, 0.2);
-        near(&step(&Sgd, &[("lr", Attr::Number(0.1))], &[g, w]), &[w - 0.1 * g]);
+        near(&step(&Optimizer::Sgd, &[("lr", Attr::Number(0.1))], &[g, w]), &[w - 0.1 * g]);
         for nesterov in [false, true] {
             let options = [
                 ("lr", Attr::Number(0.1)),
@@ -304,7 +288,7 @@ mod tests {
             let gradient = g + 0.3 * w;
             let velocity = 0.9 * v + (1.0 - 0.2) * gradient;
             let direction = if nesterov { gradient + 0.9 * velocity } else { velocity };
-            let found = step(&Sgd, &options, &[g, w, v]);
+            let found = step(&Optimizer::Sgd, &options, &[g, w, v]);
             near(&found, &[w - 0.1 * direction, velocity]);
         }
     }

@@ -1,6 +1,5 @@
 //! `pad`: a tensor with a border.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::concat::TASKS;
@@ -34,29 +33,26 @@ impl Operation for Pad {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[
-                OptionSpec {
-                    name: "before",
-                    kind: OptionType::Sizes,
-                    default: Preset::Absent,
-                    doc: "elements to add before the first one of each dimension; none where it is absent",
-                },
-                OptionSpec {
-                    name: "after",
-                    kind: OptionType::Sizes,
-                    default: Preset::Absent,
-                    doc: "elements to add behind the last one of each dimension; none where it is absent",
-                },
-                OptionSpec {
-                    name: "value",
-                    kind: OptionType::Number(Dimension::NONE),
-                    default: Preset::Number(0.0),
-                    doc: "what the border holds",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[
+                    OptionSpec {
+                        name: "before",
+                        kind: OptionType::Sizes,
+                        default: Preset::Absent,
+                        doc: "elements to add before the first one of each dimension; none where it is absent",
+                    },
+                    OptionSpec {
+                        name: "after",
+                        kind: OptionType::Sizes,
+                        default: Preset::Absent,
+                        doc: "elements to add behind the last one of each dimension; none where it is absent",
+                    },
+                    OptionSpec::number("value", 0.0, "what the border holds"),
+                ],
+            }
         }
     }
 

@@ -10,10 +10,10 @@ use super::*;
 /// no place in the catalogue, since a rank alone cannot know what arrives.
 pub struct PeerCopy;
 
-/// What arrives and what goes, as an option that the model fills in.
+/// The option that holds a rank's share; the model fills it in.
 const CROSSING: &str = "crossing";
 
-/// What one rank does in a copy between ranks.
+/// One rank's share in a copy between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Crossing {
     /// The rank that gets what this one sends, and the copy, whose output lies there; nothing where it sends nothing.
@@ -33,7 +33,7 @@ impl PeerCopy {
     }
 }
 
-/// What a rank does in a copy between ranks; nothing for every other operation.
+/// Returns a rank's share in a copy between ranks; `None` for every other operation.
 pub fn crossing(spec: &Spec) -> Option<&Crossing> {
     spec.attrs.crossing(CROSSING)
 }
@@ -81,7 +81,7 @@ impl Operation for PeerCopy {
         }
     }
 
-    /// What a rank sends to itself.
+    /// Copies the part that a rank sends to itself.
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let inputs: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_vec()).collect();
         self.exchange(&mut [Member { spec, inputs: &inputs, outputs }]);

@@ -1,4 +1,4 @@
-//! Which token goes to which expert.
+//! `route`: the assignment of tokens to experts.
 
 use crate::base::{DType, Dims};
 
@@ -26,29 +26,26 @@ impl Operation for Route {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("probs")],
-            outputs: &["slots", "weights", "dropped"],
-            options: &[
-                OptionSpec {
-                    name: "k",
-                    kind: OptionType::Int(1, 1024),
-                    default: Preset::Required,
-                    doc: "experts that each row chooses; of equal ones the earlier",
-                },
-                OptionSpec {
-                    name: "capacity",
-                    kind: OptionType::Int(1, 1 << 30),
-                    default: Preset::Required,
-                    doc: "rows that an expert takes",
-                },
-                OptionSpec {
-                    name: "normalize",
-                    kind: OptionType::Bool,
-                    default: Preset::Bool(false),
-                    doc: "divide the weights of a row by the sum of its k",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("probs")],
+                outputs: &["slots", "weights", "dropped"],
+                options: &[
+                    OptionSpec {
+                        name: "k",
+                        kind: OptionType::Int(1, 1024),
+                        default: Preset::Required,
+                        doc: "experts that each row chooses; of equal ones the earlier",
+                    },
+                    OptionSpec {
+                        name: "capacity",
+                        kind: OptionType::Int(1, 1 << 30),
+                        default: Preset::Required,
+                        doc: "rows that an expert takes",
+                    },
+                    OptionSpec::bool("normalize", false, "divide the weights of a row by the sum of its k"),
+                ],
+            }
         }
     }
 
@@ -208,7 +205,7 @@ const BLOCK_OF_ROWS: u32 = 1024;
 /// Bits of the threshold that are looked at until it separates `k` random probabilities from the others, for the cost.
 const ROUNDS: u64 = 20;
 
-/// Where the workspace has the sums of rows, and the bits: for each expert a word for each block of rows.
+/// The workspace holds the sum of each row, then bits: for each expert a word for each block of rows.
 const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, words = gridDim.x;
   C* sums = (C*)workspace;
   u32* bits = (u32*)(sums + tokens) + blockIdx.x;

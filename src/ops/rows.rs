@@ -4,22 +4,8 @@ use crate::base::{DType, Dims};
 
 use super::kernel::{c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
+use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, share};
 use super::*;
-
-/// Threads of a block at most, which share one row.
-const MOST_THREADS: u64 = 1024;
-
-/// Threads of a block that has several rows.
-const SEVERAL_ROWS: u64 = 128;
-
-/// Threads that a compute unit has room for, NVIDIA's and AMD's.
-const UNIT_THREADS: u64 = 2048;
-
-/// Compute units of a large device.
-const UNITS: u64 = 132;
-
-/// Bytes that one access to memory brings.
-const SECTOR: u64 = 32;
 
 /// Bytes of rows that a thread has at least, as long as enough threads remain: fewer would keep too few loads under way.
 const THREAD_BYTES: u64 = 16;
@@ -104,11 +90,11 @@ pub struct RowSplit {
 
 /// The bodies of a kernel along rows, which use the helpers of [`HELPERS`].
 pub struct RowBodies {
-    /// Where registers hold the rows of a thread.
+    /// The body for rows that registers hold.
     pub once: &'static str,
-    /// Where a row is read piece by piece, once for its sums and once for the result.
+    /// The body for longer rows: each is read piece by piece, once for its sums and once for the result.
     pub twice: &'static str,
-    /// Where a row has several blocks: what a block writes to `parts` for its chunk, and how the result is made of these.
+    /// The bodies for rows that several blocks share: the first writes a chunk's values to `parts`, the second the result.
     pub chunks: [&'static str; 2],
 }
 
@@ -118,16 +104,16 @@ impl RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
         let length = rows.length;
-        let aligned = tensors.iter().map(|tensor| pack(tensor)).min().unwrap_or(1);
+        let aligned = common_pack(&tensors);
         let widest = 16 / size;
         let shifted = aligned < widest && length >= WORTH_A_SHIFT * widest && shift_alike(&tensors, widest);
         let pack = if shifted { widest } else { aligned };
         // From the pack in which a row begins to the one in which it ends.
         let reach = if shifted { length + pack - 1 } else { length };
-        // What fits into registers: 32 floats of a thread, or half as many doubles.
+        // Elements that the registers of a thread hold: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
         let held = most / pack;
-        let whole = reach <= MOST_THREADS * held * pack;
+        let whole = reach <= LARGEST_BLOCK * held * pack;
         // A block for each chunk that the registers of some warps hold, so that several blocks share a unit; or more of
         // them, to keep the device busy.
         let chunks = match whole || rows.count >= UNITS {
@@ -143,7 +129,7 @@ impl RowSplit {
             _ if chunks > 1 => {
                 let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
                 // A block has one chunk.
-                registers(packs, pack, held, SEVERAL_ROWS, UNITS * UNIT_THREADS / (rows.count * chunks))
+                registers(packs, pack, held, ROWS_BLOCK, UNITS * UNIT_THREADS / (rows.count * chunks))
             }
             true => {
                 let packs = reach.div_ceil(pack);
@@ -152,7 +138,7 @@ impl RowSplit {
                 let least = least.clamp(1, packs.next_power_of_two());
                 registers(packs, pack, held, least, UNITS * UNIT_THREADS / rows.count)
             }
-            false => (MOST_THREADS, held / 2),
+            false => (LARGEST_BLOCK, held / 2),
         };
         let spare = rows.count * threads / (UNITS * UNIT_THREADS);
         let wanted = THREAD_BYTES / (packs * pack * size);
@@ -176,7 +162,7 @@ impl RowSplit {
     }
 
     fn block(&self) -> u64 {
-        self.threads.max(SEVERAL_ROWS)
+        self.threads.max(ROWS_BLOCK)
     }
 
     fn blocks(&self) -> u64 {
@@ -188,7 +174,7 @@ impl RowSplit {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
             blocks: self.blocks() * if self.chunks > 1 { 2 } else { 1 },
-            share: (self.block() * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
+            share: share(self.block()),
             ..spec.streaming_cost(flops, 1)
         }
     }
@@ -208,10 +194,7 @@ impl RowSplit {
             "u64 rows".into(),
             "u32 n".into(),
         ];
-        let scalar = match compute {
-            DType::F64 => Arg::F64(scalar.1),
-            _ => Arg::F32(scalar.1 as f32),
-        };
+        let scalar = Arg::real(compute, scalar.1);
         let mut args = vec![
             Arg::Operand(1),
             Arg::Operand(0),
@@ -271,7 +254,13 @@ impl RowSplit {
     }
 }
 
-/// Elements of rows that can be read as one: they have to be neighbours, and to begin where such a piece may.
+/// The largest pack that suits the rows of all these tensors, in elements.
+pub fn common_pack(tensors: &[&Tensor]) -> u64 {
+    tensors.iter().map(|tensor| pack(tensor)).min().unwrap_or(1)
+}
+
+/// The largest number of neighbours in the rows of a tensor that one access of at most 16 bytes can move: every pack of a
+/// row begins at a multiple of its size.
 fn pack(tensor: &Tensor) -> u64 {
     let (last, lead) = (tensor.dims.len() - 1, &tensor.strides[..tensor.dims.len() - 1]);
     let whole = |pack: u64| {
@@ -289,12 +278,12 @@ fn pack(tensor: &Tensor) -> u64 {
 /// As long as the device has room for a thread for each pack, that is what they are. Else of those that hold the fewest too
 /// many, the ones with about sixteen elements for each thread.
 fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
-    let splits = (least.ilog2()..=MOST_THREADS.ilog2()).map(|bits| (1 << bits, packs.div_ceil(1 << bits)));
+    let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1 << bits, packs.div_ceil(1 << bits)));
     let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
         true => (*each, *threads),
         false => (threads * each, (each * pack).abs_diff(16)),
     };
-    splits.filter(|(_, each)| *each <= most).min_by_key(cost).unwrap_or((MOST_THREADS, most))
+    splits.filter(|(_, each)| *each <= most).min_by_key(cost).unwrap_or((LARGEST_BLOCK, most))
 }
 
 /// Whether rows of all tensors begin equally far behind a multiple of `widest` elements.

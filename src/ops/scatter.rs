@@ -5,8 +5,9 @@ use crate::base::{DType, Dims};
 use super::ball::Precision;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
 use super::movement::{Columns, head_geometry};
+use super::occupancy::{RESIDENT_BLOCKS, WARP};
+use super::radix::RowSort;
 use super::select::GROUPS;
-use super::sort::RowSort;
 use super::*;
 
 /// `scatter(x, i, w -> y)`.
@@ -26,15 +27,12 @@ impl Operation for Scatter {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "combine",
-                kind: OptionType::Word(&["set", "add"]),
-                default: Preset::Word("set"),
-                doc: "what happens where an index occurs twice",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
+                outputs: &["y"],
+                options: &[OptionSpec::word("combine", &["set", "add"], "what happens where an index occurs twice")],
+            }
         }
     }
 
@@ -218,12 +216,6 @@ const FEW: u64 = 256;
 /// Terms of a row for each of the threads that share them, about.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Threads that share the columns of a row at least, before they share its terms.
-const WARP: u64 = 32;
-
-/// Blocks that keep a large device busy.
-const BUSY: u64 = 1056;
-
 /// Instructions for each element that is added, and for each index that is looked at.
 const OF_AN_ELEMENT: f64 = 3.0;
 const OF_AN_INDEX: f64 = 12.0;
@@ -276,6 +268,7 @@ impl Split {
         let items = if sparse { count } else { rows };
         let wanted = if adds { (count / rows.max(1) / TERMS_OF_A_THREAD).max(1).next_power_of_two() } else { 1 };
         if wanted > 1 {
+            // A warp shares the columns of a row before it shares its terms.
             columns.threads = columns.threads.min(WARP);
         }
         let terms = wanted.min(u64::from(BLOCK) / columns.threads);
@@ -295,7 +288,7 @@ impl Split {
         };
         // More blocks than one share a row where rows alone are too few, or where threads of a row share its terms.
         let all = split.chunks(split.columns.threads);
-        split.row_chunks = if terms > 1 { all } else { all.min(BUSY.div_ceil(groups)) };
+        split.row_chunks = if terms > 1 { all } else { all.min(RESIDENT_BLOCKS.div_ceil(groups)) };
         split.summers *= split.row_chunks;
         split
     }

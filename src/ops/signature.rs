@@ -1,11 +1,11 @@
-//! What stands between the parentheses of a use: inputs, outputs and options.
+//! Signatures of operations: inputs, outputs and options.
 
 use super::{Operation, OptionSpec, Preset};
 
 /// The most tensors that an operation takes which takes any number.
 const MOST_TENSORS: usize = 64;
 
-/// What an operation takes between its parentheses.
+/// The inputs, outputs and options of an operation.
 #[derive(Debug)]
 pub struct Signature {
     pub inputs: &'static [Input],
@@ -15,7 +15,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Of what takes and gives nothing, such as `nop()`, and of what no text can name.
+    /// The signature of operations without operands, such as `nop()`, and of those that no text can name.
     pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
 
     /// The fewest inputs that a use may have.
@@ -32,7 +32,7 @@ impl Signature {
         }
     }
 
-    /// What stands at that place between the parentheses, counted from 0.
+    /// Returns the input at a place between the parentheses, counted from 0.
     pub fn input(&self, place: usize) -> Option<&'static Input> {
         let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
         self.inputs.get(place).or(last)

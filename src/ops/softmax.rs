@@ -1,6 +1,5 @@
 //! `softmax`: exponentials along the last dimension, divided by their sum.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::ball::{FUNCTION, Precision};
@@ -40,15 +39,12 @@ impl Operation for Softmax {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "scale",
-                kind: OptionType::Number(Dimension::NONE),
-                default: Preset::Number(1.0),
-                doc: "a factor before the exponential",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::number("scale", 1.0, "a factor before the exponential")],
+            }
         }
     }
 
@@ -87,14 +83,14 @@ impl Operation for Softmax {
         let compute = spec.inputs[0].dtype.compute();
         let precision = Precision::of(compute);
         let unit = precision.unit();
-        // What the scale is rounded by, and each product with it.
+        // The rounding of the scale, and of each product with it.
         let scaling = if scale == 1.0 { 0.0 } else { 2.0 * unit };
         let length = row_length(spec);
         let mut radii = Vec::with_capacity(outputs[0].len());
         let mut terms = Vec::with_capacity(length);
         for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks(length)) {
             let scaled = || row.iter().map(|x| x * scale);
-            // What the scale makes infinite on a device alone decides about the whole row.
+            // If the scale overflows on a device alone, any value of the row is possible.
             if scaled().zip(row).any(|(scaled, x)| x.is_finite() && !precision.holds(scaled)) {
                 radii.extend(row.iter().map(|_| f64::INFINITY));
                 continue;
@@ -106,7 +102,7 @@ impl Operation for Softmax {
                 FUNCTION * unit + scaling * (argument.abs() + max.abs()) + unit * (argument - max).abs()
             };
             let weighted = row.iter().zip(out).map(|(x, y)| if *y > 0.0 { exponential(x) * y } else { 0.0 });
-            // Which way roundings go depends on the terms themselves, not only on how large they are beside each other.
+            // The direction of roundings depends on the values of the terms, not only on their ratios.
             terms.clear();
             terms.extend(scaled().map(|x| (x - max).exp()).filter(|term| *term > 0.0));
             let sum = weighted.sum::<f64>() + check::sum_error(compute, &terms) / terms.iter().sum::<f64>().max(1.0);

@@ -1,285 +1,299 @@
-//! Kernels that sort the places of row indices by row: a stable radix sort, whose time does not depend on the values.
+//! `sort`: rows in order, with the places that their elements had.
 //!
-//! Each pass orders by some bits of the row. A tile of neighbouring places belongs to one block. One kernel counts, for
-//! each tile, how many places go to each bin; the next moves them to where the bins begin, behind those of the tiles
-//! before, so that places of a bin stay in order. Few places are one tile, which a single kernel sorts in all passes.
+//! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. Rows of several runs are
+//! merged in passes, each of which halves the number of runs. Time depends on the shape alone, not on the values.
+
+use crate::base::{DType, Dims};
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
-use super::select::GROUPS;
+use super::occupancy::{BUSY_BLOCKS, WARP, share};
+use super::rows::{Rows, row_length};
+use super::select::{is_wide, keys};
 use super::*;
 
-/// Bits of a pass: each thread of a block counts each bin in two bytes, in shared memory.
-const BITS: u32 = 6;
+/// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.
+pub struct Sort;
 
-/// Places up to which one block sorts all of them.
-const ALONE: u64 = 4096;
+/// Elements that a block sorts or merges at once: with keys of 8 bytes and places they take half of the shared memory
+/// that every device gives to a block.
+const RUN: u64 = 2048;
 
-/// Places of a tile at least, and tiles at most while they have no more than two bytes can count.
-const TILE: u64 = 1024;
-const TILES: u64 = 132;
-const LARGEST_TILE: u64 = (1 << 16) - BLOCK as u64;
+/// Elements that a block of several short rows has at least.
+const LEAST_LIST: u64 = 2 * WARP;
 
-/// Places of a thread up to which its registers hold them, so that they are read once in each pass.
-const HELD: u64 = 16;
+/// Threads of a block that sorts.
+const MOST_THREADS: u64 = 512;
 
-/// Instructions for each place in each pass.
-const OF_A_PLACE: f64 = 40.0;
+/// Instructions for a pair of elements in each step of the network, and for each element in a pass of merges.
+const OF_A_PAIR: f64 = 16.0;
+const OF_A_MERGE: f64 = 40.0;
 
-/// A sort of the places of `count` indices by row.
-///
-/// The workspace begins with the result: how many places have an index of an existing row, then the rows of these in
-/// order, then their places. [`RowSort::text`] names them.
-#[derive(Clone, Copy, Debug)]
-pub struct RowSort {
-    count: u64,
-    rows: u64,
-    passes: u32,
-    /// Bits of the row that each pass orders by.
-    bits: u32,
-    tiles: u64,
+/// How rows are divided among blocks.
+struct Split {
+    rows: Rows,
+    /// Elements of a run, a power of two, and runs of a row.
+    run: u64,
+    runs: u64,
+    /// Rows of a block, if they are short.
+    several: u64,
+    /// Bytes of an element's key and place.
+    entry: u64,
 }
 
-impl RowSort {
-    pub fn of(count: u64, rows: u64) -> RowSort {
-        let all = (u64::BITS - rows.saturating_sub(1).leading_zeros()).max(1);
-        let passes = all.div_ceil(BITS);
-        let tiles = match count {
-            0..=ALONE => 1,
-            _ => count.div_ceil(TILE).min(TILES).max(count.div_ceil(LARGEST_TILE)),
-        };
-        RowSort { count, rows, passes, bits: all.div_ceil(passes), tiles }
+impl Split {
+    fn of(spec: &Spec) -> Split {
+        let rows = Rows::of(&[&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]]);
+        let run = rows.length.next_power_of_two().min(RUN);
+        let runs = rows.length.div_ceil(run);
+        // Each unit of the device has blocks before a block has more rows than its threads need.
+        let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
+        let several = if runs == 1 { spread.clamp(LEAST_LIST.div_ceil(run), (RUN / run).max(1)) } else { 1 };
+        let entry = if is_wide(spec.inputs[0].dtype) { 12 } else { 8 };
+        Split { rows, run, runs, several, entry }
     }
 
-    /// Bytes of workspace.
-    pub fn workspace(&self) -> u64 {
-        let counted = if self.tiles > 1 { self.tiles << self.bits } else { 0 };
-        16 + 2 * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count))) + 4 * counted
+    /// Elements that a block has in shared memory.
+    fn list(&self) -> u64 {
+        self.run * self.several
     }
 
-    /// Bytes that the kernels read and that they write in device memory, besides the indices.
-    pub fn moved(&self) -> u64 {
-        u64::from(self.passes) * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count)))
+    fn threads(&self) -> u64 {
+        (self.list() / 2).clamp(WARP, MOST_THREADS)
     }
 
-    pub fn instructions(&self) -> f64 {
-        OF_A_PLACE * f64::from(self.passes) * self.count as f64
+    fn blocks(&self) -> u64 {
+        (self.rows.count * self.runs).div_ceil(self.several).max(1)
     }
 
-    /// Blocks of all its kernels.
-    pub fn blocks(&self) -> u64 {
-        if self.tiles == 1 { 1 } else { 2 * u64::from(self.passes) * self.tiles }
+    /// Passes that merge runs in pairs.
+    fn passes(&self) -> u64 {
+        u64::from(self.runs.next_power_of_two().ilog2())
     }
 
-    /// Kernel text of the types and of the parts of the workspace: `live(workspace)` places have a row,
-    /// `rows_of(workspace, side, count)` and `places_of(…)` are theirs, in order on the side [`RowSort::side`].
-    pub fn text(&self) -> String {
-        format!("typedef {} Row;\ntypedef {} P;\n{PARTS}", index_type(self.rows), index_type(self.count))
+    /// Keys and places of all elements, bytes.
+    fn entries(&self) -> u64 {
+        if self.runs > 1 { self.rows.count * self.rows.length * self.entry } else { 0 }
+    }
+}
+
+impl Operation for Sort {
+    fn name(&self) -> &'static str {
+        "sort"
     }
 
-    /// Which of the two halves of the workspace has the result.
-    pub fn side(&self) -> u32 {
-        (self.passes - 1) % 2
+    fn summary(&self) -> &'static str {
+        "the elements of each row in order, and the places that they had; equal ones keep theirs, and NaN is the largest"
     }
 
-    /// What to launch: `indices` is the tensor of the operand with that number, walked with `walk` as its tensor `which`.
-    pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
-        let params = [
-            "u8* workspace".to_owned(),
-            format!("const {}* __restrict__ i", c_type(indices.dtype)),
-            geometry_param(walk).replace(" g", " walk"),
-            "u64 count".into(),
-            "u64 rows".into(),
-            "u32 pass".into(),
-        ];
-        let each = self.count.div_ceil(self.tiles).div_ceil(u64::from(BLOCK)).max(1);
-        let before = format!(
-            "{}{}#define BITS {}\n#define PASSES {}\n#define ALONE {}\n#define TILES {}\n#define HELD {}\n#define WHICH {which}\n{GROUPS}",
-            bounds(BLOCK),
-            self.text(),
-            self.bits,
-            self.passes,
-            u32::from(self.tiles == 1),
-            self.tiles,
-            if each <= HELD { each } else { 0 },
-        );
-        let launch = |name, body: &str, pass| {
-            Launch::Kernel(Kernel {
-                source: source(name, &before, &params, &format!("{READ}{body}")),
-                grid: self.tiles,
-                block: BLOCK,
-                shared: Shared::Bytes(0),
-                args: vec![
-                    Arg::Workspace(self.workspace()),
-                    Arg::Operand(operand),
-                    Arg::Words(geometry_words(walk)),
-                    Arg::U64(self.count),
-                    Arg::U64(self.rows),
-                    Arg::U32(pass),
-                ],
-            })
-        };
-        match self.tiles {
-            1 => vec![launch("sort_rows", MOVE, 0)],
-            _ => (0..self.passes)
-                .flat_map(|pass| [launch("sort_count", COUNT, pass), launch("sort_move", MOVE, pass)])
-                .collect(),
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["values", "indices"],
+                options: &[OptionSpec::bool("descending", false, "whether the largest comes first")],
+            }
         }
     }
-}
 
-/// The size of an index type.
-fn bytes(index: &str) -> u64 {
-    if index == "u32" { 4 } else { 8 }
-}
-
-const PARTS: &str = r#"
-__device__ inline P& live(void* workspace) { return *(P*)workspace; }
-__device__ inline P* places_of(void* workspace, u32 side, u64 count) { return (P*)((u8*)workspace + 16) + side * count; }
-__device__ inline Row* rows_of(void* workspace, u32 side, u64 count) {
-  return (Row*)((u8*)workspace + 16 + 2 * count * sizeof(P)) + side * count;
-}
-"#;
-
-/// Reads the row of a place of the pass: from the indices, or from what the pass before has left. `BINS` stands for none.
-const READ: &str = r#"  const u32 BINS = 1u << BITS;
-  u32* counted = (u32*)(workspace + 16 + 2 * count * (sizeof(P) + sizeof(Row)));
-  P tile = (P)((count + TILES - 1) / TILES), first = (P)((u64)tile * blockIdx.x < count ? (u64)tile * blockIdx.x : count);
-  auto bin = [&](P p, u32 pass, Row& row) {
-    if (pass == 0) {
-      i64 index = (i64)i[walk.offset(p, WHICH)];
-      if (index < 0 || (u64)index >= rows) return BINS;
-      row = (Row)index;
-    } else {
-      row = rows_of(workspace, (pass - 1) % 2, count)[p];
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_rows()?;
+        let x = &call.inputs[0].tensor;
+        let places = call.given_dtype(1).filter(|dtype| *dtype == DType::I64).unwrap_or(DType::I32);
+        Ok(vec![call.output(0, x.dtype, x.dims)?, call.output(1, places, x.dims)?])
     }
-    return (u32)(row >> pass * BITS) & (BINS - 1);
-  };
-  auto end = [&](u32 pass) {
-    P all = pass == 0 ? (P)count : live(workspace);
-    return all < first ? first : all - first < tile ? all : first + tile;
-  };
-"#;
 
-/// Counts the places of the block's tile that go to each bin.
-const COUNT: &str = r#"  __shared__ u32 counts[8][1 << BITS];
-  u32 warp = threadIdx.x / 32;
-  for (u32 b = threadIdx.x; b < 8 * BINS; b += blockDim.x) (&counts[0][0])[b] = 0;
-  __syncthreads();
-  P last = end(pass);
-  Row row;
-#pragma unroll 4
-  for (P p = first + threadIdx.x; p < last; p += blockDim.x) {
-    u32 b = bin(p, pass, row);
-    if (b < BINS) atomicAdd(&counts[warp][b], 1u);
+    fn cost(&self, spec: &Spec) -> Cost {
+        let split = Split::of(spec);
+        let listed = (split.blocks() * split.list()) as f64;
+        let steps = f64::from(split.run.ilog2() * (split.run.ilog2() + 1) / 2);
+        let elements = spec.inputs[0].elements() as f64;
+        let passes = split.passes();
+        // Keys and places go through memory once for each pass.
+        let moved = Traffic::of(Space::Device, split.entries() * passes);
+        let tiles = split.rows.count * split.rows.length.div_ceil(RUN);
+        Cost {
+            instructions: OF_A_PAIR * listed / 2.0 * steps + OF_A_MERGE * elements * passes as f64,
+            read: Spec::bytes_of(&spec.inputs) + moved,
+            written: Spec::bytes_of(&spec.outputs) + moved,
+            blocks: split.blocks() + tiles * passes,
+            share: share(split.threads()),
+            ..spec.streaming_cost(listed / 2.0 * steps + elements * passes as f64, 1)
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let (length, descends) = (row_length(spec), spec.attrs.bool("descending"));
+        let [values, indices] = outputs else { unreachable!("the signature has two outputs") };
+        let rows = inputs[0].chunks(length).zip(values.chunks_mut(length).zip(indices.chunks_mut(length)));
+        for (row, (values, indices)) in rows {
+            let mut order: Vec<usize> = (0..length).collect();
+            // Both zeros are equal, and so are all NaN.
+            let ascending = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(a.is_nan().cmp(&b.is_nan()));
+            order.sort_by(|&i, &j| if descends { ascending(row[j], row[i]) } else { ascending(row[i], row[j]) });
+            for (place, index) in order.into_iter().enumerate() {
+                values[place] = row[index];
+                indices[place] = index as f64;
+            }
+        }
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        (spec.inputs[0].dims.len() > 1).then(|| Pieces::Rows(vec![true]))
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let split = Split::of(spec);
+        let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
+        let (rows, dtype) = (&split.rows, c_type(x.dtype));
+        let elements = rows.count * rows.length;
+        let params = [
+            format!("{dtype}* values"),
+            format!("{}* indices", c_type(indices.dtype)),
+            format!("const {dtype}* x"),
+            "K* keys".into(),
+            "i64 sx".into(),
+            "i64 sv".into(),
+            "i64 si".into(),
+            geometry_param(&rows.geometry),
+            "u64 rows".into(),
+            "u32 n".into(),
+            "u32 runs".into(),
+            "u32 width".into(),
+            "u32 side".into(),
+        ];
+        let launch = |name: &str, body: &str, threads: u64, blocks: u64, is_last: bool, width: u64, side: u64| {
+            let before = format!(
+                "{}{}#define DESCENDS {}\n#define LAST {}\n#define RUN {}\n#define LIST {}\n#define THREADS {threads}\n\
+                 typedef {} Index;\n{ENTRIES}",
+                bounds(threads as u32),
+                keys(x.dtype),
+                u32::from(spec.attrs.bool("descending")),
+                u32::from(is_last),
+                split.run,
+                split.list(),
+                index_type(elements.max(blocks * split.several)),
+            );
+            let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::Workspace(2 * split.entries())];
+            args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
+            args.extend([Arg::Words(geometry_words(&rows.geometry)), Arg::U64(rows.count)]);
+            args.extend([rows.length, split.runs, width, side].map(|number| Arg::U32(number as u32)));
+            Launch::Kernel(Kernel {
+                source: source(name, &before, &params, body),
+                grid: blocks,
+                block: threads as u32,
+                shared: Shared::Bytes(0),
+                args,
+            })
+        };
+        let passes = split.passes();
+        let mut launches = vec![launch("sort_runs", RUNS, split.threads(), split.blocks(), passes == 0, 0, 0)];
+        launches.extend((0..passes).map(|pass| {
+            let blocks = rows.count * rows.length.div_ceil(RUN);
+            launch("sort_merge", MERGE, u64::from(BLOCK), blocks, pass + 1 == passes, RUN << pass, pass % 2)
+        }));
+        launches
+    }
+}
+
+/// Entries of a list: keys that ascend in the order of the result, and places. `leave` stores one as element `j` of a row.
+const ENTRIES: &str = r#"
+template <typename E> __device__ inline K key_of(E x) { return DESCENDS ? (K)~order(x) : order(x); }
+__device__ inline u32* places_of(K* keys, u64 all) { return (u32*)(keys + 2 * all); }
+#define LEAVE(row, j, key, place, side) \
+  if (LAST) { \
+    values[g.offset((Index)(row), 1) + (i64)(j) * sv] = x[g.offset((Index)(row), 0) + (i64)(place) * sx]; \
+    indices[g.offset((Index)(row), 2) + (i64)(j) * si] = (i32)(place); \
+  } else { \
+    u64 at = (side) * rows * n + (u64)(row) * n + (j); \
+    keys[at] = key; \
+    places_of(keys, rows * n)[at] = place; \
   }
-  __syncthreads();
-  for (u32 b = threadIdx.x; b < BINS; b += blockDim.x) {
-    u32 sum = 0;
-#pragma unroll
-    for (int w = 0; w < 8; w++) sum += counts[w][b];
-    counted[(u64)blockIdx.x * BINS + b] = sum;
-  }
 "#;
 
-/// Moves the places of the block's tile. A thread has neighbouring places, and counts them bin by bin: sums over the
-/// threads before tell it where they go.
-const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
-  __shared__ P starts[1 << BITS], totals[1 << BITS], parts[2][256];
-  unsigned short* counts = packs[0].at;
-  u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
-  Block block = {0};
-  for (u32 turn = 0; turn < (ALONE ? PASSES : 1); turn++) {
-    u32 now = pass + turn;
-    P last = end(now), each = (last - first + 255) / 256;
-    P from = first + each * t < last ? first + each * t : last;
-    P to = last - from < each ? last : from + each;
-    for (u32 b = 0; b < BINS; b++) counts[b * 256 + t] = 0;
-    Row row = 0;
-#if HELD
-    Row rows_held[HELD];
-    P places_held[HELD];
-    u32 bins[HELD];
-#pragma unroll
-    for (u32 h = 0; h < HELD; h++) {
-      bins[h] = BINS;
-      if (from + h >= to) continue;
-      bins[h] = bin(from + h, now, rows_held[h]);
-      places_held[h] = now == 0 ? from + h : places_of(workspace, (now + 1) % 2, count)[from + h];
-    }
-#pragma unroll
-    for (u32 h = 0; h < HELD; h++) if (bins[h] < BINS) counts[bins[h] * 256 + t]++;
-#else
-#pragma unroll 4
-    for (P p = from; p < to; p++) {
-      u32 b = bin(p, now, row);
-      if (b < BINS) counts[b * 256 + t]++;
-    }
-#endif
-    __syncthreads();
-    // 32 threads take a bin, and each of them the counts of eight threads. All threads of a wave, which may be 64, go
-    // round as often.
-    for (u32 base = 0; base < BINS; base += 8) {
-      u32 b = base + warp;
-      Pack<unsigned short, 8> pack = {};
-      u32 sum = 0;
-      if (b < BINS) pack = packs[b * 32 + lane];
-#pragma unroll
-      for (int c = 0; c < 8; c++) {
-        u32 of_thread = pack.at[c];
-        pack.at[c] = (unsigned short)sum;
-        sum += of_thread;
-      }
-      u32 left = scan32(sum);
-#pragma unroll
-      for (int c = 0; c < 8; c++) pack.at[c] += (unsigned short)left;
-      if (b < BINS) packs[b * 32 + lane] = pack;
-      if (b < BINS && lane == 0) totals[b] = sum;
-    }
-    __syncthreads();
-    P all = 0, before = 0;
-    if (ALONE) {
-      if (t < BINS) all = totals[t];
-    } else {
-      // Several threads share a bin, and add up the counts of some tiles.
-      for (u32 other = t / BINS; other < TILES; other += 256 / BINS) {
-        u32 of_tile = counted[(u64)other * BINS + t % BINS];
-        all += of_tile;
-        if (other < blockIdx.x) before += of_tile;
-      }
-      parts[0][t] = all;
-      parts[1][t] = before;
+/// Sorts runs of `RUN` elements, each by itself. What is missing at the end of a row comes after all of its elements.
+const RUNS: &str = r#"  __shared__ K list[LIST];
+  __shared__ u32 places[LIST];
+  for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
+    Index unit = (Index)blockIdx.x * (LIST / RUN) + i / RUN, row = unit / runs;
+    u32 j = (u32)(unit - row * runs) * RUN + i % RUN;
+    bool live = row < rows && j < n;
+    list[i] = live ? key_of(x[g.offset(row, 0) + (i64)j * sx]) : ~(K)0;
+    places[i] = live ? j : ~0u;
+  }
+  for (u32 size = 2; size <= RUN; size *= 2)
+    for (u32 step = size / 2; step > 0; step /= 2) {
       __syncthreads();
-      all = before = 0;
-      for (u32 part = t; t < BINS && part < 256; part += BINS) {
-        all += parts[0][part];
-        before += parts[1][part];
+      for (u32 pair = threadIdx.x; pair < LIST / 2; pair += THREADS) {
+        u32 i = 2 * pair - (pair & (step - 1)), j = i + step;
+        K a = list[i], b = list[j];
+        u32 p = places[i], q = places[j];
+        bool first = a < b || (a == b && p < q);
+        if (first == ((i & (RUN - 1) & size) == 0)) continue;
+        list[i] = b; list[j] = a;
+        places[i] = q; places[j] = p;
       }
     }
-    P sum, start = block.before(all, sum);
-    if (t < BINS) starts[t] = start + before;
-    __syncthreads();
-    Row* rows_to = rows_of(workspace, now % 2, count);
-    P* places_to = places_of(workspace, now % 2, count);
-#if HELD
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
+    Index unit = (Index)blockIdx.x * (LIST / RUN) + i / RUN, row = unit / runs;
+    u32 j = (u32)(unit - row * runs) * RUN + i % RUN;
+    if (row < rows && j < n) { LEAVE(row, j, list[i], places[i], 0) }
+  }
+"#;
+
+/// Merges pairs of runs of `width` elements. A block makes one tile of the result: it finds which elements of both runs
+/// belong there, has them in shared memory, and each thread merges as many (Green, McColl, Bader, "GPU merge path", 2012).
+/// Of equal keys those of the first run come first.
+const MERGE: &str = r#"  const u32 EACH = RUN / THREADS;
+  __shared__ K list[RUN];
+  __shared__ u32 places[RUN], cuts[2];
+  // How many of the first `d` elements of the result are those of `a`.
+  auto cut = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d) {
+    u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
+    while (low < high) {
+      u32 middle = (low + high) / 2;
+      if (a[middle] <= b[d - 1 - middle]) low = middle + 1; else high = middle;
+    }
+    return low;
+  };
+  u32 tiles = (n + RUN - 1) / RUN, begin = blockIdx.x % tiles * RUN;
+  u64 row = blockIdx.x / tiles;
+  u32 pair = begin / (2 * width) * (2 * width), left = n - pair;
+  u32 of_a = left < width ? left : width, of_b = left - of_a < width ? left - of_a : width;
+  const K* a = keys + side * rows * n + row * n + pair;
+  const u32* a_places = places_of(keys, rows * n) + side * rows * n + row * n + pair;
+  u32 from = begin - pair, to = of_a + of_b - from < RUN ? of_a + of_b : from + RUN, count = to - from;
+  if (threadIdx.x < 2) cuts[threadIdx.x] = cut(a, of_a, a + of_a, of_b, threadIdx.x == 0 ? from : to);
+  __syncthreads();
+  u32 first_a = cuts[0], some_a = cuts[1] - first_a, some_b = count - some_a;
+  for (u32 i = threadIdx.x; i < count; i += THREADS) {
+    u32 at = i < some_a ? first_a + i : of_a + (from - first_a) + (i - some_a);
+    list[i] = a[at];
+    places[i] = a_places[at];
+  }
+  __syncthreads();
+  u32 own = threadIdx.x * EACH < count ? threadIdx.x * EACH : count;
+  u32 i = cut(list, some_a, list + some_a, some_b, own), j = own - i;
+  K key[EACH];
+  u32 place[EACH];
 #pragma unroll
-    for (u32 h = 0; h < HELD; h++) {
-      if (bins[h] == BINS) continue;
-      P at = starts[bins[h]] + counts[bins[h] * 256 + t]++;
-      rows_to[at] = rows_held[h];
-      places_to[at] = places_held[h];
-    }
-#else
-    const P* places_from = places_of(workspace, (now + 1) % 2, count);
-#pragma unroll 4
-    for (P p = from; p < to; p++) {
-      u32 b = bin(p, now, row);
-      if (b == BINS) continue;
-      P at = starts[b] + counts[b * 256 + t]++;
-      rows_to[at] = row;
-      places_to[at] = now == 0 ? p : places_from[p];
-    }
-#endif
-    if (now == 0 && blockIdx.x == 0 && t == 0) live(workspace) = sum;
-    __syncthreads();
+  for (u32 e = 0; e < EACH; e++) {
+    if (own + e >= count) continue;
+    bool first = j >= some_b || (i < some_a && list[i] <= list[some_a + j]);
+    u32 at = first ? i++ : some_a + j++;
+    key[e] = list[at];
+    place[e] = places[at];
+  }
+  __syncthreads();
+#pragma unroll
+  for (u32 e = 0; e < EACH; e++)
+    if (own + e < count) { list[own + e] = key[e]; places[own + e] = place[e]; }
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < count; i += THREADS) {
+    LEAVE(row, begin + i, list[i], places[i], 1 - side)
   }
 "#;

@@ -58,20 +58,17 @@ impl Operation for Spin {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Scalar(OptionSpec {
-                name: "time",
-                kind: OptionType::Number(Dimension::TIME),
-                default: Preset::Required,
-                doc: "how long each block spins",
-            })],
-            outputs: &[],
-            options: &[OptionSpec {
-                name: "units",
-                kind: OptionType::Int(1, 65_535),
-                default: Preset::Int(1),
-                doc: "compute units to hold",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Scalar(OptionSpec {
+                    name: "time",
+                    kind: OptionType::Number(Dimension::TIME),
+                    default: Preset::Required,
+                    doc: "how long each block spins",
+                })],
+                outputs: &[],
+                options: &[OptionSpec::int("units", 1, 65_535, 1, "compute units to hold")],
+            }
         }
     }
 

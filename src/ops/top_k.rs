@@ -3,6 +3,7 @@
 use crate::base::{DType, Dims};
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::occupancy::BUSY_BLOCKS;
 use super::rows::{Rows, row_length};
 use super::select::{is_wide, keys};
 use super::*;
@@ -146,7 +147,7 @@ impl Operation for TopK {
     }
 }
 
-/// Where a kernel finds the elements of a row among which it selects.
+/// The elements among which a kernel selects.
 enum Candidates {
     /// In the row, all of which the registers of 32 threads hold.
     Short,
@@ -171,8 +172,7 @@ struct Stage {
 /// Rounds of a maximum each that are faster than a selection.
 const FEW_ROUNDS: u64 = 16;
 
-/// Blocks that keep a large device busy, and rows that are worth several of them.
-const ENOUGH_BLOCKS: u64 = 264;
+/// The length from which on several blocks share a row, and the least that each of them has, in elements.
 const LONG_ROW: u64 = 1 << 15;
 const LEAST_PART: u64 = 1 << 12;
 
@@ -200,7 +200,7 @@ fn stages(spec: &Spec) -> Vec<Stage> {
         Stage { source, length, parts, threads: threads as u32, held, blocks: (count * parts).max(1) }
     };
     let parts = match length > LONG_ROW && count > 0 {
-        true => (ENOUGH_BLOCKS / count).min(length / LEAST_PART.max(4 * k)).max(1),
+        true => (BUSY_BLOCKS / count).min(length / LEAST_PART.max(4 * k)).max(1),
         false => 1,
     };
     match parts {

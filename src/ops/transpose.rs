@@ -179,7 +179,7 @@ impl Tiles {
         by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
         let mut sides = [vec![along], vec![rank - 1]];
         let length = |axes: &[usize]| axes.iter().map(|&axis| all.dims[axis]).product::<u64>();
-        // What the other side has already is part of the tile too: it is passed over.
+        // Skips dimensions that the other side of the tile has.
         let next = |order: &[usize], sides: &[Vec<usize>; 2], own: usize| {
             let first = order.iter().position(|axis| *axis == sides[own][0])?;
             order[..first].iter().rev().copied().find(|axis| !sides.iter().any(|side| side.contains(axis)))
@@ -245,7 +245,7 @@ impl Tiles {
         let row = read.tile + 4u64.div_ceil(dtype.size());
         let (pr, pw, tr, tw) = (read.pack, written.pack, read.tile, written.tile);
         let (side_read, side_written) = (index_type(read.length + tr), index_type(written.length + tw));
-        // Where elements begin, counted from those of the tensors.
+        // The first elements of the tile, as offsets into the tensors.
         let reach = spec.inputs[0].reach().max(spec.outputs[0].reach());
         let offset = index_type(reach);
         let steps = |pack: u64| self.elements().div_ceil(pack * u64::from(BLOCK));

@@ -10,6 +10,7 @@ use crate::base::{DType, Dims};
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
+use super::occupancy::SECTOR;
 use super::*;
 
 /// Blocks that are better than fewer with more to do each: several for every unit of a large device.
@@ -18,9 +19,6 @@ const ENOUGH_BLOCKS: u64 = 256;
 /// Bytes that a thread moves of the narrowest operand, and at most of the widest.
 const NARROWEST: u64 = 16;
 const WIDEST: u64 = 32;
-
-/// Bytes that threads side by side move at least as one, where rows are that long: a sector of memory.
-const TOGETHER: u64 = 32;
 
 /// Packs of a thread at most.
 const PACKS: u64 = 8;
@@ -51,7 +49,7 @@ pub struct Operand {
     pub start: u64,
 }
 
-/// Where the elements of an operand come from.
+/// The origin of an operand's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Origin {
     /// The memory of the operation's operand with this number: inputs first, then outputs.
@@ -61,7 +59,7 @@ pub enum Origin {
 }
 
 impl Operand {
-    /// All of a tensor of the operation, walked by these strides.
+    /// A whole tensor of the operation, walked by these strides.
     pub fn of(operand: usize, tensor: &Tensor, strides: Dims) -> Operand {
         Operand { origin: Origin::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
     }
@@ -103,7 +101,7 @@ enum Step {
 struct Walk {
     /// How many of the operands are outputs: these come first.
     outputs: usize,
-    /// All dimensions but the innermost, with the strides of each operand.
+    /// The dimensions without the innermost, with the strides of each operand.
     outer: Geometry,
     /// Elements of the innermost dimension.
     length: u64,
@@ -135,7 +133,7 @@ impl Walk {
         let neighbours: Vec<usize> = (0..operands.len()).filter(|&operand| inner(operand) == 1).collect();
         let narrowest = neighbours.iter().map(|&operand| size(operand)).min().unwrap_or(1);
         let widest = neighbours.iter().map(|&operand| size(operand)).max().unwrap_or(1);
-        // What lies where pieces of this many elements begin.
+        // Whether every piece of this many elements begins at a multiple of its size.
         let begins = |operand: usize, pack: u64| {
             u64::from(operands[operand].tensor.align).is_multiple_of(pack * size(operand))
                 && outer.strides[operand].iter().all(|stride| stride.is_multiple_of(pack))
@@ -209,7 +207,7 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
     if packs <= most && packs * bytes <= 2 * NARROWEST {
         return (1, packs.max(1));
     }
-    let least = (TOGETHER / bytes).clamp(1, u64::from(BLOCK)).min(packs.next_power_of_two());
+    let least = (SECTOR / bytes).clamp(1, u64::from(BLOCK)).min(packs.next_power_of_two());
     let threads = std::iter::successors(Some(u64::from(BLOCK)), |threads| Some(threads / 2));
     let threads = threads.take_while(|&threads| threads >= least);
     let all: Vec<(u64, u64)> = threads.flat_map(|threads| (1..=most).map(move |each| (threads, each))).collect();
@@ -323,7 +321,7 @@ impl Part {
             }
         }
         for (index, &value) in constants.iter().enumerate() {
-            let arg = if compute == DType::F64 { Arg::F64(value) } else { Arg::F32(value as f32) };
+            let arg = Arg::real(compute, value);
             param("C", format!("c{index}"), arg);
         }
         let geometry = geometry_param(&walk.outer);
@@ -352,7 +350,7 @@ impl Part {
             true => format!("draw(seed{input}, a{input} + {place})"),
             false => format!("a{input}[{place}]"),
         };
-        // What only moves keeps its bits.
+        // An expression that only moves an element keeps its bits.
         let moves =
             expression.is_identity() && !drawn(0) && task.inputs[0].tensor.dtype == task.outputs[0].tensor.dtype;
         // Stores the outputs of element `v` of a pack that begins at `j`; `packed` elements have been read before.
@@ -413,7 +411,7 @@ impl Part {
                 Step::Apart => {}
             }
         }
-        // All that a thread reads is under way before any of it is used.
+        // A thread issues all of its loads before it uses the first value.
         let begin = format!(
             "#pragma unroll\n  for (int e = 0; e < {each}; e++) {{\n    {place} j = first + e * {};\n",
             threads * pack

@@ -4,6 +4,7 @@ use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
 
 use super::kernel::{BLOCK, source};
+use super::occupancy::SECTOR;
 use super::*;
 
 /// `work(flops: n, bytes: m)`, or `work(time: t, units: n, bytes: m)`.
@@ -12,13 +13,10 @@ pub struct Work;
 /// Bytes that a thread reads at once.
 const PACK: u64 = 16;
 
-/// Bytes that memory moves at least for a read that has no neighbours: a sector.
-const SECTOR: u64 = 32;
-
 /// The most bytes that are read in random order: places are numbered by 32 bits.
 const MOST_RANDOM: f64 = (1u64 << 36) as f64;
 
-/// What a use asks for.
+/// The work that a use asks for.
 struct Asked {
     flops: f64,
     /// Reads of a pack each, and the distance between their places, in packs.
@@ -127,47 +125,39 @@ impl Operation for Work {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[],
-            outputs: &[],
-            options: &[
-                OptionSpec {
-                    name: "flops",
-                    kind: OptionType::Number(Dimension::FLOPS),
-                    default: Preset::Number(0.0),
-                    doc: "operations, such as `2GFLOP`",
-                },
-                OptionSpec {
-                    name: "bytes",
-                    kind: OptionType::Number(Dimension::BYTES),
-                    default: Preset::Number(0.0),
-                    doc: "bytes to read, such as `64MiB`",
-                },
-                OptionSpec {
-                    name: "stride",
-                    kind: OptionType::Number(Dimension::BYTES),
-                    default: Preset::Number(PACK as f64),
-                    doc: "the distance between reads of 16 bytes each",
-                },
-                OptionSpec {
-                    name: "access",
-                    kind: OptionType::Word(&["sequential", "random"]),
-                    default: Preset::Word("sequential"),
-                    doc: "the order of the reads",
-                },
-                OptionSpec {
-                    name: "time",
-                    kind: OptionType::Number(Dimension::TIME),
-                    default: Preset::Number(0.0),
-                    doc: "how long it lasts; 0 for as long as it takes",
-                },
-                OptionSpec {
-                    name: "units",
-                    kind: OptionType::Int(1, 65_535),
-                    default: Preset::Int(1),
-                    doc: "compute units that it holds for that time",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[],
+                outputs: &[],
+                options: &[
+                    OptionSpec {
+                        name: "flops",
+                        kind: OptionType::Number(Dimension::FLOPS),
+                        default: Preset::Number(0.0),
+                        doc: "operations, such as `2GFLOP`",
+                    },
+                    OptionSpec {
+                        name: "bytes",
+                        kind: OptionType::Number(Dimension::BYTES),
+                        default: Preset::Number(0.0),
+                        doc: "bytes to read, such as `64MiB`",
+                    },
+                    OptionSpec {
+                        name: "stride",
+                        kind: OptionType::Number(Dimension::BYTES),
+                        default: Preset::Number(PACK as f64),
+                        doc: "the distance between reads of 16 bytes each",
+                    },
+                    OptionSpec::word("access", &["sequential", "random"], "the order of the reads"),
+                    OptionSpec {
+                        name: "time",
+                        kind: OptionType::Number(Dimension::TIME),
+                        default: Preset::Number(0.0),
+                        doc: "how long it lasts; 0 for as long as it takes",
+                    },
+                    OptionSpec::int("units", 1, 65_535, 1, "compute units that it holds for that time"),
+                ],
+            }
         }
     }
 
@@ -212,7 +202,7 @@ impl Operation for Work {
         match asked.time {
             Some(_) if asked.flops > 0.0 => {
                 let why = "what lasts for a given time does no arithmetic that is counted".to_owned();
-                Err(call.bad_option("flops", why, "leave `flops` or `time` away"))
+                Err(call.bad_option("flops", why, "remove `flops` or `time`"))
             }
             None if call.attrs.span("units").is_some() => {
                 let why = "without a time it takes as many units as there are".to_owned();

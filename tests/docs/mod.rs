@@ -8,6 +8,7 @@
 //! - `aorta`: a file that must pass `aorta check`; with `wrong`, one that must not; with `fragment`, a piece of one;
 //!   with `ranks=N`, on that many ranks.
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
+//! - `rust from=FILE`: lines of that file of the project.
 //!
 //! `AORTA_DOCS=write cargo test --test suite docs::` writes the current output into the pages. Read the difference
 //! before keeping it.
@@ -301,12 +302,14 @@ fn keys(ron: &str) -> BTreeSet<&str> {
 
 #[test]
 fn operations_are_documented() {
-    let text = page("docs/language.md");
+    let text = page("docs/operations.md");
     for operation in ops::CATALOGUE {
-        let heading = format!("### `{}`", operation.name());
+        let heading = format!("## `{}`", operation.name());
         let Some((_, section)) = text.split_once(&format!("\n{heading}\n")) else {
-            panic!("docs/language.md has no section {heading}");
+            panic!("docs/operations.md has no section {heading}");
         };
+        // The text, without the table that is made of the signature.
+        let section = section.split("<!-- generated: ").next().unwrap_or(section);
         let section = section.split("\n#").next().unwrap_or(section);
         let signature = operation.signature();
         let inputs = signature.inputs.iter().filter_map(|input| match input {
@@ -321,6 +324,29 @@ fn operations_are_documented() {
     }
 }
 
+/// A block `rust from=FILE` has lines of that file, in their order; `// …` stands for any number of lines.
+#[test]
+fn code_is_that_of_the_source() {
+    let mut quoted = 0;
+    for path in pages() {
+        for part in parts(&read(&path)) {
+            let Part::Block { info, lines } = part else { continue };
+            let Some(file) = info.strip_prefix("rust from=") else { continue };
+            quoted += 1;
+            let source = page(file);
+            let mut source = source.as_str();
+            for piece in lines.join("\n").split("// …") {
+                let piece = piece.trim();
+                let Some((_, rest)) = source.split_once(piece) else {
+                    panic!("{}: {file} does not have these lines, or in another order:\n{piece}", path.display());
+                };
+                source = rest;
+            }
+        }
+    }
+    assert!(quoted > 0, "a page quotes the source");
+}
+
 #[test]
 fn language_is_documented() {
     let (file, text) = ("docs/language.md", page("docs/language.md"));
@@ -329,6 +355,11 @@ fn language_is_documented() {
     names_all(file, &text, "units", units::UNITS.iter().map(|unit| unit.name));
     names_all(file, &text, "figures", Figure::ALL.map(Figure::name));
     names_all(file, &text, "statistics", Statistic::ALL.map(Statistic::name));
+}
+
+#[test]
+fn functions_are_documented() {
+    let (file, text) = ("docs/operations.md", page("docs/operations.md"));
     let unary = Unary::ALL.iter().map(|function| function.name()).filter(|name| Unary::from_name(name).is_some());
     names_all(file, &text, "functions", unary);
     let binary = Binary::ALL.iter().map(|function| function.name()).filter(|name| Binary::from_name(name).is_some());

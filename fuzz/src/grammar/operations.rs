@@ -32,7 +32,7 @@ impl Generator<'_> {
             3 => self.cast(),
             4 | 5 => self.gemm(),
             6 => self.softmax(),
-            7 => self.top_k(),
+            7 => self.ordered(),
             8 => self.transpose(),
             9 => self.gather(),
             10 => self.scatter(),
@@ -315,6 +315,9 @@ impl Generator<'_> {
 
     fn reduction(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
+        if !x.gaps && self.choices.once_in(8) {
+            return Use::new(format!("grad_norm({}, f32[7], bf16[3, 5])", x.name));
+        }
         let functions = ["sum", "mean", "prod", "max", "min", "argmax", "argmin", "logsumexp"];
         let function = self.choices.pick(&functions);
         let keep = self.choices.once_in(3);
@@ -342,14 +345,24 @@ impl Generator<'_> {
     fn norm(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
         if x.dims.len() >= 2 && !x.gaps && self.choices.once_in(2) {
-            let name = self.choices.pick(&["group_norm", "instance_norm"]);
+            let name = self.choices.pick(&["group_norm", "instance_norm", "batch_norm"]);
             let groups = if name == "group_norm" { ", groups: 1" } else { "" };
             let weight = if self.choices.once_in(2) {
                 format!(", {}", tensor_type("f32", &x.dims[1..2]))
             } else {
                 String::new()
             };
-            return Use { text: format!("{name}({}{weight}{groups})", x.name), scratch: vec![("", x.dtype, x.dims)] };
+            let statistics = if x.dtype == "f64" { "f64" } else { "f32" };
+            let channels = vec![x.dims[1]];
+            let scratch = match name {
+                "batch_norm" => vec![
+                    (".y", x.dtype, x.dims),
+                    (".mean", statistics, channels.clone()),
+                    (".variance", statistics, channels),
+                ],
+                _ => vec![("", x.dtype, x.dims)],
+            };
+            return Use { text: format!("{name}({}{weight}{groups})", x.name), scratch };
         }
         let name = self.choices.pick(&["rms_norm", "layer_norm", "add_rms_norm", "add_layer_norm"]);
         let columns = tensor_type(x.dtype, &x.dims[x.dims.len() - 1..]);
@@ -371,9 +384,21 @@ impl Generator<'_> {
         if x.dims.len() < 2 {
             return Use::new("nop()".to_owned());
         }
-        let name = self.choices.pick(&["cross_entropy", "mse", "l1", "huber", "kl_div", "hinge"]);
+        let names = ["cross_entropy", "mse", "l1", "huber", "kl_div", "hinge", "cosine_similarity", "triplet"];
+        let name = self.choices.pick(&names);
+        let rows = x.dims[..x.dims.len() - 1].to_vec();
+        if name == "cosine_similarity" {
+            let option = self.choices.pick(&["", ", eps: 1e-6", ", dim: -1"]);
+            let text = format!("cosine_similarity({}, {}{option})", x.name, tensor_type(x.dtype, &x.dims));
+            return Use { text, scratch: vec![("", x.dtype, rows)] };
+        }
+        if name == "triplet" {
+            let option = self.choices.pick(&["", ", margin: 2", ", p: 1", ", swap: true", ", eps: 0"]);
+            let other = tensor_type(x.dtype, &x.dims);
+            let text = format!("triplet({}, {other}, {other}{option})", x.name);
+            return Use { text, scratch: vec![("", x.dtype, rows)] };
+        }
         if name == "cross_entropy" {
-            let rows = x.dims[..x.dims.len() - 1].to_vec();
             let option =
                 self.choices.pick(&["", ", ignore_index: 1", ", label_smoothing: 0.1", ", label_smoothing: 1"]);
             let text = format!("cross_entropy({}, {}{option})", x.name, tensor_type("i32", &rows));
@@ -403,6 +428,19 @@ impl Generator<'_> {
         Use { text: format!("{name}({}{dim}{out})", x.name), scratch }
     }
 
+    fn ordered(&mut self) -> Use {
+        if self.choices.once_in(2) {
+            return self.top_k();
+        }
+        let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
+        if x.dims.is_empty() {
+            return Use::new("nop()".to_owned());
+        }
+        let option = self.choices.pick(&["", ", descending: true"]);
+        let scratch = vec![(".values", x.dtype, x.dims.clone()), (".indices", "i32", x.dims)];
+        Use { text: format!("sort({}{option})", x.name), scratch }
+    }
+
     fn top_k(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && x.dims.last().is_some_and(|last| *last >= 4));
         let mut dims = x.dims.clone();
@@ -421,6 +459,20 @@ impl Generator<'_> {
 
     fn gather(&mut self) -> Use {
         let x = self.operand(&TYPES, |x| x.space != "host" && !x.dims.is_empty());
+        if !x.dims.is_empty() && self.choices.once_in(4) {
+            let index = self.choices.pick(&["i32", "i64"]);
+            if FLOATS.contains(&x.dtype) && self.choices.once_in(2) {
+                let weights = self.choices.pick(&["", ", f32[5, 2]"]);
+                let dims = [&[5], &x.dims[1..]].concat();
+                let text = format!("unpermute({}, {}{weights})", x.name, tensor_type(index, &[5, 2]));
+                return Use { text, scratch: vec![("", x.dtype, dims)] };
+            }
+            let choices = vec![x.dims[0], 2];
+            let moved = [&[2 * x.dims[0]], &x.dims[1..]].concat();
+            let text = format!("permute({}, {}, experts: 4)", x.name, tensor_type(index, &choices));
+            let scratch = vec![(".y", x.dtype, moved), (".places", "i32", choices), (".counts", "i32", vec![4])];
+            return Use { text, scratch };
+        }
         let kind = self.choices.pick(&["i32", "i64"]);
         let i = self.operand(&[kind], |i| i.space != "host" && i.memory != x.memory);
         let dims: Vec<u64> = i.dims.iter().chain(&x.dims[1..]).copied().collect();

@@ -107,7 +107,7 @@ fn row(tensor: &Tensor) -> u64 {
     tensor.dims.iter().skip(1).product()
 }
 
-/// What the rank sends to and gets from each, in elements, where that is not the same for all.
+/// Returns the elements that the rank exchanges with each other rank; `None` if the parts are equal.
 fn uneven_parts(spec: &Spec) -> Option<Parts> {
     let counts = spec.attrs.counts("counts")?;
     let (row, rank) = (row(&spec.inputs[0]), spec.team.rank as usize);

@@ -1,4 +1,4 @@
-//! What crosses the network for a rank: the one place for bus bandwidth, which counts as nccl-tests do.
+//! The bytes that cross the network for a rank. Bus bandwidth follows from them, as nccl-tests define it.
 
 use super::*;
 
@@ -33,8 +33,8 @@ impl Collective {
         elements * self.dtype.size()
     }
 
-    /// What crosses the network for this rank; `None` for a barrier. A transfer counts in its own direction, and every
-    /// other collective in both.
+    /// Returns the bytes that cross the network for this rank; `None` for a barrier. A transfer counts in its own
+    /// direction, every other collective in both.
     fn bus_bytes(&self) -> Option<BusBytes> {
         if let Some(parts) = &self.parts {
             let others = |counts: &[u64]| {
@@ -81,7 +81,7 @@ impl std::iter::Sum for BusBytes {
     }
 }
 
-/// What an operation moves over the network, all of its collectives together. `None` where no data crosses a network.
+/// Returns the bytes that all collectives of an operation move over the network. `None` where no data crosses a network.
 pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
     let crosses = |bytes: &BusBytes| bytes.larger() > 0.0;
     if crossing(spec).is_some() {
@@ -130,7 +130,7 @@ mod tests {
         Spec { operation, attrs, expression: None, inputs, outputs, team }
     }
 
-    /// What bus bandwidth counts of an operation.
+    /// Returns the bytes that bus bandwidth counts for an operation.
     fn counted(spec: &Spec) -> Option<f64> {
         bus_bytes(spec).map(BusBytes::larger)
     }

@@ -1,6 +1,6 @@
 //! Operations in which ranks of a group take part together.
 //!
-//! What is known here is one rank's share: that the ranks agree with each other is found in `plan`.
+//! An entry describes one rank's share. `plan` checks that the shares of all ranks match.
 
 mod all_to_all;
 mod batch;
@@ -20,7 +20,7 @@ use crate::base::{DType, Dims, Space};
 
 use super::*;
 
-/// What `root`, `to` and `from` may be: the group says which of these it has.
+/// The range of `root`, `to` and `from`. The group decides which of these ranks exist.
 const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
 
 /// A communication library moves whole stretches of a device's memory.
@@ -87,7 +87,7 @@ fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
     Err(call.bad_option(option, format!("{number} is none of the ranks, {why}"), help))
 }
 
-/// What every entry of one rank says; the rest is filled in.
+/// Returns the fields that all collectives of a rank share; the caller sets the others.
 fn entry(spec: &Spec, kind: CollectiveKind) -> Collective {
     let source = spec.inputs.first();
     let target = spec.outputs.first();

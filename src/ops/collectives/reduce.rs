@@ -4,12 +4,8 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-const OP: OptionSpec = OptionSpec {
-    name: "op",
-    kind: OptionType::Word(&["sum", "mean", "min", "max", "product"]),
-    default: Preset::Word("sum"),
-    doc: "how the values of several ranks become one",
-};
+const OP: OptionSpec =
+    OptionSpec::word("op", &["sum", "mean", "min", "max", "product"], "how the values of several ranks become one");
 
 fn reduction(attrs: &Attrs) -> Reduction {
     match attrs.word("op") {
@@ -43,7 +39,7 @@ fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
         Reduction::Min => a.min(b),
         Reduction::Max => a.max(b),
     };
-    // What whole numbers are too large for is lost: libraries of collectives do not saturate.
+    // Bits of a sum that an integer type cannot hold are lost: libraries of collectives do not saturate.
     let join_whole = |a: f64, b: f64| match (reduction, a as i64, b as i64) {
         (Reduction::Sum | Reduction::Mean, a, b) => wrapped(dtype, a.wrapping_add(b)),
         (Reduction::Product, a, b) => wrapped(dtype, a.wrapping_mul(b)),
@@ -80,7 +76,7 @@ fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
     (all, Tolerance::Within(radii))
 }
 
-/// What remains of a whole number in its type.
+/// Wraps a whole number as its type does.
 fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I8 => f64::from(value as i8),

@@ -24,7 +24,7 @@ fn attrs(list: &[(&'static str, Attr)]) -> Attrs {
     attrs
 }
 
-/// What is in the first output of each rank after the exchange; before, it holds -1 everywhere.
+/// Returns the first output of each rank after the exchange. Before it, all elements are -1.
 fn exchanged(specs: &[Spec], inputs: &[Vec<Vec<f64>>]) -> Vec<Vec<Vec<f64>>> {
     let filled = |spec: &Spec| spec.outputs.iter().map(|output| vec![-1.0; output.elements() as usize]).collect();
     let mut outputs: Vec<Vec<Vec<f64>>> = specs.iter().map(filled).collect();

@@ -162,7 +162,7 @@ fn peer(spec: &Spec, option: &'static str) -> u32 {
     spec.attrs.int(option) as u32
 }
 
-/// What is sent arrives: the k-th of one rank to another meets the k-th that the other receives from it. Where one side
+/// Copies each sent tensor to its receiver: the k-th `send` of a rank matches the k-th `recv` from it. Where one side
 /// is missing, the target stays as it was.
 pub(super) fn transfer(members: &mut [Member]) {
     let mut sent: BTreeMap<(u32, u32), VecDeque<&[f64]>> = BTreeMap::new();

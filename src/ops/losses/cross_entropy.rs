@@ -1,6 +1,5 @@
 //! `cross_entropy`: the negative logarithm of the probability that a row of logits gives to its target.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::super::ball::Precision;
@@ -26,23 +25,25 @@ impl Operation for CrossEntropy {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
-            outputs: &["loss"],
-            options: &[
-                OptionSpec {
-                    name: "ignore_index",
-                    kind: OptionType::Int(i32::MIN as i64, i32::MAX as i64),
-                    default: Preset::Int(-100),
-                    doc: "a target whose rows have loss 0",
-                },
-                OptionSpec {
-                    name: "label_smoothing",
-                    kind: OptionType::Number(Dimension::NONE),
-                    default: Preset::Number(0.0),
-                    doc: "the share of the target's probability that all classes have alike, from 0 to 1",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
+                outputs: &["loss"],
+                options: &[
+                    OptionSpec::int(
+                        "ignore_index",
+                        i32::MIN as i64,
+                        i32::MAX as i64,
+                        -100,
+                        "a target whose rows have loss 0",
+                    ),
+                    OptionSpec::number(
+                        "label_smoothing",
+                        0.0,
+                        "the share of the target's probability that all classes have alike, from 0 to 1",
+                    ),
+                ],
+            }
         }
     }
 
@@ -50,7 +51,7 @@ impl Operation for CrossEntropy {
         call.needs_rows()?;
         let [logits, targets] = call.inputs else { unreachable!("the signature has two inputs") };
         call.needs_dtype(logits, logits.tensor.dtype.is_float(), "floating-point logits")?;
-        call.needs_dtype(targets, targets.tensor.dtype == DType::I32, "targets of type i32")?;
+        call.needs_indices(targets)?;
         let dims = &logits.tensor.dims;
         let rows = Dims::from_slice(&dims[..dims.len() - 1]).expect("no more than the logits have");
         if targets.tensor.dims != rows {
@@ -121,23 +122,23 @@ impl Operation for CrossEntropy {
         let (step, classes) = (*spec.inputs[0].strides.last().expect("it has rows"), extent.terms());
         let mut params = vec![
             (format!("const {}* logits", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
-            ("const i32* targets".to_owned(), Arg::Operand(1)),
+            (format!("const {}* targets", c_type(spec.inputs[1].dtype)), Arg::Operand(1)),
             ("i64 logit_step".to_owned(), Arg::U64(step)),
             ("u32 classes".to_owned(), Arg::U32(classes as u32)),
-            ("u32 ignored".to_owned(), Arg::U32(spec.attrs.int("ignore_index") as i32 as u32)),
+            ("i64 ignored".to_owned(), Arg::U64(spec.attrs.int("ignore_index") as u64)),
         ];
         let smoothed = function == Function::LogSumExpAndSum;
         let taken = if smoothed { "smoothed(total, logit, classes, smoothing)" } else { "logit" };
         if smoothed {
             let smoothing = spec.attrs.number("label_smoothing");
-            let arg = if compute == DType::F64 { Arg::F64(smoothing) } else { Arg::F32(smoothing as f32) };
+            let arg = Arg::real(compute, smoothing);
             params.push(("C smoothing".to_owned(), arg));
         }
         // A loss is the sum of two numbers that are not negative, so that it keeps its digits.
         let store = format!(
-            "u32 target = (u32)targets[kept.offset(which, 2)];\n    C loss = 0;\n    \
-             if (target < classes && target != ignored) {{\n      \
-             C logit = load<C>(logits[kept.offset(which, 1) + (i64)target * logit_step]);\n      \
+            "i64 target = targets[kept.offset(which, 2)];\n    C loss = 0;\n    \
+             if (target >= 0 && target < (i64)classes && target != ignored) {{\n      \
+             C logit = load<C>(logits[kept.offset(which, 1) + target * logit_step]);\n      \
              loss = (total.most - {taken}) + f_log(total.sum);\n    }}\n    store<C>(TO, loss)"
         );
         let before = if smoothed { SMOOTHED.to_owned() } else { String::new() };
@@ -146,7 +147,7 @@ impl Operation for CrossEntropy {
     }
 }
 
-/// What is taken for the logit of the target: that of each class counts a little.
+/// The logit that smoothing puts in place of the target's: a share of it is the mean of all classes.
 const SMOOTHED: &str = "__device__ inline C smoothed(Acc total, C logit, u32 classes, C smoothing) {\n  \
                         return (C(1) - smoothing) * logit + smoothing * (total.total / C(classes));\n}\n";
 
@@ -163,12 +164,10 @@ fn across(spec: &Spec) -> Spec {
 /// Rows of logits.
 fn extent(spec: &Spec) -> Extent {
     let dims = spec.inputs[0].dims;
-    let mut reduced = [false; Dims::MAX];
-    reduced[dims.len() - 1] = true;
-    Extent { dims, reduced }
+    Extent::along(dims, dims.len() - 1)
 }
 
-/// What is computed of a row.
+/// The reduction of a row.
 fn function(spec: &Spec) -> Function {
     match spec.attrs.number("label_smoothing") > 0.0 {
         true => Function::LogSumExpAndSum,

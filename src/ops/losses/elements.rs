@@ -1,16 +1,15 @@
 //! Losses that are an expression of each element and its target: `mse`, `l1`, `huber`, `kl_div`, `hinge`.
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::super::elementwise::{self, compute_type};
-use super::super::expression::{Binary, Node, Unary};
+use super::super::formula::Formula;
 use super::super::reductions::{Extent, Finish, Function, Split, Terms, launches};
 use super::super::*;
 
-/// What a loss is for each element `x` and its target `t`.
+/// The loss of an element `x` with target `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Formula {
+pub enum Loss {
     /// (x - t)²
     Mse,
     /// |x - t|
@@ -24,49 +23,35 @@ pub enum Formula {
 }
 
 /// `mse(x, target)` and its like.
-pub struct ElementLoss(pub Formula);
+pub struct ElementLoss(pub Loss);
 
 const INPUTS: &[Input] = &[Input::Tensor("x"), Input::Tensor("target")];
 
-const REDUCTION: OptionSpec = OptionSpec {
-    name: "reduction",
-    kind: OptionType::Word(&["mean", "sum", "none"]),
-    default: Preset::Word("mean"),
-    doc: "what becomes of the losses of all elements",
-};
+const REDUCTION: OptionSpec =
+    OptionSpec::word("reduction", &["mean", "sum", "none"], "what becomes of the losses of all elements");
 
-const DELTA: OptionSpec = OptionSpec {
-    name: "delta",
-    kind: OptionType::Number(Dimension::NONE),
-    default: Preset::Number(1.0),
-    doc: "the difference from which on the loss grows linearly",
-};
+const DELTA: OptionSpec = OptionSpec::number("delta", 1.0, "the difference from which on the loss grows linearly");
 
-const MARGIN: OptionSpec = OptionSpec {
-    name: "margin",
-    kind: OptionType::Number(Dimension::NONE),
-    default: Preset::Number(1.0),
-    doc: "the product from which on there is no loss",
-};
+const MARGIN: OptionSpec = OptionSpec::number("margin", 1.0, "the product from which on there is no loss");
 
 impl Operation for ElementLoss {
     fn name(&self) -> &'static str {
         match self.0 {
-            Formula::Mse => "mse",
-            Formula::L1 => "l1",
-            Formula::Huber => "huber",
-            Formula::KlDiv => "kl_div",
-            Formula::Hinge => "hinge",
+            Loss::Mse => "mse",
+            Loss::L1 => "l1",
+            Loss::Huber => "huber",
+            Loss::KlDiv => "kl_div",
+            Loss::Hinge => "hinge",
         }
     }
 
     fn summary(&self) -> &'static str {
         match self.0 {
-            Formula::Mse => "the mean of the squares of the differences to a target",
-            Formula::L1 => "the mean of the differences to a target, without their signs",
-            Formula::Huber => "the mean of half the squares of the differences to a target, linear from `delta` on",
-            Formula::KlDiv => "the mean of `target * (log(target) - x)`: `x` holds logarithms of probabilities",
-            Formula::Hinge => "the mean of `max(0, margin - target * x)`",
+            Loss::Mse => "the mean of the squares of the differences to a target",
+            Loss::L1 => "the mean of the differences to a target, without their signs",
+            Loss::Huber => "the mean of half the squares of the differences to a target, linear from `delta` on",
+            Loss::KlDiv => "the mean of `target * (log(target) - x)`: `x` holds logarithms of probabilities",
+            Loss::Hinge => "the mean of `max(0, margin - target * x)`",
         }
     }
 
@@ -76,8 +61,8 @@ impl Operation for ElementLoss {
 
     fn signature(&self) -> &'static Signature {
         match self.0 {
-            Formula::Huber => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION, DELTA] },
-            Formula::Hinge => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION, MARGIN] },
+            Loss::Huber => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION, DELTA] },
+            Loss::Hinge => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION, MARGIN] },
             _ => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION] },
         }
     }
@@ -92,7 +77,7 @@ impl Operation for ElementLoss {
             let (has, found) = (format!("this is {}", x.tensor.dims), format!("this is {}", target.tensor.dims));
             return Err(call.differs(0, has, 1, found, "there is a target for each element"));
         }
-        if self.0 == Formula::Huber && call.attrs.number("delta") <= 0.0 {
+        if self.0 == Loss::Huber && call.attrs.number("delta") <= 0.0 {
             let why = format!("{} is not positive", call.attrs.number("delta"));
             return Err(call.bad_option("delta", why, "write a number above 0: `delta: 1`"));
         }
@@ -144,7 +129,7 @@ impl Operation for ElementLoss {
     }
 }
 
-/// What becomes of the losses of all elements; `None` where each is an element of the output.
+/// Returns the reduction of the losses; `None` if the output holds the loss of each element.
 fn function(spec: &Spec) -> Option<Function> {
     match spec.attrs.word("reduction") {
         "mean" => Some(Function::Mean),
@@ -153,65 +138,48 @@ fn function(spec: &Spec) -> Option<Function> {
     }
 }
 
-/// An expression in the making, which has room for every formula.
-struct Steps(Expression);
-
-impl Steps {
-    fn add(&mut self, node: Node) -> u16 {
-        self.0.push(node).expect("a formula has a few steps")
-    }
-
-    fn constant(&mut self, value: f64) -> u16 {
-        self.0.push_constant(value).expect("a formula has a few constants")
-    }
-
-    fn two(&mut self, function: Binary, a: u16, b: u16) -> u16 {
-        self.add(Node::Binary(function, a, b))
-    }
-}
-
 impl ElementLoss {
     /// The loss of an element, of inputs `x` and `target`.
     fn expression(&self, spec: &Spec) -> Expression {
-        let mut steps = Steps(Expression::default());
-        let (x, t) = (steps.add(Node::Input(0)), steps.add(Node::Input(1)));
-        let last = match self.0 {
-            Formula::Mse => {
-                let difference = steps.two(Binary::Subtract, x, t);
-                steps.two(Binary::Multiply, difference, difference)
+        let mut formula = Formula::default();
+        let (x, t) = (formula.input(0), formula.input(1));
+        let loss = match self.0 {
+            Loss::Mse => {
+                let difference = formula.subtract(x, t);
+                formula.square(difference)
             }
-            Formula::L1 => {
-                let difference = steps.two(Binary::Subtract, x, t);
-                steps.add(Node::Unary(Unary::Abs, difference))
+            Loss::L1 => {
+                let difference = formula.subtract(x, t);
+                formula.abs(difference)
             }
-            Formula::Huber => {
-                let difference = steps.two(Binary::Subtract, x, t);
-                let size = steps.add(Node::Unary(Unary::Abs, difference));
+            Loss::Huber => {
+                let difference = formula.subtract(x, t);
+                let size = formula.abs(difference);
                 let delta = spec.attrs.number("delta");
-                let (half, delta, taken) = (steps.constant(0.5), steps.constant(delta), steps.constant(delta / 2.0));
-                let halved = steps.two(Binary::Multiply, half, size);
-                let square = steps.two(Binary::Multiply, halved, size);
-                let beyond = steps.two(Binary::Subtract, size, taken);
-                let linear = steps.two(Binary::Multiply, delta, beyond);
-                let small = steps.two(Binary::LessEqual, size, delta);
-                steps.add(Node::Select(small, square, linear))
+                let (half, delta, taken) =
+                    (formula.constant(0.5), formula.constant(delta), formula.constant(delta / 2.0));
+                let halved = formula.multiply(half, size);
+                let square = formula.multiply(halved, size);
+                let beyond = formula.subtract(size, taken);
+                let linear = formula.multiply(delta, beyond);
+                let small = formula.less_equal(size, delta);
+                formula.select(small, square, linear)
             }
-            Formula::KlDiv => {
-                let logarithm = steps.add(Node::Unary(Unary::Log, t));
-                let difference = steps.two(Binary::Subtract, logarithm, x);
-                let product = steps.two(Binary::Multiply, t, difference);
+            Loss::KlDiv => {
+                let logarithm = formula.log(t);
+                let difference = formula.subtract(logarithm, x);
+                let product = formula.multiply(t, difference);
                 // The logarithm of 0 times 0 is no number.
-                let zero = steps.constant(0.0);
-                steps.add(Node::Select(t, product, zero))
+                let zero = formula.constant(0.0);
+                formula.select(t, product, zero)
             }
-            Formula::Hinge => {
-                let product = steps.two(Binary::Multiply, t, x);
-                let margin = steps.constant(spec.attrs.number("margin"));
-                let left = steps.two(Binary::Subtract, margin, product);
-                steps.add(Node::Unary(Unary::Relu, left))
+            Loss::Hinge => {
+                let product = formula.multiply(t, x);
+                let margin = formula.constant(spec.attrs.number("margin"));
+                let left = formula.subtract(margin, product);
+                formula.relu(left)
             }
         };
-        steps.0.finish(last);
-        steps.0
+        formula.with_outputs([loss])
     }
 }

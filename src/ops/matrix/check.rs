@@ -49,7 +49,7 @@ const ROWS: usize = 64;
 /// Columns that are looked at together, since they share cache lines.
 const GROUP: usize = 8;
 
-/// What a factor is off by at most that is rounded to `tf32`, or cut off, relative.
+/// The largest relative error of a factor that is rounded or truncated to `tf32`.
 const NARROWED: f64 = 1.0 / 1024.0;
 
 /// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
@@ -94,7 +94,7 @@ struct Product<'a> {
     dtype: DType,
     /// The type in which products are added up.
     sum: DType,
-    /// What a sum whose terms have one sign may be off by, relative.
+    /// The relative error bound of a sum whose terms have one sign.
     growing: f64,
     /// Lengths of the rows of the first factor, and of the columns of the second: the terms of an element are no larger in
     /// sum than the product of both.
@@ -105,7 +105,7 @@ struct Product<'a> {
 
 /// How the elements of a product are rounded, by some of them.
 struct Samples {
-    /// What an element may be off by, in unit roundoffs of its scale.
+    /// The error bound of an element, in unit roundoffs of its scale.
     roundings: f64,
     /// The error of all of them together.
     worst: Worst,
@@ -291,7 +291,7 @@ impl<'a> Product<'a> {
         Some(Check { method: Method::Vectors, elements: (m * n) as u64, undecided: 0, worst })
     }
 
-    /// What elements may be off by together, as the length of a vector: `scale` is that of their scales, `stored` theirs.
+    /// The bound on the length of the vector of errors. `scale` is the length of the scales, `stored` that of the elements.
     fn error_of(&self, scale: f64, stored: f64, count: usize) -> f64 {
         let lost = (self.factors.depth() as f64 * self.sum.smallest() + self.dtype.smallest()) * (count as f64).sqrt();
         let stored = (self.growing + self.dtype.epsilon()) * stored;
@@ -315,7 +315,7 @@ impl<'a> Product<'a> {
 /// One element: errors in unit roundoffs of its scale.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// That of a plain sum in the device's type, and the part of it that comes of terms of one sign.
+    /// The error of a plain sum in the device's type, and the part of it that terms of one sign cause.
     plain: f64,
     growing: f64,
     /// The device's own, beyond what terms of one sign and storing it explain.
@@ -390,12 +390,12 @@ fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
     sum + lost
 }
 
-/// What a sum of terms of both signs is usually off by, in unit roundoffs of its scale. Some columns of a product may have
+/// The usual error of a sum of terms of both signs, in unit roundoffs of its scale. Some columns of a product may have
 /// such terms where those that were looked at have not.
 fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
     match arithmetic {
         Arithmetic::F32 | Arithmetic::F64 => depth.sqrt(),
-        // What is cut off goes in the direction of the sum, which changes seldom.
+        // Truncation moves the sum towards zero, and the sign of the sum seldom changes.
         Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 => 0.5 * depth / TERMS as f64,
     }
 }

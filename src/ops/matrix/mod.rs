@@ -46,29 +46,20 @@ impl Operation for Gemm {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("a"), Input::Tensor("b")],
-            outputs: &["c"],
-            options: &[
-                OptionSpec {
-                    name: "transpose_a",
-                    kind: OptionType::Bool,
-                    default: Preset::Bool(false),
-                    doc: "multiply by the transpose of `a`",
-                },
-                OptionSpec {
-                    name: "transpose_b",
-                    kind: OptionType::Bool,
-                    default: Preset::Bool(false),
-                    doc: "multiply by the transpose of `b`",
-                },
-                OptionSpec {
-                    name: "compute",
-                    kind: OptionType::Word(&["auto", "f32", "tf32"]),
-                    default: Preset::Word("auto"),
-                    doc: "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
-                },
-            ],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("a"), Input::Tensor("b")],
+                outputs: &["c"],
+                options: &[
+                    OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
+                    OptionSpec::bool("transpose_b", false, "multiply by the transpose of `b`"),
+                    OptionSpec::word(
+                        "compute",
+                        &["auto", "f32", "tf32"],
+                        "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
+                    ),
+                ],
+            }
         }
     }
 
@@ -91,7 +82,7 @@ impl Operation for Gemm {
         }
         if call.attrs.word("compute") == "tf32" && a.dtype != DType::F32 {
             let why = format!("`tf32` is for f32 matrices, and these are {}", a.dtype);
-            return Err(call.bad_option("compute", why, "leave it away"));
+            return Err(call.bad_option("compute", why, "remove `compute`"));
         }
         let (m, k) = rows_columns(a, call.attrs.bool("transpose_a"));
         let (k2, n) = rows_columns(b, call.attrs.bool("transpose_b"));

@@ -12,8 +12,7 @@ pub struct GroupNorm {
 /// The norm of the rows that groups become.
 const ROWS: Norm = Norm { centred: true, adds: false };
 
-const EPS_OPTION: OptionSpec =
-    OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-5), doc: EPS };
+const EPS_OPTION: OptionSpec = OptionSpec::number("eps", 1e-5, EPS);
 
 impl Operation for GroupNorm {
     fn name(&self) -> &'static str {
@@ -47,24 +46,12 @@ impl Operation for GroupNorm {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_rank(0, 2, "samples and channels")?;
-        for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
-        }
+        call.needs_channels()?;
         let x = &call.inputs[0].tensor;
         let channels = x.dims[1];
         if !self.instances && !channels.is_multiple_of(call.attrs.int("groups") as u64) {
             let why = format!("{channels} channels cannot be divided into {} groups", call.attrs.int("groups"));
             return Err(call.bad_option("groups", why, format!("write a divisor of {channels}")));
-        }
-        for (index, input) in call.inputs.iter().enumerate().skip(1) {
-            if *input.tensor.dims != [channels] {
-                let help = "a weight or a bias has one dimension, with an element for each channel";
-                let has = format!("this has {channels} channels");
-                return Err(call.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
-            }
-        }
-        if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
         }
         let outputs = call.outputs.iter().flatten();
         if let Some(operand) = call.inputs[..1].iter().chain(outputs).find(|operand| !is_whole(&operand.tensor)) {

@@ -1,15 +1,9 @@
 //! The kernel of a norm: the threads of a row have it in registers, or read it twice where it is too long.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
-use super::super::rows::Rows;
+use super::super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, WARP, share};
+use super::super::rows::{Rows, common_pack};
 use super::*;
-
-/// Threads of a block at most, which share one row, and of a block that has several rows.
-const MOST_THREADS: u64 = 1024;
-const SEVERAL_ROWS: u64 = 128;
-
-/// Threads that a compute unit has room for, NVIDIA's and AMD's.
-const UNIT_THREADS: u64 = 2048;
 
 /// Instructions for each element, with a mean or without, and for each thread: addresses, and what threads tell each other.
 const EACH: f64 = 7.0;
@@ -38,25 +32,16 @@ impl Split {
         }
         let rows = Rows::of(&tensors);
         let length = rows.length;
-        let fits = |tensor: &&Tensor, pack: u64| {
-            let (last, bytes) = (tensor.dims.len() - 1, pack * tensor.dtype.size());
-            let lead = &tensor.strides[..last];
-            bytes <= 16
-                && tensor.strides[last] == 1
-                && u64::from(tensor.align).is_multiple_of(bytes)
-                && length.is_multiple_of(pack)
-                && lead.iter().all(|stride| stride.is_multiple_of(pack))
-        };
         // A pack has one weight, or one for each element.
-        let share = |pack: u64| channels.alike == 1 || channels.alike.is_multiple_of(pack);
-        let widest = 16 / spec.inputs[0].dtype.size();
-        let mut halves = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2));
-        let pack = halves.find(|&pack| share(pack) && tensors.iter().all(|tensor| fits(tensor, pack))).unwrap_or(1);
-        // What fits into the registers of a thread: 32 floats, or half as many beside those that are added.
+        let pack = match channels.alike {
+            1 => common_pack(&tensors),
+            alike => common_pack(&tensors).min(1 << alike.trailing_zeros().min(u64::BITS - 1)),
+        };
+        // Elements that the registers of a thread hold: 32 floats, or half as many beside those that are added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
-        let threads = match length <= 32 * most {
-            true => length.div_ceil(pack).next_power_of_two().min(32),
-            false => length.div_ceil(most / 2).next_power_of_two().min(MOST_THREADS),
+        let threads = match length <= WARP * most {
+            true => length.div_ceil(pack).next_power_of_two().min(WARP),
+            false => length.div_ceil(most / 2).next_power_of_two().min(LARGEST_BLOCK),
         };
         let whole = length <= threads * most;
         let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
@@ -64,7 +49,7 @@ impl Split {
     }
 
     fn block(&self) -> u64 {
-        self.threads.max(SEVERAL_ROWS)
+        self.threads.max(ROWS_BLOCK)
     }
 
     fn blocks(&self) -> u64 {
@@ -81,7 +66,7 @@ impl Split {
             special: threads,
             reread: if self.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
-            share: (self.block() * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
+            share: share(self.block()),
             // A square, an addition, a subtraction and a product for each element, or less.
             ..spec.streaming_cost(4.0 * elements, 1)
         }
@@ -94,7 +79,7 @@ impl Split {
         let inputs = spec.inputs.len();
         let mut params = vec![format!("{y}* y"), format!("const {x}* x"), "C eps".to_owned()];
         let eps = spec.attrs.number("eps");
-        let eps = if compute == DType::F64 { Arg::F64(eps) } else { Arg::F32(eps as f32) };
+        let eps = Arg::real(compute, eps);
         let mut args = vec![Arg::Operand(inputs as u8), Arg::Operand(0), eps];
         for (step, name) in rows.steps.iter().zip(["sy", "sx", "sr", "st"]) {
             params.push(format!("i64 {name}"));

@@ -1,35 +1,34 @@
-//! Norms of rows: `rms_norm`, `layer_norm`, both of a sum that is kept, `add_rms_norm` and `add_layer_norm`, and those of groups
-//! of channels, `group_norm` and `instance_norm`.
+//! Norms of rows: `rms_norm` and `layer_norm`, both of a sum that is kept, `add_rms_norm` and `add_layer_norm`, and those of
+//! channels, `group_norm`, `instance_norm` and `batch_norm`.
 
 mod accuracy;
+mod batch;
 mod groups;
 mod kernel;
 
-use crate::base::units::Dimension;
 use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
 use super::rows::row_length;
 use super::*;
 
+pub use batch::BatchNorm;
 pub use groups::GroupNorm;
 use kernel::Split;
 
 /// A norm of rows.
 pub struct Norm {
-    /// The mean of a row is taken away first.
+    /// The mean of a row is subtracted first.
     pub centred: bool,
-    /// What is normalized is the sum of two inputs, which is an output too.
+    /// Two inputs are added first, and their sum is an output too.
     pub adds: bool,
 }
 
 const EPS: &str = "what is added to the mean of the squares before its root";
 
-const RMS_OPTIONS: &[OptionSpec] =
-    &[OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-6), doc: EPS }];
+const RMS_OPTIONS: &[OptionSpec] = &[OptionSpec::number("eps", 1e-6, EPS)];
 
-const LAYER_OPTIONS: &[OptionSpec] =
-    &[OptionSpec { name: "eps", kind: OptionType::Number(Dimension::NONE), default: Preset::Number(1e-5), doc: EPS }];
+const LAYER_OPTIONS: &[OptionSpec] = &[OptionSpec::number("eps", 1e-5, EPS)];
 
 const X: Input = Input::Tensor("x");
 const RESIDUAL: Input = Input::Tensor("residual");
@@ -132,7 +131,29 @@ impl Operation for Norm {
     }
 }
 
-/// Where the weights and the biases of a row's elements are.
+impl Call<'_> {
+    /// Fails unless inputs and outputs are floating-point tensors, and a weight or a bias has an element for each channel,
+    /// which is dimension 1 of the first input.
+    fn needs_channels(&self) -> Result<(), OpError> {
+        for input in self.inputs {
+            self.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        }
+        let channels = self.inputs[0].tensor.dims[1];
+        for (index, input) in self.inputs.iter().enumerate().skip(1) {
+            if *input.tensor.dims != [channels] {
+                let help = "a weight or a bias has one dimension, with an element for each channel";
+                let has = format!("this has {channels} channels");
+                return Err(self.differs(0, has, index, format!("this is {}", input.tensor.dims), help));
+            }
+        }
+        match &self.outputs[0] {
+            Some(output) => self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The mapping from the elements of a row to their weights and biases.
 struct Channels {
     /// Rows that have weights of their own, one after the other.
     groups: u64,
@@ -154,12 +175,12 @@ impl Channels {
     }
 }
 
-/// What is computed of a row.
+/// The statistics of a row.
 struct Statistics {
     mean: f64,
     /// The mean of the squares of the differences to `mean`.
     variance: f64,
-    /// What each difference is multiplied by.
+    /// The factor of each difference to the mean.
     scale: f64,
 }
 

@@ -1,7 +1,7 @@
 //! How far rounding may move the result of a reduction: the terms are off by what their expression is off by, and each
 //! function adds the rounding of its own steps, in whatever order a device takes them.
 
-use super::super::ball::{FUNCTION, Precision};
+use super::super::ball::{Ball, FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::super::elementwise::side_by_side;
 use super::*;
@@ -20,20 +20,34 @@ impl Terms {
         if expression.is_identity() {
             return Terms { values: inputs[0].to_vec(), radii: Vec::new(), compute };
         }
+        Self::of_each(expression, spec, extent, inputs, compute).swap_remove(0)
+    }
+
+    /// The terms of each output of an expression.
+    pub fn of_each(
+        expression: &Expression,
+        spec: &Spec,
+        extent: &Extent,
+        inputs: &[&[f64]],
+        compute: DType,
+    ) -> Vec<Terms> {
         let precision = Precision::of(compute);
         let count = extent.dims.iter().product::<u64>() as usize;
-        let (mut values, mut radii) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        let empty = || Terms { values: Vec::with_capacity(count), radii: Vec::with_capacity(count), compute };
+        let mut all: Vec<Terms> = expression.outputs().iter().map(|_| empty()).collect();
         let (mut balls, mut elements) = (Vec::new(), Vec::new());
         side_by_side(extent.dims, &spec.inputs, inputs, count, |places, inputs| {
             for place in 0..places.len() {
                 elements.clear();
                 elements.extend(inputs.iter().map(|input| input[place]));
-                let ball = expression.enclose(precision, &elements, &mut balls);
-                values.push(ball.value);
-                radii.push(ball.radius);
+                expression.enclose(precision, &elements, &mut balls);
+                for (terms, &node) in all.iter_mut().zip(expression.outputs()) {
+                    terms.values.push(balls[usize::from(node)].value);
+                    terms.radii.push(balls[usize::from(node)].radius);
+                }
             }
         });
-        Terms { values, radii, compute }
+        all
     }
 
     /// Computes the results, and returns how far a correct implementation may be from each.
@@ -41,16 +55,29 @@ impl Terms {
         let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: self.compute };
         let mut allowed = Vec::with_capacity(outputs.len());
         for (out, places) in outputs.iter_mut().zip(extent.groups()) {
-            group.terms.clear();
-            group.radii.clear();
-            for place in places {
-                group.terms.push(self.values[place as usize]);
-                group.radii.push(self.radii.get(place as usize).copied().unwrap_or(0.0));
-            }
+            self.pick(places, &mut group);
             *out = function.of(&group.terms);
             allowed.push(group.radius(function, *out));
         }
         Tolerance::Within(allowed)
+    }
+
+    /// The sum of the terms at these places, and how far a correct implementation may be from it.
+    pub fn sum(&self, places: impl Iterator<Item = u64>) -> Ball {
+        let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: self.compute };
+        self.pick(places, &mut group);
+        let value = Function::Sum.of(&group.terms);
+        Ball { value, radius: group.radius(Function::Sum, value) }
+    }
+
+    /// Fills a group with the terms at these places.
+    fn pick(&self, places: impl Iterator<Item = u64>, group: &mut Group) {
+        group.terms.clear();
+        group.radii.clear();
+        for place in places {
+            group.terms.push(self.values[place as usize]);
+            group.radii.push(self.radii.get(place as usize).copied().unwrap_or(0.0));
+        }
     }
 }
 
@@ -66,7 +93,7 @@ impl Group {
     pub fn radius(&self, function: Function, value: f64) -> f64 {
         let precision = Precision::of(self.compute);
         match function {
-            Function::Sum => self.sum(precision),
+            Function::Sum | Function::Sums(_) => self.sum(precision),
             Function::Mean => {
                 let count = self.terms.len() as f64;
                 let off = self.sum(precision) / count;
@@ -97,7 +124,7 @@ impl Group {
         }
         match sizes.len() == self.terms.len() {
             true => sum_error(self.compute, &sizes) + moved,
-            // What is infinite or no number stays so, whatever the others are.
+            // A sum with an infinite term or NaN stays infinite or NaN.
             false => 0.0,
         }
     }

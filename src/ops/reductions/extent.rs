@@ -1,4 +1,4 @@
-//! What a reduction goes over: the shape of its expression, and which of the dimensions share a result.
+//! The extent of a reduction: the shape of its expression, and the dimensions over which elements share a result.
 
 use super::super::elementwise::side_by_side;
 use super::super::layout::{broadcast, broadcast_strides, collapse, offsets};
@@ -12,11 +12,9 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// That of an operation with the option `dims`, whose inputs are those of its expression.
+    /// The extent of an operation with the option `dims`, whose inputs are those of its expression.
     pub fn of(spec: &Spec) -> Extent {
-        let dims = spec.inputs.iter().skip(1).fold(spec.inputs[0].dims, |dims, input| {
-            broadcast(dims, input.dims).expect("the shape rule has checked that the inputs fit together")
-        });
+        let dims = Self::shape(spec);
         let mut reduced = [false; Dims::MAX];
         match spec.attrs.axes("dims") {
             Some(axes) => axes.iter().for_each(|axis| reduced[axis.rem_euclid(dims.len() as i64) as usize] = true),
@@ -25,7 +23,21 @@ impl Extent {
         Extent { dims, reduced }
     }
 
-    /// All dimensions of the first input.
+    /// The shape that the inputs broadcast to.
+    pub fn shape(spec: &Spec) -> Dims {
+        spec.inputs.iter().skip(1).fold(spec.inputs[0].dims, |dims, input| {
+            broadcast(dims, input.dims).expect("the shape rule has checked that the inputs fit together")
+        })
+    }
+
+    /// One dimension of a shape.
+    pub fn along(dims: Dims, axis: usize) -> Extent {
+        let mut reduced = [false; Dims::MAX];
+        reduced[axis] = true;
+        Extent { dims, reduced }
+    }
+
+    /// The extent that covers all dimensions of the first input.
     pub fn all(spec: &Spec) -> Extent {
         Extent { dims: spec.inputs[0].dims, reduced: [true; Dims::MAX] }
     }
@@ -87,12 +99,21 @@ impl Extent {
 
     /// The values of the expression for each element of the shape, in row-major order.
     pub fn values(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<f64> {
-        let mut values = vec![0.0; self.dims.iter().product::<u64>() as usize];
+        self.values_of_each(expression, spec, inputs).swap_remove(0)
+    }
+
+    /// The same for each output of the expression.
+    pub fn values_of_each(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<Vec<f64>> {
+        let count = self.dims.iter().product::<u64>() as usize;
+        let mut all = vec![vec![0.0; count]; expression.outputs().len()];
         let mut room = Vec::new();
-        side_by_side(self.dims, &spec.inputs, inputs, values.len(), |places, inputs| {
-            values[places.clone()].copy_from_slice(expression.evaluate(places.len(), inputs, &mut room));
+        side_by_side(self.dims, &spec.inputs, inputs, count, |places, inputs| {
+            expression.evaluate(places.len(), inputs, &mut room);
+            for (output, values) in all.iter_mut().enumerate() {
+                values[places.clone()].copy_from_slice(expression.values(output, places.len(), &room));
+            }
         });
-        values
+        all
     }
 
     /// For each element of the result, the places of its terms among the values.

@@ -7,7 +7,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index
 use super::split::Along;
 use super::*;
 
-/// What is stored of an accumulator.
+/// The statement that stores a result.
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
     pub before: String,
@@ -25,12 +25,41 @@ impl Finish {
             Function::ArgMax | Function::ArgMin => ("TO = (i32)total.place", vec![]),
             Function::LogSumExp | Function::LogSumExpAndSum => ("store<C>(TO, total.most + f_log(total.sum))", vec![]),
             Function::Sum | Function::Prod | Function::Max | Function::Min => ("store<C>(TO, total.v)", vec![]),
+            Function::Sums(_) => unreachable!("several sums become one result by an expression"),
         };
         Finish { before: String::new(), params, store: store.to_owned() }
     }
+
+    /// The outputs of an expression, stored in `places`. Its inputs are these C expressions, of the type that the kernel
+    /// computes in.
+    pub fn expression(result: &Expression, inputs: &[String], places: &[&str], compute: DType) -> Finish {
+        let constants = result.constants();
+        let is_one = places.len() == 1;
+        let outputs = |text: &str| (0..if is_one { 0 } else { places.len() }).map(|i| format!("{text}r{i}")).collect();
+        let (declared, returned): (Vec<String>, Vec<String>) = (outputs("C& "), outputs(""));
+        let parameters = (0..inputs.len()).map(|i| format!("C x{i}"));
+        let parameters = parameters.chain((0..constants.len()).map(|i| format!("C c{i}"))).chain(declared);
+        let before = format!(
+            "__device__ inline {} result_of({}) {{\n{}}}\n",
+            if is_one { "C" } else { "void" },
+            parameters.collect::<Vec<_>>().join(", "),
+            result.c_text()
+        );
+        let arguments = inputs.iter().cloned().chain((0..constants.len()).map(|i| format!("f{i}")));
+        let call = arguments.chain(returned.iter().cloned()).collect::<Vec<_>>().join(", ");
+        let store = match places {
+            [only] => format!("store<C>({only}, result_of({call}))"),
+            _ => {
+                let stored = places.iter().zip(&returned).map(|(place, value)| format!("store<C>({place}, {value}); "));
+                format!("C {}; result_of({call}); {}", returned.join(", "), stored.collect::<String>())
+            }
+        };
+        let constant = |(i, &value): (usize, &f64)| (format!("C f{i}"), Arg::real(compute, value));
+        Finish { before, params: constants.iter().enumerate().map(constant).collect(), store }
+    }
 }
 
-/// What a thread has of a result: `none` of no terms, `take` adds one with its place, `join` adds those of another thread.
+/// Kernel text of a thread's part of a result: `none` has no terms, `take` adds a term, `join` adds those of another thread.
 fn accumulator(function: Function) -> String {
     let plain = |none: &str, joined: &str| {
         format!(
@@ -70,7 +99,23 @@ __device__ inline void take(Acc& a, C x, u64 place) {{ Acc b = {{x, (u32)place}}
         Function::ArgMin => place("<", "C(1) / C(0)"),
         Function::LogSumExp => log_sum_exp(false),
         Function::LogSumExpAndSum => log_sum_exp(true),
+        Function::Sums(count) => sums(count),
     }
+}
+
+/// Several sums, each of one output of the expression.
+fn sums(count: u8) -> String {
+    format!(
+        r#"#define SUMS {count}
+#define EACH_SUM _Pragma("unroll") for (int s = 0; s < SUMS; s++)
+struct Acc {{ C v[SUMS]; }};
+struct Values {{ C at[SUMS]; }};
+__device__ inline Acc none() {{ Acc a; EACH_SUM a.v[s] = 0; return a; }}
+__device__ inline Acc join(Acc a, Acc b) {{ EACH_SUM a.v[s] += b.v[s]; return a; }}
+__device__ inline Acc shuffled(Acc a, int mask) {{ EACH_SUM a.v[s] = SHUFFLE_XOR(a.v[s], mask); return a; }}
+__device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += x.at[s]; }}
+"#
+    )
 }
 
 /// The largest term so far, and the sum of the exponentials of the differences to it; where `adds`, the sum of the terms
@@ -165,7 +210,7 @@ pub fn launches(
     launches
 }
 
-/// What both kernels have in common.
+/// The data that both kernels share.
 struct Common<'a> {
     function: Function,
     compute: DType,
@@ -192,6 +237,7 @@ impl Common<'_> {
         let fields = match self.function {
             Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
             Function::LogSumExpAndSum => 3,
+            Function::Sums(count) => u64::from(count),
             _ => 1,
         };
         let size = fields * self.compute.size();
@@ -234,10 +280,7 @@ impl Common<'_> {
         params.extend((0..count).map(|i| format!("const {}* a{i}", c_type(spec.inputs[i].dtype))));
         args.extend((0..count).map(|i| Arg::Operand(i as u8)));
         params.extend((0..constants.len()).map(|i| format!("C c{i}")));
-        args.extend(constants.iter().map(|&value| match self.compute {
-            DType::F64 => Arg::F64(value),
-            _ => Arg::F32(value as f32),
-        }));
+        args.extend(constants.iter().map(|&value| Arg::real(self.compute, value)));
         let index = index_type(split.results * split.terms + split.block() * pack * under_way);
         params.push(geometry_param(&split.reduced).replace(" g", " reduced"));
         args.push(Arg::Words(geometry_words(&split.reduced)));
@@ -285,11 +328,18 @@ impl Common<'_> {
         }
         elements.extend((0..constants.len()).map(|i| format!("c{i}")));
         let arguments = (0..count).map(|i| format!("C x{i}")).chain((0..constants.len()).map(|i| format!("C c{i}")));
-        let function = format!(
-            "__device__ inline C compute({}) {{\n{}}}\n",
-            arguments.collect::<Vec<_>>().join(", "),
-            expression.c_text()
-        );
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        let function = match self.function {
+            Function::Sums(sums) => {
+                let outputs = (0..sums).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ");
+                format!(
+                    "__device__ inline Values compute({arguments}) {{\n  C {outputs};\n{}  Values all = {{{outputs}}};\n  \
+                     return all;\n}}\n",
+                    expression.c_text()
+                )
+            }
+            _ => format!("__device__ inline C compute({arguments}) {{\n{}}}\n", expression.c_text()),
+        };
 
         let terms = along == Along::Terms;
         let results = if terms { 1 } else { pack };
@@ -310,7 +360,7 @@ impl Common<'_> {
             operands = count + 1
         );
         (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
-        // All that a thread reads is under way before any of it is used.
+        // A thread issues all of its loads before it uses the first value.
         let within = if even { "true" } else { "piece < end" };
         let each = format!(
             "#pragma unroll\n    for (int e = 0; e < {under_way}; e++) {{\n      {index} piece = base + e * T;\n      \

@@ -1,10 +1,12 @@
 //! Reductions: `sum`, `mean`, `prod`, `max`, `min`, `argmax`, `argmin` and `logsumexp` of an elementwise expression over any
-//! dimensions, in one pass. The shapes of results follow PyTorch.
+//! dimensions, in one pass, and `grad_norm` of several tensors. The shapes of results follow PyTorch.
 
 mod accuracy;
 mod extent;
+mod grad_norm;
 mod kernel;
 mod split;
+mod sums;
 
 use crate::base::{DType, Dims};
 
@@ -14,10 +16,12 @@ use super::*;
 
 pub(super) use accuracy::{Group, Terms};
 pub(super) use extent::Extent;
+pub use grad_norm::GradNorm;
 pub(super) use kernel::{Finish, launches};
 pub(super) use split::Split;
+pub(super) use sums::Sums;
 
-/// What becomes of the elements that share a result.
+/// The function that makes a result of the elements that share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     Sum,
@@ -30,6 +34,8 @@ pub enum Function {
     LogSumExp,
     /// The same, and the sum of the terms beside it: no operation of its own.
     LogSumExpAndSum,
+    /// The sums of that many expressions, at least two: no operation of its own.
+    Sums(u8),
 }
 
 /// `sum(expression)` and its like.
@@ -43,18 +49,13 @@ const OPTIONS: &[OptionSpec] = &[
         default: Preset::Absent,
         doc: "the dimensions that it goes over, negative ones counted from the end; all of them by default",
     },
-    OptionSpec {
-        name: "keepdim",
-        kind: OptionType::Bool,
-        default: Preset::Bool(false),
-        doc: "whether these dimensions stay in the result, with size 1",
-    },
+    OptionSpec::bool("keepdim", false, "whether these dimensions stay in the result, with size 1"),
 ];
 
 impl Operation for Reduce {
     fn name(&self) -> &'static str {
         match self.0 {
-            Function::Sum => "sum",
+            Function::Sum | Function::Sums(_) => "sum",
             Function::Mean => "mean",
             Function::Prod => "prod",
             Function::Max => "max",
@@ -67,7 +68,7 @@ impl Operation for Reduce {
 
     fn summary(&self) -> &'static str {
         match self.0 {
-            Function::Sum => "the sum of an expression over dimensions",
+            Function::Sum | Function::Sums(_) => "the sum of an expression over dimensions",
             Function::Mean => "the mean of an expression over dimensions",
             Function::Prod => "the product of an expression over dimensions",
             Function::Max => "the largest value of an expression over dimensions; NaN if one is NaN",
@@ -109,9 +110,10 @@ impl Operation for Reduce {
         if self.finds_place() {
             call.needs_places(extent.terms())?;
         }
-        let dtype = match self.finds_place() {
-            true => default,
-            false => call.given_dtype(0).unwrap_or(default),
+        let dtype = match call.given_dtype(0) {
+            Some(DType::I64) if self.finds_place() => DType::I64,
+            Some(given) if !self.finds_place() => given,
+            _ => default,
         };
         Ok(vec![call.output(0, dtype, extent.result(call.attrs.bool("keepdim")))?])
     }
@@ -176,7 +178,7 @@ impl Function {
             places.fold(0, |best, place| if is_before(terms[place], terms[best]) { place } else { best })
         };
         match self {
-            Function::Sum => terms.iter().sum(),
+            Function::Sum | Function::Sums(_) => terms.iter().sum(),
             Function::Mean => terms.iter().sum::<f64>() / terms.len() as f64,
             Function::Prod => terms.iter().product(),
             Function::Max => terms[best(is_larger)],
@@ -204,7 +206,7 @@ fn is_smaller(a: f64, b: f64) -> bool {
 }
 
 impl Call<'_> {
-    /// Which of the dimensions option `dims` names: all of them where it is not given.
+    /// Returns for each dimension whether the option `dims` names it: all of them if it is not given.
     pub(super) fn reduced_dims(&self, dims: Dims) -> Result<[bool; Dims::MAX], OpError> {
         let rank = dims.len() as i64;
         let mut reduced = [false; Dims::MAX];
@@ -214,8 +216,8 @@ impl Call<'_> {
         };
         let bad = |why: String| {
             let help = match rank {
-                0 => "leave `dims` away: a single value has no dimensions".to_owned(),
-                1 => "write `dims: [0]`, or leave it away".to_owned(),
+                0 => "remove `dims`: a single value has no dimensions".to_owned(),
+                1 => "write `dims: [0]`, or remove `dims`".to_owned(),
                 _ => {
                     format!("write each dimension once, 0 to {0} or -{rank} to -1: `dims: [{0}]` is the last", rank - 1)
                 }
@@ -246,7 +248,7 @@ impl Call<'_> {
         let input = &self.inputs[0];
         Err(OpError::Rank {
             op: self.operation.name(),
-            needs: "at most 2^31 elements for each result, since places are of type i32".to_owned(),
+            needs: "at most 2^31 elements for each result, since kernels count places in 32 bits".to_owned(),
             found: input.tensor.to_string(),
             at: input.span.into(),
         })

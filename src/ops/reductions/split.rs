@@ -1,15 +1,11 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
+use super::super::occupancy::{RESIDENT_BLOCKS, share};
 use super::*;
 
-/// Blocks from which on a large device is busy all the time, whatever the number of its units; and the threads of half of
-/// them.
-const ENOUGH_BLOCKS: u64 = 1056;
-const ENOUGH_THREADS: u64 = ENOUGH_BLOCKS / 2 * BLOCK as u64;
-
-/// Threads that a compute unit has room for, NVIDIA's and AMD's.
-const UNIT_THREADS: u64 = 2048;
+/// Threads that keep memory busy: half of those that the device holds.
+const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 
 /// Pieces that a thread has under way at once, and steps of a thread from which on a reduction is worth a second launch.
 const UNDER_WAY: u64 = 8;
@@ -22,12 +18,12 @@ const LONG_ROW: u64 = 64;
 const OF_A_PIECE: f64 = 14.0;
 const OF_A_THREAD: f64 = 90.0;
 
-/// Which elements neighbouring threads read.
+/// The elements that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Those of one result.
+    /// Terms of one result.
     Terms,
-    /// Those of neighbouring results.
+    /// Terms of neighbouring results.
     Results,
 }
 
@@ -75,7 +71,7 @@ impl Split {
         let (inner, other) = if along == Along::Terms { (&reduced, &kept) } else { (&kept, &reduced) };
         let steps: Vec<u64> = inner.strides.iter().map(|strides| strides.last().copied().unwrap_or(0)).collect();
         let neighbours = |input: usize| steps[input + 1] == 1;
-        // Where pieces of so many elements may begin.
+        // Whether every piece of so many elements begins at a multiple of its size.
         let begins = |operand: usize, tensor: &Tensor, pack: u64| {
             let outer = &inner.strides[operand][..inner.dims.len().saturating_sub(1)];
             u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
@@ -130,8 +126,8 @@ impl Split {
         };
         let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
-        let parts = match blocks < ENOUGH_BLOCKS && steps_of_a_thread >= MANY_STEPS {
-            true => (2 * ENOUGH_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
+        let parts = match blocks < RESIDENT_BLOCKS && steps_of_a_thread >= MANY_STEPS {
+            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
             false => 1,
         };
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
@@ -175,13 +171,15 @@ impl Split {
         let elements = (self.results * self.terms) as f64;
         let (own, special) = match function {
             Function::Sum | Function::Mean | Function::Prod => (2.0, 0.0),
+            Function::Sums(count) => (2.0 * f64::from(count), 0.0),
             Function::Max | Function::Min => (4.0, 0.0),
             Function::ArgMax | Function::ArgMin => (7.0, 0.0),
             Function::LogSumExp | Function::LogSumExpAndSum => (13.0, 1.0),
         };
         let pieces = elements / self.pack as f64;
         let mut threads = (self.blocks() * self.block()) as f64;
-        let mut cost = spec.streaming_cost((f64::from(expression.flops()) + 1.0) * elements, 1);
+        let sums = if let Function::Sums(count) = function { f64::from(count) } else { 1.0 };
+        let mut cost = spec.streaming_cost((f64::from(expression.flops()) + sums) * elements, 1);
         cost.blocks = self.blocks();
         if self.parts > 1 {
             let (beside, sharing, blocks) = self.second();
@@ -193,7 +191,7 @@ impl Split {
                 + OF_A_PIECE * pieces
                 + OF_A_THREAD * threads,
             special: (f64::from(expression.special()) + special) * elements,
-            share: ((self.block() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_THREADS) as u32).max(1),
+            share: share(self.block()),
             ..cost
         }
     }

@@ -5,10 +5,8 @@
 
 use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::super::layout::collapse;
+use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::*;
-
-/// Blocks that keep a large device busy.
-const ENOUGH_BLOCKS: u64 = 264;
 
 /// Elements of a part at least: a shorter one is not worth a second launch.
 const LEAST_PART: u64 = 8192;
@@ -16,9 +14,6 @@ const LEAST_ROWS: u64 = 64;
 
 /// Parts at most where each thread has lines of its own, and joins those before its own one by one.
 const MOST_PARTS: u64 = 64;
-
-/// Threads that a compute unit has room for, NVIDIA's and AMD's.
-const UNIT_THREADS: u64 = 2048;
 
 /// Packs of a thread under way at once.
 const UNDER_WAY: u64 = 4;
@@ -57,7 +52,7 @@ impl Split {
         let lines = collapse(others(&dims), &strides);
         let (count, length) = (others(&dims).iter().product::<u64>(), dims[axis]);
         let steps = tensors.map(|tensor| tensor.strides[axis]);
-        // What lies behind the dimension has one element.
+        // True if the dimensions behind it have one element each.
         let along = dims[axis + 1..].iter().all(|&size| size == 1);
         let inner = lines.dims.last().copied().unwrap_or(1);
         let fits = |pack: &u64| {
@@ -83,8 +78,8 @@ impl Split {
             }
             false => (1, (count / pack).div_ceil(block), LEAST_ROWS, MOST_PARTS),
         };
-        let parts = match blocks < ENOUGH_BLOCKS {
-            true => (2 * ENOUGH_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
+        let parts = match blocks < BUSY_BLOCKS {
+            true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
             false => 1,
         };
         Split { lines, count, length, steps, along, pack, threads, parts }
@@ -120,7 +115,7 @@ impl Split {
                 _ => Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
             },
             blocks: self.blocks() * launches,
-            share: (u64::from(BLOCK) * u64::from(Cost::WHOLE_UNIT) / UNIT_THREADS) as u32,
+            share: share(u64::from(BLOCK)),
             ..spec.streaming_cost(elements, 1)
         }
     }

@@ -33,15 +33,12 @@ impl Operation for Scan {
     }
 
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "dim",
-                kind: OptionType::Int(-(Dims::MAX as i64), Dims::MAX as i64 - 1),
-                default: Preset::Int(-1),
-                doc: "the dimension that it goes along; negative ones count from the end",
-            }],
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[axis::option(-1, "the dimension that it goes along; negative ones count from the end")],
+            }
         }
     }
 
@@ -49,11 +46,7 @@ impl Operation for Scan {
         call.needs_device()?;
         call.needs_rank(0, 1, "along one of which it goes")?;
         let x = &call.inputs[0].tensor;
-        let (dim, rank) = (call.attrs.int("dim"), x.dims.len() as i64);
-        if !(-rank..rank).contains(&dim) {
-            let help = format!("write 0 to {0} or -{rank} to -1: `dim: {0}` is the last", rank - 1);
-            return Err(call.bad_option("dim", format!("{} has no dimension {dim}", x.dims), help));
-        }
+        call.axis(x.dims)?;
         let default = if x.dtype.is_float() { x.dtype } else { DType::I32 };
         Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(default), x.dims)?])
     }
@@ -102,7 +95,7 @@ impl Scan {
 
 /// The dimension that a scan goes along.
 fn axis(spec: &Spec) -> usize {
-    spec.attrs.int("dim").rem_euclid(spec.inputs[0].dims.len() as i64) as usize
+    axis::of(&spec.attrs, spec.inputs[0].dims.len())
 }
 
 /// The places of the elements that belong together, in their order, for each line along the dimension.

@@ -1,4 +1,4 @@
-"""Cases of each operation, drawn by seed: shapes, the call, PyTorch's call, and the bytes to move. `shapes.py` runs them."""
+"""Cases of each operation for shapes.py, drawn by seed: odd sizes, primes, broadcasts, gaps, every type."""
 import math
 
 SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1}
@@ -54,8 +54,6 @@ def elements(draw, dtype, tensors=2):
 def count(dims):
     return math.prod(dims)
 
-
-# --- Cases of each operation ---------------------------------------------------------------------------------------
 
 def draw_map(draw):
     dtype = draw.choice(("f32", "bf16", "bf16", "f16", "f64"))
@@ -314,28 +312,26 @@ def draw_dropout(draw):
                 lambda t, torch: (lambda: torch.nn.functional.dropout(t["x"], 0.1)), 2 * count(dims) * SIZES[dtype])
 
 
-def draw_adamw(draw):
+def optimizer(draw, updated, call, make):
+    """A step of an optimizer that reads `g` and updates these tensors; PyTorch's is made from its parameter."""
     dtype = draw.choice(("f32", "f32", "bf16"))
-    n = elements(draw, "f32", 4)
+    n = elements(draw, "f32", 1 + len(updated))
 
     def body(t, torch):
         w = t["w"].requires_grad_()
         w.grad = t["g"]
-        optimizer = torch.optim.AdamW([w], lr=1e-3, fused=True, capturable=True)
-        return torch.compiler.disable(optimizer.step)
-    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "m", "v")}, "adamw(g -> w, m, v)", body, 7 * n * SIZES[dtype])
+        return torch.compiler.disable(make(torch.optim, [w]).step)
+    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", *updated)}, call, body, (1 + 2 * len(updated)) * n * SIZES[dtype])
+
+
+def draw_adamw(draw):
+    return optimizer(draw, ("w", "m", "v"), "adamw(g -> w, m, v)",
+                     lambda optim, parameters: optim.AdamW(parameters, lr=1e-3, fused=True, capturable=True))
 
 
 def draw_sgd(draw):
-    dtype = draw.choice(("f32", "f32", "bf16"))
-    n = elements(draw, "f32", 3)
-
-    def body(t, torch):
-        w = t["w"].requires_grad_()
-        w.grad = t["g"]
-        optimizer = torch.optim.SGD([w], lr=1e-3, momentum=0.9, fused=True)
-        return torch.compiler.disable(optimizer.step)
-    return Case(f"{dtype}[{n}]", {name: (dtype, [n]) for name in ("g", "w", "v")}, "sgd(g -> w, v, momentum: 0.9)", body, 5 * n * SIZES[dtype])
+    return optimizer(draw, ("w", "v"), "sgd(g -> w, v, momentum: 0.9)",
+                     lambda optim, parameters: optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True))
 
 
 def draw_triad(draw):
@@ -445,8 +441,89 @@ def draw_scan(draw):
                 lambda t, torch: (lambda: getattr(torch, name)(t["x"], dim, out=t["y"])), 2 * count(dims) * SIZES[dtype])
 
 
+def draw_batch_norm(draw):
+    dtype = draw.choice(("f32", "bf16", "f16"))
+    channels = draw.choice((32, 64, 128, 256, 512, 96, size(draw, 1, 2048)))
+    side = size(draw, 1, 112)
+    samples = max(1, elements(draw, dtype) // (channels * side * side))
+    dims = [samples, channels, side, side] if side > 1 else [samples, channels]
+    return Case(f"{dtype}{dims}",
+                {"x": (dtype, dims), "y": (dtype, dims), "w": (dtype, [channels]), "b": (dtype, [channels]),
+                 "m": ("f32", [channels]), "v": ("f32", [channels])}, "batch_norm(x, w, b -> y, m, v)",
+                lambda t, torch: (lambda: torch.nn.functional.batch_norm(t["x"], None, None, t["w"], t["b"], True, 0.1, 1e-5)),
+                3 * count(dims) * SIZES[dtype])
+
+
+def draw_permute(draw):
+    """Rows by expert, or back, as Megatron-LM moves tokens without a capacity."""
+    dtype = draw.choice(("bf16", "bf16", "f32"))
+    width, experts, each = size(draw, 64, 8192), draw.choice((8, 60, 64, 128, 256)), draw.choice((1, 2, 4, 8))
+    rows = max(1, min(elements(draw, dtype) // width // each, 1 << 16))
+    if draw.random() < 0.5:
+        parts, setup = indices(draw, "i", rows * each, experts)
+
+        def body(t, torch):
+            def run():
+                order = t["i"].sort(stable=True).indices
+                return t["x"].index_select(0, order // each), torch.bincount(t["i"], minlength=experts)
+            return run
+        return Case(f"permute {each} of {experts}, {dtype}[{rows}, {width}]",
+                    {"x": (dtype, [rows, width]), "y": (dtype, [rows * each, width]), "q": ("i32", [rows, each]),
+                     "d": ("i32", [experts]), **parts},
+                    f"permute(x, view(i, [{rows}, {each}]), experts: {experts} -> y, q, d)", body,
+                    2 * rows * each * width * SIZES[dtype] + 8 * rows * each, setup)
+    parts, setup = indices(draw, "i", rows * each, rows * each)
+
+    def body(t, torch):
+        return lambda: (t["y"].index_select(0, t["i"]).view(rows, each, width) * t["w"][..., None]).sum(1)
+    return Case(f"unpermute {each}, {dtype}[{rows}, {width}]",
+                {"y": (dtype, [rows * each, width]), "x": (dtype, [rows, width]), "w": (dtype, [rows, each]), **parts},
+                f"unpermute(y, view(i, [{rows}, {each}]), w -> x)", body,
+                (1 + each) * rows * width * SIZES[dtype] + rows * each * (4 + SIZES[dtype]), setup)
+
+
+def draw_grad_norm(draw):
+    dtype = draw.choice(("f32", "bf16", "bf16"))
+    tensors = draw.choice((1, 2, 8, 32, 60))
+    sizes = [elements(draw, dtype, tensors) for _ in range(tensors)]
+    names = [f"g{place}" for place in range(tensors)]
+    return Case(f"{tensors} of {dtype}, {sum(sizes)} elements", {name: (dtype, [size]) for name, size in zip(names, sizes)},
+                f"grad_norm({', '.join(names)})", lambda t, torch: (lambda: torch.nn.utils.get_total_norm([t[name] for name in names])),
+                sum(sizes) * SIZES[dtype])
+
+
+def draw_distance(draw):
+    name = draw.choice(("cosine_similarity", "triplet"))
+    dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
+    inputs = ("a", "b", "d")[:2 if name == "cosine_similarity" else 3]
+    length = draw.choice((size(draw, 2, 100_000), 128, 512, 768, 4096))
+    rows = max(1, elements(draw, dtype, len(inputs)) // length)
+    dims = [rows, length]
+
+    def body(t, torch):
+        functional = torch.nn.functional
+        if name == "cosine_similarity":
+            return lambda: functional.cosine_similarity(t["a"], t["b"], -1)
+        return lambda: functional.triplet_margin_loss(t["a"], t["b"], t["d"], reduction="none")
+    return Case(f"{name} {dtype}{dims}", {**{one: (dtype, dims) for one in inputs}, "y": (dtype, [rows])},
+                f"{name}({', '.join(inputs)} -> y)", body, (len(inputs) * count(dims) + rows) * SIZES[dtype])
+
+
+def draw_sort(draw):
+    dtype = draw.choice(("f32", "f32", "bf16", "i32", "f64"))
+    length = min(4_000_000, size(draw, 2, 1_000_000))
+    rows = max(1, min(elements(draw, dtype, 4), 1 << 24) // length)
+    dims = [rows, length]
+    descending = draw.random() < 0.5
+    return Case(f"{dtype}{dims}", {"x": (dtype, dims), "v": (dtype, dims), "p": ("i64", dims)},
+                f"sort(x -> v, p, descending: {str(descending).lower()})",
+                lambda t, torch: (lambda: torch.sort(t["x"], dim=-1, descending=descending, stable=True)),
+                count(dims) * (2 * SIZES[dtype] + 8))
+
+
 DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
-         "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan}
+         "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,
+         "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "permute": draw_permute, "sort": draw_sort}

@@ -1,0 +1,30 @@
+//! The option `dim` of operations that work along one dimension.
+
+use crate::base::Dims;
+
+use super::*;
+
+/// The option with this default; -1 names the last dimension.
+pub const fn option(default: i64, doc: &'static str) -> OptionSpec {
+    OptionSpec::int("dim", -(Dims::MAX as i64), Dims::MAX as i64 - 1, default, doc)
+}
+
+/// The dimension that the option names among `rank`, for a use that [`Call::axis`] has checked.
+pub fn of(attrs: &Attrs, rank: usize) -> usize {
+    attrs.int("dim").rem_euclid(rank as i64) as usize
+}
+
+impl Call<'_> {
+    /// The dimension that the option names in this shape, which has at least one; else an error at the option.
+    pub(super) fn axis(&self, dims: Dims) -> Result<usize, OpError> {
+        let (dim, rank) = (self.attrs.int("dim"), dims.len() as i64);
+        if (-rank..rank).contains(&dim) {
+            return Ok(of(self.attrs, dims.len()));
+        }
+        let help = match rank {
+            1 => "write `dim: 0`, or remove `dim`".to_owned(),
+            _ => format!("write 0 to {0} or -{rank} to -1: `dim: {0}` is the last", rank - 1),
+        };
+        Err(self.bad_option("dim", format!("{dims} has no dimension {dim}"), help))
+    }
+}

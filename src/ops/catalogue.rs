@@ -1,0 +1,86 @@
+//! The list of all operations.
+
+use super::*;
+
+/// Every operation, in the order of the documentation.
+pub static CATALOGUE: &[&dyn Operation] = &[
+    &matrix::Gemm,
+    &elementwise::Map,
+    &elementwise::Cast,
+    &elementwise::Fill,
+    &softmax::Softmax,
+    &top_k::TopK,
+    &sort::Sort,
+    &transpose::Transpose,
+    &movement::Gather,
+    &scatter::Scatter,
+    &routing::Route,
+    &permute::Permute,
+    &permute::Unpermute,
+    &copies::Copy,
+    &copies::Memset,
+    &reductions::Reduce(reductions::Function::Sum),
+    &reductions::Reduce(reductions::Function::Mean),
+    &reductions::Reduce(reductions::Function::Prod),
+    &reductions::Reduce(reductions::Function::Max),
+    &reductions::Reduce(reductions::Function::Min),
+    &reductions::Reduce(reductions::Function::ArgMax),
+    &reductions::Reduce(reductions::Function::ArgMin),
+    &reductions::Reduce(reductions::Function::LogSumExp),
+    &reductions::GradNorm,
+    &norms::Norm { centred: false, adds: false },
+    &norms::Norm { centred: true, adds: false },
+    &norms::Norm { centred: false, adds: true },
+    &norms::Norm { centred: true, adds: true },
+    &norms::GroupNorm { instances: false },
+    &norms::GroupNorm { instances: true },
+    &norms::BatchNorm,
+    &losses::CrossEntropy,
+    &losses::Distance::Cosine,
+    &losses::Distance::Triplet,
+    &losses::ElementLoss(losses::Loss::Mse),
+    &losses::ElementLoss(losses::Loss::L1),
+    &losses::ElementLoss(losses::Loss::Huber),
+    &losses::ElementLoss(losses::Loss::KlDiv),
+    &losses::ElementLoss(losses::Loss::Hinge),
+    &scans::Scan { multiplies: false },
+    &scans::Scan { multiplies: true },
+    &collectives::AllReduce,
+    &collectives::AllGather,
+    &collectives::ReduceScatter,
+    &collectives::AllToAll,
+    &collectives::Broadcast,
+    &collectives::Reduce,
+    &collectives::Send,
+    &collectives::Recv,
+    &collectives::Barrier,
+    &synthetic::Spin,
+    &work::Work,
+    &synthetic::Nop,
+    &embedding::Embedding,
+    &concat::Concat,
+    &pad::Pad,
+    &triad::Triad,
+    &rope::Rope,
+    &dropout::Dropout,
+    &optimizers::Optimizer::AdamW,
+    &optimizers::Optimizer::Sgd,
+];
+
+/// The operation of that name.
+pub fn find(name: &str) -> Option<&'static dyn Operation> {
+    CATALOGUE.iter().copied().find(|operation| operation.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        for (index, operation) in CATALOGUE.iter().enumerate() {
+            assert_eq!(find(operation.name()).map(|found| found.name()), Some(operation.name()));
+            assert!(CATALOGUE[..index].iter().all(|other| other.name() != operation.name()));
+        }
+    }
+}

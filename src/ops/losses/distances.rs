@@ -1,0 +1,174 @@
+//! Losses of rows that compare two or three tensors: `cosine_similarity` and `triplet`.
+
+use crate::base::{DType, Dims};
+
+use super::super::formula::Formula;
+use super::super::reductions::{Extent, Sums};
+use super::super::*;
+
+/// A comparison of the rows of several tensors, whose shapes broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distance {
+    /// `cosine_similarity(a, b)`, as `torch.nn.functional.cosine_similarity`.
+    Cosine,
+    /// `triplet(anchor, positive, negative)`, as `torch.nn.functional.triplet_margin_loss` without a reduction.
+    Triplet,
+}
+
+const COSINE: Signature = Signature {
+    inputs: &[Input::Tensor("a"), Input::Tensor("b")],
+    outputs: &["y"],
+    options: &[
+        axis::option(-1, "the dimension of the vectors; negative ones count from the end"),
+        OptionSpec::number("eps", 1e-8, "the least length that a vector counts with"),
+    ],
+};
+
+const TRIPLET: Signature = Signature {
+    inputs: &[Input::Tensor("anchor"), Input::Tensor("positive"), Input::Tensor("negative")],
+    outputs: &["loss"],
+    options: &[
+        OptionSpec::number("margin", 1.0, "how much farther the negative should be than the positive"),
+        OptionSpec::int("p", 1, 2, 2, "the norm of a distance: 1 adds up absolute values, 2 is Euclidean"),
+        OptionSpec::number("eps", 1e-6, "what is added to each difference"),
+        OptionSpec::bool("swap", false, "also compare the positive with the negative, and take the shorter distance"),
+    ],
+};
+
+impl Distance {
+    /// The dimension of the vectors.
+    fn axis(self, attrs: &Attrs, rank: usize) -> usize {
+        match self {
+            Distance::Cosine => axis::of(attrs, rank),
+            Distance::Triplet => rank - 1,
+        }
+    }
+
+    fn extent(self, spec: &Spec) -> Extent {
+        let dims = Extent::shape(spec);
+        Extent::along(dims, self.axis(&spec.attrs, dims.len()))
+    }
+
+    fn sums(self, attrs: &Attrs) -> Sums {
+        match self {
+            Distance::Cosine => cosine(attrs.number("eps")),
+            Distance::Triplet => triplet(attrs),
+        }
+    }
+}
+
+/// The product of two vectors over that of their lengths.
+fn cosine(eps: f64) -> Sums {
+    let mut terms = Formula::default();
+    let (a, b) = (terms.input(0), terms.input(1));
+    let sums = [terms.multiply(a, b), terms.square(a), terms.square(b)];
+    let mut result = Formula::default();
+    let eps = result.constant(eps);
+    let [product, a, b] = [0, 1, 2].map(|sum| result.input(sum));
+    let [a, b] = [a, b].map(|squares| {
+        let length = result.sqrt(squares);
+        result.max(length, eps)
+    });
+    let lengths = result.multiply(a, b);
+    let similarity = result.divide(product, lengths);
+    Sums { terms: terms.with_outputs(sums), result: result.with_outputs([similarity]) }
+}
+
+/// The distance to the positive less that to the negative, plus a margin; at least 0.
+fn triplet(attrs: &Attrs) -> Sums {
+    let is_euclidean = attrs.int("p") == 2;
+    let mut terms = Formula::default();
+    let [anchor, positive, negative] = [0, 1, 2].map(|input| terms.input(input));
+    let eps = terms.constant(attrs.number("eps"));
+    let mut term = |a, b| {
+        let difference = terms.subtract(a, b);
+        let difference = terms.add(difference, eps);
+        if is_euclidean { terms.square(difference) } else { terms.abs(difference) }
+    };
+    let (to_positive, to_negative) = (term(anchor, positive), term(anchor, negative));
+    let between = attrs.bool("swap").then(|| term(positive, negative));
+    let mut result = Formula::default();
+    let mut distance = |sum| {
+        let sum = result.input(sum);
+        if is_euclidean { result.sqrt(sum) } else { sum }
+    };
+    let (positive, negative) = (distance(0), distance(1));
+    let swapped = between.map(|_| distance(2));
+    let negative = swapped.map_or(negative, |swapped| result.min(negative, swapped));
+    let margin = result.constant(attrs.number("margin"));
+    let farther = result.subtract(positive, negative);
+    let loss = result.add(farther, margin);
+    let loss = result.relu(loss);
+    let terms = match between {
+        Some(between) => terms.with_outputs([to_positive, to_negative, between]),
+        None => terms.with_outputs([to_positive, to_negative]),
+    };
+    Sums { terms, result: result.with_outputs([loss]) }
+}
+
+impl Operation for Distance {
+    fn name(&self) -> &'static str {
+        match self {
+            Distance::Cosine => "cosine_similarity",
+            Distance::Triplet => "triplet",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self {
+            Distance::Cosine => "the product of two vectors, divided by the product of their lengths",
+            Distance::Triplet => {
+                "for each row, its distance to a positive less that to a negative, plus a margin; at least 0"
+            }
+        }
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        match self {
+            Distance::Cosine => &COSINE,
+            Distance::Triplet => &TRIPLET,
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        for input in call.inputs {
+            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+        }
+        call.needs_rank(0, 1, "along one of which the vectors lie")?;
+        let (dtype, dims) = call.broadcast()?;
+        let axis = match self {
+            Distance::Cosine => call.axis(dims)?,
+            Distance::Triplet => dims.len() - 1,
+        };
+        if let Some(output) = &call.outputs[0] {
+            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let rows = Extent::along(dims, axis).result(false);
+        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(dtype), rows)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        self.sums(&spec.attrs).cost(spec, &self.extent(spec))
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        self.sums(&spec.attrs).reference(spec, &self.extent(spec), inputs, &mut outputs[0]);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        vec![self.sums(&spec.attrs).enclose(spec, &self.extent(spec), inputs, &mut outputs[0])]
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        self.extent(spec).pieces(spec)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        self.sums(&spec.attrs).launches(self.name(), spec, &self.extent(spec))
+    }
+}

@@ -1,0 +1,231 @@
+//! `batch_norm`: each channel is normalized by its statistics over all samples.
+//!
+//! A reduction finds the mean and the variance of each channel, which are outputs too, and a second kernel normalizes each
+//! element. The sums are those of differences to the channel's first element: they keep their digits where the variance is
+//! small beside the mean.
+
+use super::super::ball::{Ball, Precision};
+use super::super::formula::Formula;
+use super::super::kernel::c_type;
+use super::super::reductions::{self, Extent, Finish, Function, Terms};
+use super::super::walk::{self, Operand, Task};
+use super::*;
+
+/// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
+pub struct BatchNorm;
+
+/// The statistics of channels, as a reduction of its own.
+struct Statistics {
+    /// A use that reads `x` and the first element of each channel, and writes the mean and the variance.
+    spec: Spec,
+    extent: Extent,
+}
+
+/// The operation's operand for each of [`Statistics::spec`], if the operation has so many inputs.
+fn operands(inputs: usize) -> [u8; 4] {
+    let mean = inputs as u8 + 1;
+    [0, 0, mean, mean + 1]
+}
+
+/// Sums over a channel: the differences to its first element, and their squares.
+fn terms() -> Expression {
+    let mut formula = Formula::default();
+    let (x, first) = (formula.input(0), formula.input(1));
+    let difference = formula.subtract(x, first);
+    let square = formula.square(difference);
+    formula.with_outputs([difference, square])
+}
+
+/// The mean and the variance, from both sums over `count` elements and the first element.
+fn moments(count: u64) -> Expression {
+    let mut formula = Formula::default();
+    let [sum, squares, first] = [0, 1, 2].map(|input| formula.input(input));
+    let (count, zero) = (formula.constant(count as f64), formula.constant(0.0));
+    let shift = formula.divide(sum, count);
+    let mean = formula.add(first, shift);
+    let (spread, lost) = (formula.divide(squares, count), formula.square(shift));
+    let variance = formula.subtract(spread, lost);
+    let variance = formula.max(variance, zero);
+    formula.with_outputs([mean, variance])
+}
+
+/// An element, from `x`, the mean, the variance, and the weight and the bias if there are any.
+fn normalized(spec: &Spec) -> Expression {
+    let mut formula = Formula::default();
+    let [x, mean, variance] = [0, 1, 2].map(|input| formula.input(input));
+    let eps = formula.constant(spec.attrs.number("eps"));
+    let difference = formula.subtract(x, mean);
+    let sum = formula.add(variance, eps);
+    let scale = formula.rsqrt(sum);
+    let mut y = formula.multiply(difference, scale);
+    if spec.inputs.len() > 1 {
+        let weight = formula.input(3);
+        y = formula.multiply(y, weight);
+    }
+    if spec.inputs.len() > 2 {
+        let bias = formula.input(4);
+        y = formula.add(y, bias);
+    }
+    formula.with_outputs([y])
+}
+
+/// The strides by which a walk over `dims` reads one element for each channel.
+fn by_channel(dims: Dims, stride: u64) -> Dims {
+    let strides: Vec<u64> = (0..dims.len()).map(|axis| if axis == 1 { stride } else { 0 }).collect();
+    Dims::from_slice(&strides).expect("as many as the dimensions")
+}
+
+impl Statistics {
+    fn of(spec: &Spec) -> Statistics {
+        let x = spec.inputs[0];
+        let mut first = x;
+        let mut reduced = [false; Dims::MAX];
+        for axis in (0..x.dims.len()).filter(|&axis| axis != 1) {
+            reduced[axis] = true;
+            first.dims.set(axis, 1);
+        }
+        let spec = Spec { inputs: vec![x, first], outputs: spec.outputs[1..].to_vec(), ..spec.clone() };
+        Statistics { spec, extent: Extent { dims: x.dims, reduced } }
+    }
+
+    /// Mean and variance of each channel, and how far a device may be from them.
+    fn enclose(&self, x: &[f64]) -> Vec<[Ball; 2]> {
+        let compute = compute_type(&self.spec);
+        let firsts = self.firsts(x);
+        let terms = Terms::of_each(&terms(), &self.spec, &self.extent, &[x, &firsts], compute);
+        let moments = moments(self.extent.terms());
+        let mut values = Vec::new();
+        let channel = |(places, &first): (Vec<u64>, &f64)| {
+            let [sum, squares] = [0, 1].map(|sum: usize| terms[sum].sum(places.iter().copied()));
+            let inputs = [sum, squares, Ball::exact(first)];
+            moments.propagate(Precision::of(compute), |input| inputs[input], &mut values);
+            let output = |output: usize| values[usize::from(moments.outputs()[output])];
+            [output(0), output(1)]
+        };
+        self.extent.groups().map(Iterator::collect).zip(&firsts).map(channel).collect()
+    }
+
+    /// The first element of each channel.
+    fn firsts(&self, x: &[f64]) -> Vec<f64> {
+        self.extent.groups().map(|mut places| places.next().map_or(0.0, |place| x[place as usize])).collect()
+    }
+
+    fn cost(&self) -> Cost {
+        let split = reductions::Split::of(&self.spec, &self.extent, compute_type(&self.spec));
+        split.cost(&self.spec, &terms(), Function::Sums(2))
+    }
+
+    fn launches(&self, inputs: usize) -> Vec<Launch> {
+        let compute = compute_type(&self.spec);
+        let sums = ["total.v[0]", "total.v[1]", "load<C>(first[kept.offset(which, 1)])"].map(str::to_owned);
+        let places = ["TO", "variance[(u64)which * variance_step]"];
+        let mut finish = Finish::expression(&moments(self.extent.terms()), &sums, &places, compute);
+        finish.params.extend([
+            (format!("const {}* first", c_type(self.spec.inputs[0].dtype)), Arg::Operand(0)),
+            (format!("{}* variance", c_type(self.spec.outputs[1].dtype)), Arg::Operand(3)),
+            ("u64 variance_step".to_owned(), Arg::U64(self.spec.outputs[1].strides[0])),
+        ]);
+        let name = "batch_norm_statistics";
+        let launches =
+            reductions::launches(name, Function::Sums(2), &terms(), &self.spec, &self.extent, compute, finish);
+        launches.into_iter().map(|launch| launch.with_operands(&operands(inputs))).collect()
+    }
+}
+
+impl Operation for BatchNorm {
+    fn name(&self) -> &'static str {
+        "batch_norm"
+    }
+
+    fn summary(&self) -> &'static str {
+        "each channel less its mean over all samples, divided by its standard deviation, times a weight and plus a bias; \
+         the means and the variances too"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y", "mean", "variance"], options: LAYER_OPTIONS }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 2, "samples and channels")?;
+        call.needs_channels()?;
+        let x = &call.inputs[0].tensor;
+        let channels = Dims::from_slice(&x.dims[1..2]).expect("a single dimension");
+        let y = call.given_dtype(0).unwrap_or(x.dtype);
+        let statistics = call.inputs.iter().map(|input| input.tensor.dtype.compute()).fold(y.compute(), DType::promote);
+        Ok(vec![
+            call.output(0, y, x.dims)?,
+            call.output(1, statistics, channels)?,
+            call.output(2, statistics, channels)?,
+        ])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (statistics, expression) = (Statistics::of(spec).cost(), normalized(spec));
+        let elements = spec.inputs[0].elements() as f64;
+        let plain = spec.streaming_cost(statistics.flops + f64::from(expression.flops()) * elements, 1024);
+        Cost {
+            instructions: statistics.instructions + f64::from(expression.instructions()) * elements,
+            special: f64::from(expression.special()) * elements,
+            reread: Traffic::of(spec.inputs[0].space, spec.inputs[0].bytes()),
+            blocks: statistics.blocks + plain.blocks,
+            ..plain
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        self.enclose(spec, inputs, outputs);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let statistics = Statistics::of(spec).enclose(inputs[0]);
+        let (expression, precision) = (normalized(spec), Precision::of(compute_type(spec)));
+        let [y, means, variances] = outputs else { unreachable!("the signature has three outputs") };
+        let alike = spec.inputs[0].dims[2..].iter().product::<u64>() as usize;
+        let mut values = Vec::new();
+        let mut radii = Vec::with_capacity(y.len());
+        for (place, (y, &x)) in y.iter_mut().zip(inputs[0]).enumerate() {
+            let channel = place / alike % statistics.len();
+            let [mean, variance] = statistics[channel];
+            let input = |input: usize| match input {
+                0 => Ball::exact(x),
+                1 => mean,
+                2 => variance,
+                _ => Ball::exact(inputs[input - 2][channel]),
+            };
+            let ball = expression.propagate(precision, input, &mut values);
+            *y = ball.value;
+            radii.push(ball.radius);
+        }
+        let mut tolerances = vec![Tolerance::Within(radii)];
+        for (output, which) in [means, variances].into_iter().zip(0..) {
+            output.iter_mut().zip(&statistics).for_each(|(output, balls)| *output = balls[which].value);
+            tolerances.push(Tolerance::Within(statistics.iter().map(|balls| balls[which].radius).collect()));
+        }
+        tolerances
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (inputs, dims) = (spec.inputs.len(), spec.outputs[0].dims);
+        let expression = normalized(spec);
+        let whole = |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, tensor.strides);
+        let of_channels =
+            |operand: usize, tensor: &Tensor| Operand::of(operand, tensor, by_channel(dims, tensor.strides[0]));
+        let mut read = vec![whole(0, &spec.inputs[0])];
+        read.extend((1..3).map(|output| of_channels(inputs + output, &spec.outputs[output])));
+        read.extend((1..inputs).map(|input| of_channels(input, &spec.inputs[input])));
+        let task = Task { expression: &expression, dims, outputs: vec![whole(inputs, &spec.outputs[0])], inputs: read };
+        let mut launches = Statistics::of(spec).launches(inputs);
+        launches.push(walk::launch_all("batch_norm", &[task], compute_type(spec)));
+        launches
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}

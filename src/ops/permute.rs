@@ -1,0 +1,409 @@
+//! `permute` and `unpermute`: rows in the order of the experts that they chose, without a capacity, and back.
+
+use crate::base::{DType, Dims};
+
+use super::ball::Precision;
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::movement::{Columns, head_geometry};
+use super::radix::RowSort;
+use super::*;
+
+/// `permute(x, choices, experts: n)`.
+pub struct Permute;
+
+/// `unpermute(y, places, weights)`.
+pub struct Unpermute;
+
+/// Instructions for each choice, and for each pack that moves.
+const OF_A_CHOICE: f64 = 30.0;
+const OF_A_PACK: f64 = 12.0;
+
+/// The choices of each row: one, or those along a second dimension.
+fn per_row(choices: &Tensor) -> u64 {
+    choices.dims.get(1).copied().unwrap_or(1)
+}
+
+/// Elements behind the first dimension.
+fn row_length(tensor: &Tensor) -> usize {
+    tensor.dims[1..].iter().product::<u64>() as usize
+}
+
+/// A shape whose first dimension has `rows`, and whose others are those of a tensor.
+fn with_rows(tensor: &Tensor, rows: u64) -> Dims {
+    let mut dims = tensor.dims;
+    dims.set(0, rows);
+    dims
+}
+
+impl Call<'_> {
+    /// Fails unless an input has a number for each row, or a list of them, and 32 bits can count all of them.
+    fn needs_choices(&self, index: usize, rows: Option<u64>) -> Result<(), OpError> {
+        let choices = &self.inputs[index];
+        self.needs_indices(choices)?;
+        let dims = &choices.tensor.dims;
+        if !(1..=2).contains(&dims.len()) || choices.tensor.elements() > i32::MAX as u64 {
+            return Err(OpError::Rank {
+                op: self.operation.name(),
+                needs: "rows, or rows and the choices of each, at most 2^31 in all".to_owned(),
+                found: choices.tensor.to_string(),
+                at: choices.span.into(),
+            });
+        }
+        match rows {
+            Some(rows) if dims[0] != rows => {
+                let (has, found) = (format!("this has {rows} rows"), format!("this is for {} rows", dims[0]));
+                Err(self.differs(0, has, index, found, "each row has its choices: both have the same first dimension"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Operation for Permute {
+    fn name(&self) -> &'static str {
+        "permute"
+    }
+
+    fn summary(&self) -> &'static str {
+        "rows in the order of the experts that they chose, the place of each choice, and the number of rows of each expert"
+    }
+
+    fn category(&self) -> Category {
+        Category::Movement
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature {
+            inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
+            outputs: &["y", "places", "counts"],
+            options: &[OptionSpec {
+                name: "experts",
+                kind: OptionType::Int(1, 1 << 20),
+                default: Preset::Required,
+                doc: "the number of experts; a choice outside of them, such as -1, is none",
+            }],
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "whose first are the rows")?;
+        let (x, choices) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
+        call.needs_choices(1, Some(x.dims[0]))?;
+        let counts = Dims::from_slice(&[call.attrs.int("experts") as u64]).expect("one dimension");
+        Ok(vec![
+            call.output(0, x.dtype, with_rows(x, choices.elements()))?,
+            call.output(1, DType::I32, choices.dims)?,
+            call.output(2, DType::I32, counts)?,
+        ])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (x, choices, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let sort = RowSort::of(choices.elements(), spec.attrs.int("experts") as u64);
+        let columns = Columns::of(y, 1, x, 1);
+        let sorted = Traffic::of(Space::Device, sort.moved());
+        let packs = y.elements() / columns.pack;
+        Cost {
+            instructions: sort.instructions() + OF_A_CHOICE * choices.elements() as f64 + OF_A_PACK * packs as f64,
+            read: Spec::bytes_of(&[*choices]) + Traffic::of(x.space, y.bytes()) + sorted,
+            written: Spec::bytes_of(&spec.outputs) + sorted,
+            blocks: sort.blocks() + blocks(choices.elements(), &columns),
+            share: 4,
+            ..Cost::default()
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let (length, each) = (row_length(&spec.inputs[0]), per_row(&spec.inputs[1]) as usize);
+        let [y, places, counts] = outputs else { unreachable!("the signature has three outputs") };
+        let experts = counts.len();
+        let mut order: Vec<usize> = (0..inputs[1].len()).collect();
+        order.retain(|&choice| (0.0..experts as f64).contains(&inputs[1][choice]));
+        order.sort_by(|&a, &b| inputs[1][a].total_cmp(&inputs[1][b]));
+        y.fill(0.0);
+        places.fill(-1.0);
+        counts.fill(0.0);
+        for (place, choice) in order.into_iter().enumerate() {
+            y[place * length..][..length].copy_from_slice(&inputs[0][choice / each * length..][..length]);
+            places[choice] = place as f64;
+            counts[inputs[1][choice] as usize] += 1.0;
+        }
+    }
+
+    /// Choices are sorted by expert, then a group of threads moves the row of each of them.
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (x, choices) = (&spec.inputs[0], &spec.inputs[1]);
+        let [y, places, counts] = &*spec.outputs else { unreachable!("the signature has three outputs") };
+        let (count, experts) = (choices.elements(), counts.dims[0]);
+        let sort = RowSort::of(count, experts);
+        let outer = head_geometry(places, choices, choices.dims.len());
+        let columns = Columns::of(y, 1, x, 1);
+        let dtype = c_type(x.dtype);
+        let params = [
+            "u8* workspace".to_owned(),
+            format!("{dtype}* __restrict__ y"),
+            "i32* __restrict__ places".into(),
+            "i32* counts".into(),
+            format!("const {dtype}* __restrict__ x"),
+            format!("const {}* __restrict__ choices", c_type(choices.dtype)),
+            geometry_param(&outer).replace(" g", " outer"),
+            geometry_param(&columns.geometry).replace(" g", " inner"),
+            "u64 count".into(),
+            "u64 experts".into(),
+            "u64 each".into(),
+            "u64 sy".into(),
+            "u64 sx".into(),
+            "u64 sc".into(),
+            "u64 n".into(),
+        ];
+        let args = vec![
+            Arg::Workspace(sort.workspace()),
+            Arg::Operand(2),
+            Arg::Operand(3),
+            Arg::Operand(4),
+            Arg::Operand(0),
+            Arg::Operand(1),
+            Arg::Words(geometry_words(&outer)),
+            Arg::Words(geometry_words(&columns.geometry)),
+            Arg::U64(count),
+            Arg::U64(experts),
+            Arg::U64(per_row(choices)),
+            Arg::U64(y.strides[0]),
+            Arg::U64(x.strides[0]),
+            Arg::U64(counts.strides[0]),
+            Arg::U64(columns.length),
+        ];
+        let before =
+            format!("{}{}#define SIDE {}\n#define ELEMENT {dtype}\n", sort.text(), columns.text(), sort.side());
+        let mut launches = sort.launches(choices, 1, &outer, 1);
+        launches.push(Launch::Kernel(Kernel {
+            source: source("permute", &before, &params, PERMUTE),
+            grid: blocks(count, &columns),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        }));
+        launches
+    }
+}
+
+/// Blocks in which a group of threads has each of so many rows.
+fn blocks(rows: u64, columns: &Columns) -> u64 {
+    rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1)
+}
+
+/// Moves the rows of the sorted choices. A choice that is none has no place, and rows that nobody takes are zeros.
+const PERMUTE: &str = r#"  P all = live(workspace);
+  const Row* sorted = rows_of(workspace, SIDE, count);
+  // The first sorted choice whose expert is not below.
+  auto first = [&](u64 expert) {
+    P from = 0, to = all;
+    while (from < to) {
+      P middle = from + (to - from) / 2;
+      if (sorted[middle] < expert) from = middle + 1; else to = middle;
+    }
+    return from;
+  };
+  for (u64 e = GLOBAL_INDEX; e < experts; e += (u64)gridDim.x * blockDim.x) counts[e * sc] = (i32)(first(e + 1) - first(e));
+  u64 r = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+  if (r >= count) return;
+  u32 lane = threadIdx.x % LANES;
+  bool taken = r < all;
+  P choice = taken ? places_of(workspace, SIDE, count)[r] : 0;
+  if (lane == 0) {
+    i64 own = (i64)choices[outer.offset((P)r, 1)];
+    if (own < 0 || (u64)own >= experts) places[outer.offset((P)r, 0)] = -1;
+    if (taken) places[outer.offset(choice, 0)] = (i32)r;
+  }
+  const ELEMENT* from = x + (i64)(choice / each) * (i64)sx;
+  ELEMENT* to = y + (i64)r * (i64)sy;
+  for (u64 j = (u64)lane * V; j < n; j += LANES * V) {
+    Pack<ELEMENT, V> v = {};
+    if (taken) v = fetch(from + COLUMN(j, 1));
+    put(to + COLUMN(j, 0), v);
+  }
+"#;
+
+impl Operation for Unpermute {
+    fn name(&self) -> &'static str {
+        "unpermute"
+    }
+
+    fn summary(&self) -> &'static str {
+        "for each row the sum of `y` at its places, each times a weight where weights are given; the inverse of `permute`"
+    }
+
+    fn category(&self) -> Category {
+        Category::Movement
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const INPUTS: &[Input] = &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")];
+        &Signature { inputs: INPUTS, outputs: &["x"], options: &[] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_rank(0, 1, "whose first are the rows")?;
+        let y = &call.inputs[0];
+        call.needs_dtype(y, y.tensor.dtype.is_float(), "floating-point values")?;
+        call.needs_choices(1, None)?;
+        let places = &call.inputs[1].tensor;
+        if let Some(weights) = call.inputs.get(2) {
+            call.needs_dtype(weights, weights.tensor.dtype.is_float(), "floating-point weights")?;
+            if weights.tensor.dims != places.dims {
+                let (has, found) = (format!("this is {}", places.dims), format!("this is {}", weights.tensor.dims));
+                return Err(call.differs(1, has, 2, found, "there is a weight for each place"));
+            }
+        }
+        Ok(vec![call.output(0, y.tensor.dtype, with_rows(&y.tensor, places.dims[0]))?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (y, places, x) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let columns = Columns::of(x, 1, y, 1);
+        let terms = x.elements() * per_row(places);
+        let flops = if spec.inputs.len() > 2 { 2 } else { 1 };
+        Cost {
+            flops: (flops * terms) as f64,
+            instructions: OF_A_CHOICE * places.elements() as f64
+                + (OF_A_PACK / columns.pack as f64 + 2.0) * terms as f64,
+            read: Spec::bytes_of(&spec.inputs[1..]) + Traffic::of(y.space, terms * y.dtype.size()),
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: blocks(x.dims[0], &columns),
+            share: 4,
+            ..Cost::default()
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        joined(spec, inputs, &mut outputs[0], |term| term);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let mut sizes = vec![0.0; outputs[0].len()];
+        joined(spec, inputs, &mut sizes, f64::abs);
+        // Each term is rounded when it is weighed, and the sum once for each term but the first.
+        let weighed = u64::from(spec.inputs.len() > 2);
+        let roundings = (per_row(&spec.inputs[1]) - 1 + weighed) as f64;
+        let unit = Precision::of(compute(spec)).unit();
+        vec![Tolerance::Within(sizes.iter().map(|size| roundings * unit * size).collect())]
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (y, places, x) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let weights = spec.inputs.get(2);
+        let outer = head_geometry(places, weights.unwrap_or(places), places.dims.len());
+        let columns = Columns::of(x, 1, y, 1);
+        let dtype = c_type(y.dtype);
+        let mut params = vec![
+            format!("{dtype}* __restrict__ x"),
+            format!("const {dtype}* __restrict__ y"),
+            format!("const {}* __restrict__ places", c_type(places.dtype)),
+            geometry_param(&outer).replace(" g", " outer"),
+            geometry_param(&columns.geometry).replace(" g", " inner"),
+            "u64 count".to_owned(),
+            "u64 rows".into(),
+            "u32 each".into(),
+            "u64 sx".into(),
+            "u64 sy".into(),
+            "u64 n".into(),
+        ];
+        let mut args = vec![
+            Arg::Operand(spec.inputs.len() as u8),
+            Arg::Operand(0),
+            Arg::Operand(1),
+            Arg::Words(geometry_words(&outer)),
+            Arg::Words(geometry_words(&columns.geometry)),
+            Arg::U64(x.dims[0]),
+            Arg::U64(y.dims[0]),
+            Arg::U32(per_row(places) as u32),
+            Arg::U64(x.strides[0]),
+            Arg::U64(y.strides[0]),
+            Arg::U64(columns.length),
+        ];
+        let mut weight = "C(1)";
+        if let Some(weights) = weights {
+            params.push(format!("const {}* __restrict__ weights", c_type(weights.dtype)));
+            args.push(Arg::Operand(2));
+            weight = "load<C>(weights[outer.offset(p, 1)])";
+        }
+        let before = format!(
+            "typedef {} C;\ntypedef {} Index;\n{}#define ELEMENT {dtype}\n#define WEIGHT(p) {weight}\n",
+            c_type(compute(spec)),
+            index_type(places.elements()),
+            columns.text(),
+        );
+        vec![Launch::Kernel(Kernel {
+            source: source("unpermute", &before, &params, UNPERMUTE),
+            grid: blocks(x.dims[0], &columns),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        })]
+    }
+}
+
+/// The type that sums are computed in. That of the places does not count.
+fn compute(spec: &Spec) -> DType {
+    spec.inputs
+        .iter()
+        .filter(|input| input.dtype.is_float())
+        .map(|input| input.dtype.compute())
+        .fold(DType::F32, DType::promote)
+}
+
+/// Adds up the terms of each row, in the order of its places.
+fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f64) {
+    let (length, each) = (row_length(&spec.inputs[0]), per_row(&spec.inputs[1]) as usize);
+    let rows = spec.inputs[0].dims[0] as f64;
+    for (row, x) in x.chunks_mut(length).enumerate() {
+        x.fill(0.0);
+        for choice in row * each..(row + 1) * each {
+            let place = inputs[1][choice];
+            if !(0.0..rows).contains(&place) {
+                continue;
+            }
+            let weight = inputs.get(2).map_or(1.0, |weights| weights[choice]);
+            let y = &inputs[0][place as usize * length..][..length];
+            x.iter_mut().zip(y).for_each(|(x, y)| *x += term(y * weight));
+        }
+    }
+}
+
+/// A group of threads has a row, and each of them some of its columns. Several places are read before the first is added.
+const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
+  u64 row = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+  if (row >= count) return;
+  for (u64 j = (u64)(threadIdx.x % LANES) * V; j < n; j += LANES * V) {
+    C sum[V];
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] = 0;
+    for (u32 base = 0; base < each; base += AHEAD) {
+      Pack<ELEMENT, V> v[AHEAD];
+      C weight[AHEAD];
+      bool used[AHEAD];
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        Index p = (Index)row * each + base + a;
+        i64 place = base + a < each ? (i64)places[outer.offset(p, 0)] : -1;
+        used[a] = place >= 0 && (u64)place < rows;
+        if (!used[a]) continue;
+        v[a] = fetch(y + place * (i64)sy + COLUMN(j, 1));
+        weight[a] = WEIGHT(p);
+      }
+#pragma unroll
+      for (u32 a = 0; a < AHEAD; a++) {
+        if (!used[a]) continue;
+#pragma unroll
+        for (int c = 0; c < V; c++) sum[c] += load<C>(v[a].at[c]) * weight[a];
+      }
+    }
+    Pack<ELEMENT, V> result;
+#pragma unroll
+    for (int c = 0; c < V; c++) store<C>(result.at[c], sum[c]);
+    put(x + (i64)row * (i64)sx + COLUMN(j, 0), result);
+  }
+"#;

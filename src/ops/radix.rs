@@ -1,0 +1,285 @@
+//! Kernels that sort the places of row indices by row: a stable radix sort, whose time does not depend on the values.
+//!
+//! Each pass orders by some bits of the row. A tile of neighbouring places belongs to one block. One kernel counts, for
+//! each tile, how many places go to each bin; the next moves them to where the bins begin, behind those of the tiles
+//! before, so that places of a bin stay in order. Few places are one tile, which a single kernel sorts in all passes.
+
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::select::GROUPS;
+use super::*;
+
+/// Bits of a pass: each thread of a block counts each bin in two bytes, in shared memory.
+const BITS: u32 = 6;
+
+/// Places up to which one block sorts all of them.
+const ALONE: u64 = 4096;
+
+/// Places of a tile at least, and tiles at most while they have no more than two bytes can count.
+const TILE: u64 = 1024;
+const TILES: u64 = 132;
+const LARGEST_TILE: u64 = (1 << 16) - BLOCK as u64;
+
+/// Places of a thread up to which its registers hold them, so that they are read once in each pass.
+const HELD: u64 = 16;
+
+/// Instructions for each place in each pass.
+const OF_A_PLACE: f64 = 40.0;
+
+/// A sort of the places of `count` indices by row.
+///
+/// The workspace begins with the result: how many places have an index of an existing row, then the rows of these in
+/// order, then their places. [`RowSort::text`] names them.
+#[derive(Clone, Copy, Debug)]
+pub struct RowSort {
+    count: u64,
+    rows: u64,
+    passes: u32,
+    /// Bits of the row that each pass orders by.
+    bits: u32,
+    tiles: u64,
+}
+
+impl RowSort {
+    pub fn of(count: u64, rows: u64) -> RowSort {
+        let all = (u64::BITS - rows.saturating_sub(1).leading_zeros()).max(1);
+        let passes = all.div_ceil(BITS);
+        let tiles = match count {
+            0..=ALONE => 1,
+            _ => count.div_ceil(TILE).min(TILES).max(count.div_ceil(LARGEST_TILE)),
+        };
+        RowSort { count, rows, passes, bits: all.div_ceil(passes), tiles }
+    }
+
+    /// Bytes of workspace.
+    pub fn workspace(&self) -> u64 {
+        let counted = if self.tiles > 1 { self.tiles << self.bits } else { 0 };
+        16 + 2 * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count))) + 4 * counted
+    }
+
+    /// Bytes that the kernels read and that they write in device memory, besides the indices.
+    pub fn moved(&self) -> u64 {
+        u64::from(self.passes) * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count)))
+    }
+
+    pub fn instructions(&self) -> f64 {
+        OF_A_PLACE * f64::from(self.passes) * self.count as f64
+    }
+
+    /// Blocks of all its kernels.
+    pub fn blocks(&self) -> u64 {
+        if self.tiles == 1 { 1 } else { 2 * u64::from(self.passes) * self.tiles }
+    }
+
+    /// Kernel text of the types and of the parts of the workspace: `live(workspace)` places have a row,
+    /// `rows_of(workspace, side, count)` and `places_of(…)` are theirs, in order on the side [`RowSort::side`].
+    pub fn text(&self) -> String {
+        format!("typedef {} Row;\ntypedef {} P;\n{PARTS}", index_type(self.rows), index_type(self.count))
+    }
+
+    /// The half of the workspace, 0 or 1, that holds the result.
+    pub fn side(&self) -> u32 {
+        (self.passes - 1) % 2
+    }
+
+    /// Returns the kernels. `indices` is operand number `operand`; `walk` visits it as its tensor `which`.
+    pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
+        let params = [
+            "u8* workspace".to_owned(),
+            format!("const {}* __restrict__ i", c_type(indices.dtype)),
+            geometry_param(walk).replace(" g", " walk"),
+            "u64 count".into(),
+            "u64 rows".into(),
+            "u32 pass".into(),
+        ];
+        let each = self.count.div_ceil(self.tiles).div_ceil(u64::from(BLOCK)).max(1);
+        let before = format!(
+            "{}{}#define BITS {}\n#define PASSES {}\n#define ALONE {}\n#define TILES {}\n#define HELD {}\n#define WHICH {which}\n{GROUPS}",
+            bounds(BLOCK),
+            self.text(),
+            self.bits,
+            self.passes,
+            u32::from(self.tiles == 1),
+            self.tiles,
+            if each <= HELD { each } else { 0 },
+        );
+        let launch = |name, body: &str, pass| {
+            Launch::Kernel(Kernel {
+                source: source(name, &before, &params, &format!("{READ}{body}")),
+                grid: self.tiles,
+                block: BLOCK,
+                shared: Shared::Bytes(0),
+                args: vec![
+                    Arg::Workspace(self.workspace()),
+                    Arg::Operand(operand),
+                    Arg::Words(geometry_words(walk)),
+                    Arg::U64(self.count),
+                    Arg::U64(self.rows),
+                    Arg::U32(pass),
+                ],
+            })
+        };
+        match self.tiles {
+            1 => vec![launch("sort_rows", MOVE, 0)],
+            _ => (0..self.passes)
+                .flat_map(|pass| [launch("sort_count", COUNT, pass), launch("sort_move", MOVE, pass)])
+                .collect(),
+        }
+    }
+}
+
+/// The size of an index type.
+fn bytes(index: &str) -> u64 {
+    if index == "u32" { 4 } else { 8 }
+}
+
+const PARTS: &str = r#"
+__device__ inline P& live(void* workspace) { return *(P*)workspace; }
+__device__ inline P* places_of(void* workspace, u32 side, u64 count) { return (P*)((u8*)workspace + 16) + side * count; }
+__device__ inline Row* rows_of(void* workspace, u32 side, u64 count) {
+  return (Row*)((u8*)workspace + 16 + 2 * count * sizeof(P)) + side * count;
+}
+"#;
+
+/// Reads the row of a place of the pass: from the indices, or from what the pass before has left. `BINS` stands for none.
+const READ: &str = r#"  const u32 BINS = 1u << BITS;
+  u32* counted = (u32*)(workspace + 16 + 2 * count * (sizeof(P) + sizeof(Row)));
+  P tile = (P)((count + TILES - 1) / TILES), first = (P)((u64)tile * blockIdx.x < count ? (u64)tile * blockIdx.x : count);
+  auto bin = [&](P p, u32 pass, Row& row) {
+    if (pass == 0) {
+      i64 index = (i64)i[walk.offset(p, WHICH)];
+      if (index < 0 || (u64)index >= rows) return BINS;
+      row = (Row)index;
+    } else {
+      row = rows_of(workspace, (pass - 1) % 2, count)[p];
+    }
+    return (u32)(row >> pass * BITS) & (BINS - 1);
+  };
+  auto end = [&](u32 pass) {
+    P all = pass == 0 ? (P)count : live(workspace);
+    return all < first ? first : all - first < tile ? all : first + tile;
+  };
+"#;
+
+/// Counts the places of the block's tile that go to each bin.
+const COUNT: &str = r#"  __shared__ u32 counts[8][1 << BITS];
+  u32 warp = threadIdx.x / 32;
+  for (u32 b = threadIdx.x; b < 8 * BINS; b += blockDim.x) (&counts[0][0])[b] = 0;
+  __syncthreads();
+  P last = end(pass);
+  Row row;
+#pragma unroll 4
+  for (P p = first + threadIdx.x; p < last; p += blockDim.x) {
+    u32 b = bin(p, pass, row);
+    if (b < BINS) atomicAdd(&counts[warp][b], 1u);
+  }
+  __syncthreads();
+  for (u32 b = threadIdx.x; b < BINS; b += blockDim.x) {
+    u32 sum = 0;
+#pragma unroll
+    for (int w = 0; w < 8; w++) sum += counts[w][b];
+    counted[(u64)blockIdx.x * BINS + b] = sum;
+  }
+"#;
+
+/// Moves the places of the block's tile. A thread has neighbouring places, and counts them bin by bin: sums over the
+/// threads before tell it where they go.
+const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
+  __shared__ P starts[1 << BITS], totals[1 << BITS], parts[2][256];
+  unsigned short* counts = packs[0].at;
+  u32 t = threadIdx.x, lane = t % 32, warp = t / 32;
+  Block block = {0};
+  for (u32 turn = 0; turn < (ALONE ? PASSES : 1); turn++) {
+    u32 now = pass + turn;
+    P last = end(now), each = (last - first + 255) / 256;
+    P from = first + each * t < last ? first + each * t : last;
+    P to = last - from < each ? last : from + each;
+    for (u32 b = 0; b < BINS; b++) counts[b * 256 + t] = 0;
+    Row row = 0;
+#if HELD
+    Row rows_held[HELD];
+    P places_held[HELD];
+    u32 bins[HELD];
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      bins[h] = BINS;
+      if (from + h >= to) continue;
+      bins[h] = bin(from + h, now, rows_held[h]);
+      places_held[h] = now == 0 ? from + h : places_of(workspace, (now + 1) % 2, count)[from + h];
+    }
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) if (bins[h] < BINS) counts[bins[h] * 256 + t]++;
+#else
+#pragma unroll 4
+    for (P p = from; p < to; p++) {
+      u32 b = bin(p, now, row);
+      if (b < BINS) counts[b * 256 + t]++;
+    }
+#endif
+    __syncthreads();
+    // 32 threads take a bin, and each of them the counts of eight threads. All threads of a wave, which may be 64, go
+    // round as often.
+    for (u32 base = 0; base < BINS; base += 8) {
+      u32 b = base + warp;
+      Pack<unsigned short, 8> pack = {};
+      u32 sum = 0;
+      if (b < BINS) pack = packs[b * 32 + lane];
+#pragma unroll
+      for (int c = 0; c < 8; c++) {
+        u32 of_thread = pack.at[c];
+        pack.at[c] = (unsigned short)sum;
+        sum += of_thread;
+      }
+      u32 left = scan32(sum);
+#pragma unroll
+      for (int c = 0; c < 8; c++) pack.at[c] += (unsigned short)left;
+      if (b < BINS) packs[b * 32 + lane] = pack;
+      if (b < BINS && lane == 0) totals[b] = sum;
+    }
+    __syncthreads();
+    P all = 0, before = 0;
+    if (ALONE) {
+      if (t < BINS) all = totals[t];
+    } else {
+      // Several threads share a bin, and add up the counts of some tiles.
+      for (u32 other = t / BINS; other < TILES; other += 256 / BINS) {
+        u32 of_tile = counted[(u64)other * BINS + t % BINS];
+        all += of_tile;
+        if (other < blockIdx.x) before += of_tile;
+      }
+      parts[0][t] = all;
+      parts[1][t] = before;
+      __syncthreads();
+      all = before = 0;
+      for (u32 part = t; t < BINS && part < 256; part += BINS) {
+        all += parts[0][part];
+        before += parts[1][part];
+      }
+    }
+    P sum, start = block.before(all, sum);
+    if (t < BINS) starts[t] = start + before;
+    __syncthreads();
+    Row* rows_to = rows_of(workspace, now % 2, count);
+    P* places_to = places_of(workspace, now % 2, count);
+#if HELD
+#pragma unroll
+    for (u32 h = 0; h < HELD; h++) {
+      if (bins[h] == BINS) continue;
+      P at = starts[bins[h]] + counts[bins[h] * 256 + t]++;
+      rows_to[at] = rows_held[h];
+      places_to[at] = places_held[h];
+    }
+#else
+    const P* places_from = places_of(workspace, (now + 1) % 2, count);
+#pragma unroll 4
+    for (P p = from; p < to; p++) {
+      u32 b = bin(p, now, row);
+      if (b == BINS) continue;
+      P at = starts[b] + counts[b * 256 + t]++;
+      rows_to[at] = row;
+      places_to[at] = now == 0 ? p : places_from[p];
+    }
+#endif
+    if (now == 0 && blockIdx.x == 0 && t == 0) live(workspace) = sum;
+    __syncthreads();
+  }
+"#;

@@ -1,0 +1,217 @@
+//! `grad_norm`: the length of several tensors together, by which gradients are clipped.
+
+use crate::base::{DType, Dims};
+
+use super::super::ball::{Ball, Precision};
+use super::super::check::sum_error;
+use super::super::expression::Unary;
+use super::super::kernel::{BLOCK, bounds, c_type, source};
+use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
+use super::*;
+
+/// `grad_norm(x, …)`, as `torch.nn.utils.get_total_norm`: one pass over any number of tensors.
+pub struct GradNorm;
+
+/// Bytes that a block adds up at least.
+const LEAST_CHUNK: u64 = 1 << 15;
+
+/// Instructions for each element, and for each thread.
+const OF_AN_ELEMENT: f64 = 3.0;
+const OF_A_THREAD: f64 = 90.0;
+
+/// How blocks divide the tensors: each block has a chunk of one of them.
+struct Chunks {
+    /// Bytes of a chunk.
+    bytes: u64,
+    /// For each tensor, the number of chunks of all tensors up to it.
+    ends: Vec<u64>,
+}
+
+impl Chunks {
+    fn of(spec: &Spec) -> Chunks {
+        let total: u64 = spec.inputs.iter().map(Tensor::bytes).sum();
+        let bytes = total.div_ceil(2 * RESIDENT_BLOCKS).max(LEAST_CHUNK).next_multiple_of(LEAST_CHUNK);
+        let mut end = 0;
+        let ends = spec.inputs.iter().map(|tensor| {
+            end += tensor.bytes().div_ceil(bytes);
+            end
+        });
+        Chunks { bytes, ends: ends.collect() }
+    }
+
+    fn count(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+}
+
+/// Elements of a tensor without gaps that one access can read.
+fn pack(tensor: &Tensor) -> u64 {
+    (u64::from(tensor.align) / tensor.dtype.size()).clamp(1, 16 / tensor.dtype.size())
+}
+
+impl Operation for GradNorm {
+    fn name(&self) -> &'static str {
+        "grad_norm"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the root of the sum of the squares of all elements of several tensors"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Tensors("x")], outputs: &["norm"], options: &[] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        for input in call.inputs {
+            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point values")?;
+            if !input.tensor.contiguous() {
+                return Err(OpError::Gaps {
+                    op: self.name(),
+                    help: "a gradient has to lie in memory without gaps: `copy` the slice first",
+                    at: input.span.into(),
+                });
+            }
+        }
+        if let Some(output) = &call.outputs[0] {
+            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let compute = call.inputs.iter().map(|input| input.tensor.dtype.compute()).fold(DType::F32, DType::promote);
+        Ok(vec![call.output(0, call.given_dtype(0).unwrap_or(compute), Dims::new())?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let elements: u64 = spec.inputs.iter().map(Tensor::elements).sum();
+        let chunks = Chunks::of(spec).count();
+        Cost {
+            instructions: OF_AN_ELEMENT * elements as f64 + OF_A_THREAD * (chunks * u64::from(BLOCK)) as f64,
+            blocks: chunks + 1,
+            share: share(u64::from(BLOCK)),
+            ..spec.streaming_cost(2.0 * elements as f64, 1)
+        }
+    }
+
+    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        outputs[0][0] = inputs.iter().flat_map(|values| values.iter()).map(|x| x * x).sum::<f64>().sqrt();
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        self.reference(spec, inputs, outputs);
+        let compute = compute_type(spec);
+        let precision = Precision::of(compute);
+        let squares: Vec<f64> = inputs.iter().flat_map(|values| values.iter()).map(|x| x * x).collect();
+        let sum: f64 = squares.iter().sum();
+        let radius = match sum.is_finite() && precision.holds(2.0 * sum) {
+            true => sum_error(compute, &squares) + precision.unit() * sum,
+            // An infinite element or one that is no number makes the norm so; large ones may do so on a device alone.
+            false if inputs.iter().flat_map(|values| values.iter()).any(|x| !x.is_finite()) => 0.0,
+            false => f64::INFINITY,
+        };
+        let norm = precision.unary(Unary::Sqrt, Ball { value: sum, radius });
+        vec![Tolerance::Within(vec![norm.radius])]
+    }
+
+    /// The first kernel adds up the squares of each chunk, the second the sums of all chunks, always in the same order.
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let (compute, chunks) = (compute_type(spec), Chunks::of(spec));
+        let workspace = || Arg::Workspace(chunks.count() * compute.size());
+        let before = |threads: u64| {
+            format!("{}typedef {} C;\n#define THREADS {threads}\n", bounds(threads as u32), c_type(compute)) + ACROSS
+        };
+        let (mut params, mut args) = (vec!["C* sums".to_owned(), "u64 chunk".to_owned()], vec![workspace()]);
+        args.push(Arg::U64(chunks.bytes));
+        let mut body = "  C sum = 0;\n".to_owned();
+        for (place, (tensor, end)) in spec.inputs.iter().zip(&chunks.ends).enumerate() {
+            let dtype = c_type(tensor.dtype);
+            params.extend([format!("const {dtype}* x{place}"), format!("u64 n{place}"), format!("u32 e{place}")]);
+            args.extend([Arg::Operand(place as u8), Arg::U64(tensor.elements()), Arg::U32(*end as u32)]);
+            let (otherwise, first) =
+                if place == 0 { ("", "0".to_owned()) } else { ("else ", format!("e{}", place - 1)) };
+            body += &format!(
+                "  {otherwise}if (blockIdx.x < e{place}) sum = squares<{dtype}, {}>(x{place}, n{place}, chunk / sizeof({dtype}), \
+                 blockIdx.x - {first});\n",
+                pack(tensor)
+            );
+        }
+        body += "  sum = across(sum);\n  if (threadIdx.x == 0) sums[blockIdx.x] = sum;\n";
+        let squares = Kernel {
+            source: source("grad_norm_squares", &(before(u64::from(BLOCK)) + SQUARES), &params, &body),
+            grid: chunks.count(),
+            block: BLOCK,
+            shared: Shared::Bytes(0),
+            args,
+        };
+        let output = &spec.outputs[0];
+        let params = [format!("{}* norm", c_type(output.dtype)), "const C* sums".to_owned(), "u32 count".to_owned()];
+        let norm = Kernel {
+            source: source("grad_norm", &before(LARGEST_BLOCK), &params, NORM),
+            grid: 1,
+            block: LARGEST_BLOCK as u32,
+            shared: Shared::Bytes(0),
+            args: vec![Arg::Operand(spec.inputs.len() as u8), workspace(), Arg::U32(chunks.count() as u32)],
+        };
+        vec![Launch::Kernel(squares), Launch::Kernel(norm)]
+    }
+}
+
+/// The sum over the threads of a block, in the first of them.
+const ACROSS: &str = r#"
+__device__ inline C across(C v) {
+  __shared__ C part[32];
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v += SHUFFLE_XOR(v, mask);
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = threadIdx.x % 32 < THREADS / 32 ? part[threadIdx.x % 32] : C(0);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) v += SHUFFLE_XOR(v, mask);
+  return v;
+}
+"#;
+
+/// The sum of the squares in a thread's part of a chunk. Packs of a thread lie a block's packs apart, so that neighbours read neighbours.
+const SQUARES: &str = r#"
+// Packs that a thread reads before it uses them.
+#define UNDER_WAY 4
+template <typename E, int V> __device__ inline C squares(const E* x, u64 n, u64 chunk, u64 block) {
+  u64 begin = chunk * block, end = n - begin < chunk ? n : begin + chunk;
+  C sums[V];
+#pragma unroll
+  for (int v = 0; v < V; v++) sums[v] = 0;
+  for (u64 base = begin + threadIdx.x * V; base < end; base += THREADS * V * UNDER_WAY) {
+    Pack<E, V> packs[UNDER_WAY];
+#pragma unroll
+    for (int u = 0; u < UNDER_WAY; u++) {
+      u64 j = base + u * THREADS * V;
+      if (j + V <= end) packs[u] = *(const Pack<E, V>*)(x + j);
+    }
+#pragma unroll
+    for (int u = 0; u < UNDER_WAY; u++) {
+      u64 j = base + u * THREADS * V;
+      if (j + V <= end) {
+#pragma unroll
+        for (int v = 0; v < V; v++) { C e = load<C>(packs[u].at[v]); sums[v] += e * e; }
+      } else {
+        for (; j < end; j++) { C e = load<C>(x[j]); sums[0] += e * e; }
+      }
+    }
+  }
+  C sum = 0;
+#pragma unroll
+  for (int v = 0; v < V; v++) sum += sums[v];
+  return sum;
+}
+"#;
+
+/// Adds up the sums of chunks.
+const NORM: &str = r#"  C sum = 0;
+#pragma unroll 4
+  for (u32 i = threadIdx.x; i < count; i += THREADS) sum += sums[i];
+  sum = across(sum);
+  if (threadIdx.x == 0) store<C>(*norm, f_sqrt(sum));
+"#;

@@ -1,0 +1,60 @@
+//! Results that are an expression of several sums. One pass reads the terms of all sums, and the thread that has the sums
+//! of a result evaluates the expression.
+
+use super::super::ball::{Ball, Precision};
+use super::*;
+
+/// Sums over some dimensions, and a result of each group of them. The inputs of an operation are those of the terms, and
+/// its first output holds the results.
+pub struct Sums {
+    /// The terms: an output for each sum, at least two.
+    pub terms: Expression,
+    /// The result: an input for each sum, and one output.
+    pub result: Expression,
+}
+
+impl Sums {
+    fn function(&self) -> Function {
+        Function::Sums(self.terms.outputs().len() as u8)
+    }
+
+    pub fn cost(&self, spec: &Spec, extent: &Extent) -> Cost {
+        Split::of(spec, extent, compute_type(spec)).cost(spec, &self.terms, self.function())
+    }
+
+    /// The results in `f64`.
+    pub fn reference(&self, spec: &Spec, extent: &Extent, inputs: &[&[f64]], results: &mut [f64]) {
+        let terms = extent.values_of_each(&self.terms, spec, inputs);
+        let mut room = Vec::new();
+        for (result, places) in results.iter_mut().zip(extent.groups()) {
+            let places: Vec<usize> = places.map(|place| place as usize).collect();
+            let sums: Vec<f64> = terms.iter().map(|terms| places.iter().map(|&place| terms[place]).sum()).collect();
+            let sums: Vec<&[f64]> = sums.iter().map(std::slice::from_ref).collect();
+            *result = self.result.evaluate(1, &sums, &mut room)[0];
+        }
+    }
+
+    /// Computes the results, and returns how far a correct implementation may be from each.
+    pub fn enclose(&self, spec: &Spec, extent: &Extent, inputs: &[&[f64]], results: &mut [f64]) -> Tolerance {
+        let compute = compute_type(spec);
+        let terms = Terms::of_each(&self.terms, spec, extent, inputs, compute);
+        let mut values = Vec::new();
+        let mut allowed = Vec::with_capacity(results.len());
+        for (result, places) in results.iter_mut().zip(extent.groups()) {
+            let places: Vec<u64> = places.collect();
+            let sums: Vec<Ball> = terms.iter().map(|terms| terms.sum(places.iter().copied())).collect();
+            let ball = self.result.propagate(Precision::of(compute), |sum| sums[sum], &mut values);
+            *result = ball.value;
+            allowed.push(ball.radius);
+        }
+        Tolerance::Within(allowed)
+    }
+
+    /// The kernels of that name.
+    pub fn launches(&self, name: &str, spec: &Spec, extent: &Extent) -> Vec<Launch> {
+        let compute = compute_type(spec);
+        let sums: Vec<String> = (0..self.terms.outputs().len()).map(|sum| format!("total.v[{sum}]")).collect();
+        let finish = Finish::expression(&self.result, &sums, &["TO"], compute);
+        launches(name, self.function(), &self.terms, spec, extent, compute, finish)
+    }
+}

@@ -1,0 +1,187 @@
+//! The tables of docs/operations.md: how each operation is written, its options, the element types that it takes, what an
+//! example costs and how fast it was measured.
+
+use std::path::Path;
+
+use aorta::base::units::Flops;
+use aorta::base::{Bytes, DType};
+use aorta::compile;
+use aorta::compile::Ranks;
+use aorta::model::OpKind;
+use aorta::ops::{self, Cost, Operation, Preset};
+
+use super::{code, table};
+use crate::common;
+
+/// A use of each operation, on a line of its own.
+const EXAMPLES: &str = include_str!("../workloads/examples.aorta");
+
+/// Measured speeds: operations, page, date, device, seeds, and the figures of each seed.
+const SPEEDS: &str = include_str!("../../docs/measurements/operations.csv");
+
+/// The table of all operations.
+pub fn summary() -> String {
+    let row = |operation: &&'static dyn Operation| {
+        let name = operation.name();
+        [format!("[`{name}`](#{name})"), operation.summary().to_owned(), operation.category().name().to_owned()]
+    };
+    table(["operation", "does", "kind"], ops::CATALOGUE.iter().map(row))
+}
+
+/// What the page has of each operation, by its name.
+pub fn sections() -> Vec<(&'static str, String)> {
+    let costs = costs(EXAMPLES);
+    let section = |operation: &&'static dyn Operation| {
+        let name = operation.name();
+        let (line, example) = example(name);
+        let (_, cost) =
+            costs.iter().find(|(found, _)| *found == name).unwrap_or_else(|| panic!("no example of {name}"));
+        let types = types(line);
+        let mut rows = vec![
+            ["written".to_owned(), format!("`{}`", ops::usage(*operation))],
+            ["kind".to_owned(), operation.category().name().to_owned()],
+        ];
+        if !types.is_empty() {
+            rows.push(["element types".to_owned(), types]);
+        }
+        rows.push(["example".to_owned(), format!("`{}`: {}", typed(example), shown(cost))]);
+        rows.push(["speed".to_owned(), speed(name)]);
+        let options = options(*operation);
+        (name, table(["property", "value"], rows) + if options.is_empty() { "" } else { "\n" } + &options)
+    };
+    ops::CATALOGUE.iter().map(section).collect()
+}
+
+/// The options of an operation as a table; an empty text if it has none.
+fn options(operation: &dyn Operation) -> String {
+    let options = operation.signature().options;
+    if options.is_empty() {
+        return String::new();
+    }
+    let rows = options.iter().map(|option| {
+        let default = match option.default {
+            Preset::Required => "required".to_owned(),
+            Preset::Absent => String::new(),
+            Preset::Int(value) => format!("`{value}`"),
+            Preset::Number(value) => format!("`{value}`"),
+            Preset::Bool(value) => format!("`{value}`"),
+            Preset::Word(word) => format!("`{word}`"),
+        };
+        [format!("`{}`", option.name), option.kind.describe(), default, option.doc.to_owned()]
+    });
+    table(["option", "type", "default", "meaning"], rows)
+}
+
+/// The line of the examples that uses an operation, and the call itself.
+fn example(name: &str) -> (&'static str, &'static str) {
+    let call = format!(" {name}(");
+    let line = EXAMPLES.lines().find(|line| line.contains(&call));
+    let line = line.unwrap_or_else(|| panic!("tests/workloads/examples.aorta has no use of `{name}`"));
+    let (start, mut depth) = (line.find(&call).map_or(0, |at| at + 1), 0);
+    let end = line[start..].char_indices().find(|(_, letter)| {
+        depth += i32::from(*letter == '(') - i32::from(*letter == ')');
+        *letter == ')' && depth == 0
+    });
+    (line, &line[start..=start + end.map_or(0, |(at, _)| at)])
+}
+
+/// A call with the types of its buffers in place of their names.
+fn typed(call: &str) -> String {
+    let declared = EXAMPLES.lines().filter_map(|line| line.strip_prefix("buffer ")?.split_once(": "));
+    let types: Vec<(&str, &str)> = declared
+        .flat_map(|(names, dtype)| names.split(", ").map(move |name| (name, dtype.trim_end_matches(" in pinned"))))
+        .collect();
+    let of = |word: &str| {
+        types.iter().find(|(name, _)| *name == word).map_or(word.to_owned(), |(_, dtype)| (*dtype).to_owned())
+    };
+    let (mut text, mut word) = (String::new(), String::new());
+    for letter in call.chars() {
+        if letter.is_alphanumeric() || letter == '_' {
+            word.push(letter);
+        } else {
+            text += &of(&std::mem::take(&mut word));
+            text.push(letter);
+        }
+    }
+    text.replace("dtype", "bf16")
+}
+
+/// Cost of each operation of a file on two ranks.
+fn costs(text: &str) -> Vec<(&'static str, Cost)> {
+    let options = compile::Options { ranks: Ranks::Exactly(2), ..compile::Options::default() };
+    let compiled = common::compile("examples.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
+    let mut costs = Vec::new();
+    for rank in &compiled.ranks {
+        let step = &rank.program.cycle[0];
+        costs.extend(
+            step.ids()
+                .filter_map(|op| match step.op(op).kind {
+                    OpKind::Run(spec) => Some(rank.program.spec(spec)),
+                    _ => None,
+                })
+                .map(|spec| (spec.operation.name(), spec.cost())),
+        );
+    }
+    costs
+}
+
+/// The types that can stand in place of `dtype` on a line of the examples; an empty text if it has no tensor of it.
+fn types(line: &str) -> String {
+    let header = EXAMPLES.split("step {").next().expect("a text has a first part");
+    let fits = |dtype: &DType| {
+        let header = header.replace("param dtype = bf16", &format!("param dtype = {}", dtype.name()));
+        let text = format!("{header}step {{\n  on s {{\n{line}\n  }}\n}}\n");
+        let options = compile::Options { ranks: Ranks::Exactly(2), ..compile::Options::default() };
+        common::compile("examples.aorta", &text, &options).is_ok()
+    };
+    let buffers = header.lines().filter(|line| line.contains(": dtype["));
+    let mut buffers = buffers.filter_map(|line| line.strip_prefix("buffer ")?.split(':').next());
+    let has_tensor = line.contains("dtype[")
+        || buffers.any(|name| line.split(|letter: char| !letter.is_alphanumeric()).any(|word| word == name));
+    if has_tensor {
+        code(DType::ALL.iter().filter(|dtype| fits(dtype)).map(|dtype| dtype.name()))
+    } else {
+        String::new()
+    }
+}
+
+fn shown(cost: &Cost) -> String {
+    let mut parts = Vec::new();
+    if cost.flops > 0.0 {
+        parts.push(Flops(cost.flops).to_string());
+    }
+    let bytes = [
+        (cost.read.total(), "read"),
+        (cost.written.total(), "written"),
+        (cost.sent, "sent"),
+        (cost.received, "received"),
+    ];
+    parts.extend(bytes.iter().filter(|(bytes, _)| *bytes > 0).map(|(bytes, what)| format!("{} {what}", Bytes(*bytes))));
+    if cost.blocks > 0 {
+        parts.push(format!("{} thread block{}", cost.blocks, if cost.blocks == 1 { "" } else { "s" }));
+    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+/// The measured speed of an operation, with its page. The page has to have the figures.
+fn speed(name: &str) -> String {
+    let mut fields = SPEEDS.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    let Some(row) = fields.find(|fields| fields[0].split(' ').any(|operation| operation == name)) else {
+        return "not measured".to_owned();
+    };
+    let [_, page, date, device, seeds, median, tenth, worst] = row[..] else {
+        panic!("a row has eight fields: {row:?}")
+    };
+    let each = |field: &str| field.replace(' ', ", ");
+    let figures = format!("| {} | {} | {} |", each(median), each(tenth), each(worst));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements").join(page);
+    let text = std::fs::read_to_string(path).expect("the page is there");
+    assert!(text.contains(&figures), "docs/measurements/{page} has no row {figures} of `{name}`");
+    format!(
+        "median {}; worst tenth {}; worst {} ({device}, [{date}](measurements/{page}), seeds {})",
+        each(median),
+        each(tenth),
+        each(worst),
+        each(seeds)
+    )
+}
