@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
-use super::draws::Draw;
+use super::drawn::Draw;
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
 use super::mistakes::{Mistake, Mistakes};

@@ -12,6 +12,7 @@ mod check;
 mod declare;
 mod declared;
 mod distribution;
+mod drawn;
 mod draws;
 mod error;
 mod eval;
