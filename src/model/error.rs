@@ -1,6 +1,7 @@
 //! Errors in the names, types and values of a file. Errors about slices and limits are enums of their own, included
 //! here.
 
+mod gradients;
 mod limits;
 mod slices;
 
@@ -9,6 +10,7 @@ use thiserror::Error;
 
 use crate::ops::OpError;
 
+pub use gradients::GradientError;
 pub use limits::LimitError;
 pub use slices::SliceError;
 
@@ -215,6 +217,10 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Slice(#[from] SliceError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Gradient(#[from] GradientError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]

@@ -120,4 +120,9 @@ impl Operation for Concat {
             .collect();
         tasks.chunks(TASKS).map(|tasks| walk::launch_all("concat", tasks, DType::F32)).collect()
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let axis = checked_axis(rule.spec);
+        backward::concat(rule, axis)
+    }
 }

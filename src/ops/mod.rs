@@ -6,11 +6,13 @@
 //! Nothing here runs anything: no device, no file system, no names of a program.
 
 mod attr;
+pub mod backward;
 mod ball;
 mod check;
 mod collectives;
 mod concat;
 mod copies;
+mod derivative;
 mod dropout;
 mod elementwise;
 mod embedding;
@@ -51,6 +53,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
+
+use backward::{Backward, NoRule};
 
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
 pub use check::{
@@ -125,6 +129,12 @@ pub trait Operation: Sync {
 
     /// What a backend has to launch, one after the other.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
+
+    /// Writes down the operations that compute the gradients of its inputs from those of its outputs. An operation without
+    /// gradients returns the reason.
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err("it has no gradients")
+    }
 
     /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
     /// the signature's.

@@ -144,6 +144,10 @@ impl Operation for TopK {
         };
         stages.iter().map(launch).collect()
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::top_k(rule)
+    }
 }
 
 /// Where a kernel finds the elements of a row among which it selects.

@@ -145,6 +145,10 @@ impl Operation for AllReduce {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::all_reduce(rule)
+    }
 }
 
 /// `reduce_scatter(src -> dst, op: sum)`.
@@ -220,6 +224,10 @@ impl Operation for ReduceScatter {
 
     fn own_part(&self) -> bool {
         true
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::reduce_scatter(rule)
     }
 }
 
@@ -305,6 +313,10 @@ impl Operation for Reduce {
 
     fn in_place(&self) -> bool {
         true
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::reduce(rule)
     }
 }
 

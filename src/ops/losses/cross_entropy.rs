@@ -144,6 +144,10 @@ impl Operation for CrossEntropy {
         let finish = Finish { before, params, store };
         launches(self.name(), function, &Expression::identity(), spec, &extent, compute, finish)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::cross_entropy(rule)
+    }
 }
 
 /// What is taken for the logit of the target: that of each class counts a little.
