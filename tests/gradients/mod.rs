@@ -5,12 +5,15 @@
 
 use aorta::backend::host::Host;
 use aorta::base::random::hash;
-use aorta::base::{DType, MemoryId, OpId, ViewId};
+use aorta::base::{MemoryId, OpId, ViewId};
 use aorta::exec::LaunchMode;
 use aorta::model::{MemoryKind, OpKind, Program};
 use aorta::ops::{self, Category, Member};
 
 use crate::common;
+
+mod cases;
+mod chains;
 
 /// Operations that have no gradients, each with the reason.
 const WITHOUT: &[(&str, &str)] = &[
@@ -131,7 +134,9 @@ impl Part {
     }
 
     fn declared(&self, init: &str) -> String {
-        format!("buffer {}: f64{:?}{init}\n", self.buffer, self.whole)
+        // A single value has a type without brackets.
+        let sizes = if self.whole.is_empty() { String::new() } else { format!("{:?}", self.whole) };
+        format!("buffer {}: f64{sizes}{init}\n", self.buffer)
     }
 
     fn text(&self) -> String {
@@ -176,6 +181,18 @@ struct Function<'a> {
     order: Option<&'a str>,
     ranks: u32,
 }
+
+/// A function with one rank, whose operands may have gaps.
+const PLAIN: Function = Function {
+    more: "",
+    statement: "",
+    inputs: Vec::new(),
+    outputs: Vec::new(),
+    gaps: true,
+    init: "",
+    order: None,
+    ranks: 1,
+};
 
 impl Function<'_> {
     fn case(&self, seed: u64) -> Case {
@@ -234,8 +251,8 @@ fn judge(case: &Case) {
             let (x_memory, dx_memory) = (memory(program, &x.buffer).index(), memory(program, &dx.buffer).index());
             for (place, at) in x.places().into_iter().zip(dx.places()) {
                 let found = end[rank][dx_memory][at];
-                const STEP: f64 = 1e-3;
-                let mut by = |distance: f64| {
+                const STEP: f64 = 1e-4;
+                let by = |distance: f64| {
                     let mut world = begin.clone();
                     world[rank][x_memory][place] += distance * STEP;
                     value(case, &programs, world)
@@ -250,8 +267,8 @@ fn judge(case: &Case) {
         return;
     }
     let (program, plan) = common::planned(text);
-    for mode in [LaunchMode::Streams, LaunchMode::Graph] {
-        let found = common::written(&program, &plan, &Host::default(), None, mode, 1);
+    for mode in [LaunchMode::Stream, LaunchMode::Graph] {
+        let found = common::written(&program, &plan, &Host, None, mode, 1);
         for (_, dx) in &case.inputs {
             let contents = found.iter().find(|contents| contents.name == dx.buffer).expect("it is written");
             for at in dx.places() {
