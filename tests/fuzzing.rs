@@ -123,6 +123,8 @@ fn generated_files_use_the_whole_language() {
     assert_eq!(in_text(&declared), none, "declarations");
     let others = [
         "signal",
+        "grad",
+        "accumulate",
         "wait",
         "sync",
         "prev",

@@ -213,13 +213,7 @@ impl Maker {
     }
 
     /// The gradients by both operands of a function whose value is `value`. The inner `None` is a derivative of zero.
-    fn binary(
-        &mut self,
-        function: Binary,
-        gradient: u16,
-        (x, y): (u16, u16),
-        value: u16,
-    ) -> Option<[Option<u16>; 2]> {
+    fn binary(&mut self, function: Binary, gradient: u16, (x, y): (u16, u16), value: u16) -> Option<[Option<u16>; 2]> {
         Some(match function {
             Binary::Add => [Some(gradient), Some(gradient)],
             Binary::Subtract => [Some(gradient), Some(self.one(Unary::Negate, gradient)?)],

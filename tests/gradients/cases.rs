@@ -72,7 +72,10 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             };
             let outputs = vec![dims.clone(); 1 + usize::from(text.contains("@1"))];
             let order = first_uses(&text);
-            return Some(Function { statement: &text, inputs: vec![dims, b, c], outputs, order: Some(&order), ..PLAIN }.case(seed));
+            return Some(
+                Function { statement: &text, inputs: vec![dims, b, c], outputs, order: Some(&order), ..PLAIN }
+                    .case(seed),
+            );
         }
         "cast" => Function { statement: "f: cast($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },
         "copy" => Function { statement: "f: copy($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },
@@ -137,7 +140,9 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
                 "map(i * 3 % 5 - 1 -> j)  f: scatter($0, j{} -> @0, combine: {combine})",
                 if weighted { ", $1" } else { "" }
             );
-            let inputs = [vec![[vec![2, 3], tail.clone()].concat()], if weighted { vec![vec![2, 3]] } else { Vec::new() }].concat();
+            let inputs =
+                [vec![[vec![2, 3], tail.clone()].concat()], if weighted { vec![vec![2, 3]] } else { Vec::new() }]
+                    .concat();
             let order = if weighted { "$0, _, $1" } else { "$0" };
             Function {
                 more: "buffer i, j: i32[2, 3] = iota\n",
@@ -163,7 +168,10 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let statement = format!("f: top_k($0, k: {k} -> @0, places)");
             let mut values = rows.clone();
             values[2] = k;
-            return Some(Function { more: &text, statement: &statement, inputs: vec![rows], outputs: vec![values], ..PLAIN }.case(seed));
+            return Some(
+                Function { more: &text, statement: &statement, inputs: vec![rows], outputs: vec![values], ..PLAIN }
+                    .case(seed),
+            );
         }
         "sum" | "mean" | "prod" | "max" | "min" | "logsumexp" => {
             let b = repeated(d, &rows);
@@ -179,7 +187,9 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let two = text.contains("$1");
             let order = first_uses(&text);
             let inputs = if two { vec![rows, b] } else { vec![rows] };
-            return Some(Function { statement: &text, inputs, outputs: vec![output], order: Some(&order), ..PLAIN }.case(seed));
+            return Some(
+                Function { statement: &text, inputs, outputs: vec![output], order: Some(&order), ..PLAIN }.case(seed),
+            );
         }
         "rms_norm" | "layer_norm" | "add_rms_norm" | "add_layer_norm" => {
             let adds = name.starts_with("add_");
@@ -198,7 +208,15 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let more: String = (0..count).map(|index| format!(", ${}", index + 1)).collect();
             let groups = if name == "group_norm" { ", groups: 2" } else { "" };
             text = format!("f: {name}($0{more}{groups}, eps: 0.01 -> @0)");
-            let x = [vec![d.size(), channels], { let rank = d.below(3); d.dims(rank) }, vec![2]].concat();
+            let x = [
+                vec![d.size(), channels],
+                {
+                    let rank = d.below(3);
+                    d.dims(rank)
+                },
+                vec![2],
+            ]
+            .concat();
             let inputs = [vec![x.clone()], vec![vec![channels]; count as usize]].concat();
             Function { statement: &text, inputs, outputs: vec![x], gaps: false, ..PLAIN }
         }
@@ -244,7 +262,12 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
         "rope" => {
             let (x, half) = (vec![rows[0], rows[1], 2 * last], vec![rows[0], rows[1], last]);
             let angles = [(); 2].map(|()| repeated(d, &half));
-            Function { statement: "f: rope($0, $1, $2 -> @0)", inputs: [vec![x.clone()], angles.to_vec()].concat(), outputs: vec![x], ..PLAIN }
+            Function {
+                statement: "f: rope($0, $1, $2 -> @0)",
+                inputs: [vec![x.clone()], angles.to_vec()].concat(),
+                outputs: vec![x],
+                ..PLAIN
+            }
         }
         _ => return collectives(name, seed, &dims),
     };
@@ -270,7 +293,14 @@ fn text_route(text: &str, capacity: u64, _: u64) -> Option<Function<'_>> {
         3 => "buffer slots: i32[3, 3]\nbuffer dropped: i32[3]\n",
         _ => "buffer slots: i32[3, 4]\nbuffer dropped: i32[3]\n",
     };
-    Some(Function { more, statement: text, inputs: vec![vec![5, 3]], outputs: vec![vec![3, capacity]], gaps: false, ..PLAIN })
+    Some(Function {
+        more,
+        statement: text,
+        inputs: vec![vec![5, 3]],
+        outputs: vec![vec![3, capacity]],
+        gaps: false,
+        ..PLAIN
+    })
 }
 
 /// Collectives of three ranks.
@@ -301,7 +331,15 @@ fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
         }
         _ => "",
     };
-    let function = Function { more, statement: &text, inputs: vec![inputs], outputs: vec![outputs], gaps: false, ranks: 3, ..PLAIN };
+    let function = Function {
+        more,
+        statement: &text,
+        inputs: vec![inputs],
+        outputs: vec![outputs],
+        gaps: false,
+        ranks: 3,
+        ..PLAIN
+    };
     Some(function.case(seed))
 }
 

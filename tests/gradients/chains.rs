@@ -32,13 +32,18 @@ fn chain(seed: u64) -> Case {
                 "  buffer {name}: f64[{rows}, {columns}]\n  map({a} * 0.5 -> {name})\n  map({name} + {b} -> {name})\n"
             ),
             7 => format!("  {name}: map(gelu({a}) * bias + {b})\n"),
-            _ => format!("  c{step}: concat({a}, {b}, dim: 1)\n  {name}: map(c{step}[.., 0..{columns}] - tanh(c{step}[.., {columns}..{}]))\n", 2 * columns),
+            _ => format!(
+                "  c{step}: concat({a}, {b}, dim: 1)\n  {name}: map(c{step}[.., 0..{columns}] - tanh(c{step}[.., {columns}..{}]))\n",
+                2 * columns
+            ),
         };
         tensors.push(name);
     }
     let last = &tensors[tensors.len() - 1];
     let other = &tensors[draw(tensors.len() as u64) as usize];
-    let more = format!("def chain(x, v, w, bias -> y, z) {{\n{body}  u: gemm(v, w)\n  map({last} * 2 - {other} + u * bias + x -> y)\n  sum({last} * v, dims: [0] -> z)\n}}\n");
+    let more = format!(
+        "def chain(x, v, w, bias -> y, z) {{\n{body}  u: gemm(v, w)\n  map({last} * 2 - {other} + u * bias + x -> y)\n  sum({last} * v, dims: [0] -> z)\n}}\n"
+    );
     let function = Function {
         more: &more,
         statement: "f: chain($0, $1, $2, $3 -> @0, @1)",
@@ -63,7 +68,8 @@ fn chains_have_the_gradients_of_their_operations() {
 }
 
 fn judge_def(more: &str, inputs: &[&[u64]], outputs: &[&[u64]], init: &str) {
-    let list = |sign: char, count: usize| (0..count).map(|index| format!("{sign}{index}")).collect::<Vec<_>>().join(", ");
+    let list =
+        |sign: char, count: usize| (0..count).map(|index| format!("{sign}{index}")).collect::<Vec<_>>().join(", ");
     let statement = format!("f: g({} -> {})", list('$', inputs.len()), list('@', outputs.len()));
     let owned = |all: &[&[u64]]| all.iter().map(|dims| dims.to_vec()).collect();
     let (inputs, outputs) = (owned(inputs), owned(outputs));
@@ -110,7 +116,8 @@ def g(x, ln1, w_qkv, w_out, ln2, w_up, w_down, w_classes -> loss) {
 fn products_with_zeros() {
     for (zeros, dims) in [(3, [4, 5]), (2, [3, 7]), (1, [2, 3]), (4, [3, 4])] {
         let [rows, columns] = dims;
-        for product in ["prod(e, dims: [1] -> y)", "prod(e -> y)", "cumprod(e, dim: 1 -> y)", "cumprod(e, dim: 0 -> y)"] {
+        for product in ["prod(e, dims: [1] -> y)", "prod(e -> y)", "cumprod(e, dim: 1 -> y)", "cumprod(e, dim: 0 -> y)"]
+        {
             let text = format!(
                 "buffer alike: f64[{rows}, {columns}] = random(9)\nbuffer number: f64[{rows}, {columns}] = iota\n\
                  def g(x -> y) {{\n  e: map(x - if number % {zeros} == 0 {{ alike }} else {{ 0 }})\n  {product}\n}}\n"

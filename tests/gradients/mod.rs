@@ -80,13 +80,16 @@ fn evaluate(programs: &[Program], world: &mut World) {
         };
         let ranks = 0..programs.len();
         let steps = || programs.iter().map(|program| &program.cycle[0]);
-        let inputs: Vec<Vec<Vec<f64>>> = ranks.clone().zip(steps()).map(|(rank, step)| read(rank, step.inputs(op))).collect();
-        let mut outputs: Vec<Vec<Vec<f64>>> = ranks.zip(steps()).map(|(rank, step)| read(rank, step.outputs(op))).collect();
+        let inputs: Vec<Vec<Vec<f64>>> =
+            ranks.clone().zip(steps()).map(|(rank, step)| read(rank, step.inputs(op))).collect();
+        let mut outputs: Vec<Vec<Vec<f64>>> =
+            ranks.zip(steps()).map(|(rank, step)| read(rank, step.outputs(op))).collect();
         let spec = |program: &'_ Program| program.op_spec(program.cycle[0].op(op)).expect("an operation").clone();
         let specs: Vec<ops::Spec> = programs.iter().map(spec).collect();
         let operation = specs[0].operation;
         let shares = specs.iter().zip(&inputs).zip(&mut outputs);
-        let mut members: Vec<Member> = shares.map(|((spec, inputs), outputs)| Member { spec, inputs, outputs }).collect();
+        let mut members: Vec<Member> =
+            shares.map(|((spec, inputs), outputs)| Member { spec, inputs, outputs }).collect();
         if operation.category() == Category::Collective {
             operation.exchange(&mut members);
         } else {
@@ -150,7 +153,8 @@ impl Part {
     fn places(&self) -> Vec<usize> {
         let mut places = vec![0];
         for ((whole, start), size) in self.whole.iter().zip(&self.start).zip(&self.dims) {
-            places = places.iter().flat_map(|place| (0..*size).map(move |index| place * whole + start + index)).collect();
+            places =
+                places.iter().flat_map(|place| (0..*size).map(move |index| place * whole + start + index)).collect();
         }
         places.into_iter().map(|place| place as usize).collect()
     }
@@ -215,10 +219,15 @@ impl Function<'_> {
         }
         let list = |parts: &[Part]| parts.iter().map(Part::text).collect::<Vec<_>>().join(", ");
         let comma = if dy.is_empty() { "" } else { ", " };
-        let order = self.order.map_or_else(|| list(&dx), |order| {
-            let filled = |(order, (index, part)): (String, (usize, &Part))| order.replace(&format!("${index}"), &part.text());
-            dx.iter().enumerate().fold(order.to_owned(), |order, one| filled((order, one)))
-        });
+        let order = self.order.map_or_else(
+            || list(&dx),
+            |order| {
+                let filled = |(order, (index, part)): (String, (usize, &Part))| {
+                    order.replace(&format!("${index}"), &part.text())
+                };
+                dx.iter().enumerate().fold(order.to_owned(), |order, one| filled((order, one)))
+            },
+        );
         text += &format!("step {{\n  {statement}\n  grad(f{comma}{} -> {order})\n}}\n", list(&dy));
         let pairs = |a: Vec<Part>, b: Vec<Part>| a.into_iter().zip(b).collect();
         Case { text, inputs: pairs(x, dx), outputs: pairs(y, dy), ranks: self.ranks }
@@ -259,7 +268,11 @@ fn judge(case: &Case) {
                 };
                 let expected = (8.0 * (by(1.0) - by(-1.0)) - (by(2.0) - by(-2.0))) / (12.0 * STEP);
                 let off = (found - expected).abs();
-                assert!(off <= 1e-6 * (1.0 + expected.abs()), "{}[{place}] of rank {rank}: {found}, not {expected}\n{text}", x.buffer);
+                assert!(
+                    off <= 1e-6 * (1.0 + expected.abs()),
+                    "{}[{place}] of rank {rank}: {found}, not {expected}\n{text}",
+                    x.buffer
+                );
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{DType, Dims, LabelId, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{DType, Dims, LabelId, Space, SpecId, SrcSpan, ViewId};
 use crate::model::analyzer::Analyzer;
-use crate::model::program::{Label, Memory, MemoryKind, OpKind};
 use crate::model::labels::LabelData;
+use crate::model::program::{Label, Memory, MemoryKind, OpKind};
 use crate::model::views::Extent;
 use crate::ops::backward::{Source, Step, Tape, Value};
 use crate::ops::init::Init;
@@ -160,7 +160,8 @@ impl Analyzer<'_> {
         step.outputs.iter().for_each(|output| {
             emission.targets.remove(&emission.tape.root(*output));
         });
-        let own: Vec<ViewId> = step.outputs.iter().filter_map(|&output| self.view_to_write(emission, step.origin, output)).collect();
+        let own: Vec<ViewId> =
+            step.outputs.iter().filter_map(|&output| self.view_to_write(emission, step.origin, output)).collect();
         Ok((self.backward_spec(emission.span, step, inputs, &own)?, own))
     }
 
@@ -218,7 +219,8 @@ impl Analyzer<'_> {
             return known;
         }
         let mut path = Vec::new();
-        let mut at = self.expansion.step.op(OpId(origin)).label;
+        // A call without operations passes its gradients on as they are.
+        let mut at = self.expansion.step.ops.get(origin as usize).map_or(emission.of, |op| op.label);
         while at != emission.of && at != LabelId(0) {
             path.push(at);
             at = self.program.labels[at.index()].parent;
@@ -260,7 +262,9 @@ impl Analyzer<'_> {
                     return Some(known);
                 }
                 if let Some(target) = emission.targets.get(&value).copied() {
-                    return self.view_to_write(emission, origin, target).and_then(|view| self.reshaped(view, entry.dims));
+                    return self
+                        .view_to_write(emission, origin, target)
+                        .and_then(|view| self.reshaped(view, entry.dims));
                 }
                 let view = self.own_memory(emission, origin, (entry.dtype, entry.dims));
                 emission.memory.insert(value, view);
@@ -313,7 +317,13 @@ impl Analyzer<'_> {
     }
 
     /// Moves a slice to memory of its own, without gaps.
-    fn moved(&mut self, emission: &mut Emission, (origin, value): (u32, Value), from: ViewId, dims: Dims) -> Option<ViewId> {
+    fn moved(
+        &mut self,
+        emission: &mut Emission,
+        (origin, value): (u32, Value),
+        from: ViewId,
+        dims: Dims,
+    ) -> Option<ViewId> {
         let dtype = emission.tape.dtype(value);
         let to = self.own_memory(emission, origin, (dtype, dims));
         let mut tape = Tape::default();

@@ -73,9 +73,8 @@ impl<'a> Analyzer<'a> {
         let members = self.expand_gradient(call, &target, (&given, &goals), accumulates, label)?;
         if let Some(label) = label {
             let ops = first..self.expansion.step.ops.len() as u32;
-            let members = members.into_iter().map(|(name, view)| {
-                (self.names.intern(&name), Value::Tensor { view, family: 0 })
-            });
+            let members =
+                members.into_iter().map(|(name, view)| (self.names.intern(&name), Value::Tensor { view, family: 0 }));
             let members = members.collect();
             self.close_label(call, label, LabelData::call(ops, members));
         }
@@ -145,7 +144,9 @@ impl<'a> Analyzer<'a> {
             };
             let at = first.value.span.into();
             let place = "this is no operation with gradients";
-            self.error(GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into());
+            self.error(
+                GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
+            );
             return None;
         };
         let spec = self.program.spec(spec);
@@ -167,7 +168,9 @@ impl<'a> Analyzer<'a> {
 
     /// An error about the number of operands.
     fn count(&mut self, call: &Call, expected: &str, found: String, help: Option<String>) {
-        let help = help.or_else(|| Some("it is `grad(f, dy -> dx)`, with a gradient for each output and each input of `f`".to_owned()));
+        let help = help.or_else(|| {
+            Some("it is `grad(f, dy -> dx)`, with a gradient for each output and each input of `f`".to_owned())
+        });
         let (function, expected) = (GRADIENT.to_owned(), expected.to_owned());
         self.error(ModelError::ArgumentCount { function, expected, found, at: call.span.into(), help });
     }
@@ -180,7 +183,8 @@ impl<'a> Analyzer<'a> {
         if args.len() != outputs.len() {
             let names: Vec<String> = outputs.iter().map(|(name, _)| format!("d{name}")).collect();
             let (before, comma) = (&target.text, if names.is_empty() { "" } else { ", " });
-            let help = format!("write one for each output of `{before}`: `grad({before}{comma}{} -> …)`", names.join(", "));
+            let help =
+                format!("write one for each output of `{before}`: `grad({before}{comma}{} -> …)`", names.join(", "));
             let expected = match outputs.len() {
                 0 => "no gradient of an output".to_owned(),
                 1 => "the gradient of one output".to_owned(),
@@ -214,7 +218,12 @@ impl<'a> Analyzer<'a> {
                 continue;
             };
             let tensor = self.tensor(found);
-            good &= self.fits(&name, (expected, call.inputs[0].value.span), (tensor, &arg.value), tensor.dtype == expected.dtype);
+            good &= self.fits(
+                &name,
+                (expected, call.inputs[0].value.span),
+                (tensor, &arg.value),
+                tensor.dtype == expected.dtype,
+            );
             given.push((view, Given::View(found, arg.value.span)));
         }
         good.then_some(given)
@@ -248,7 +257,8 @@ impl<'a> Analyzer<'a> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
             let text = &target.text;
-            let help = format!("write one for each tensor that `{text}` reads: `grad({text}, … -> {})`", names.join(", "));
+            let help =
+                format!("write one for each tensor that `{text}` reads: `grad({text}, … -> {})`", names.join(", "));
             let expected = match target.inputs.len() {
                 1 => "at most one output".to_owned(),
                 count => format!("at most {count} outputs"),
@@ -348,7 +358,8 @@ impl<'a> Analyzer<'a> {
         accumulates: bool,
         label: Option<LabelId>,
     ) -> Option<Vec<(String, ViewId)>> {
-        let wanted: Vec<(usize, ViewId)> = target.inputs.iter().enumerate().map(|(place, (_, view))| (place, *view)).collect();
+        let wanted: Vec<(usize, ViewId)> =
+            target.inputs.iter().enumerate().map(|(place, (_, view))| (place, *view)).collect();
         let wanted: Vec<(usize, ViewId)> = wanted.into_iter().filter(|(place, _)| goals[*place].is_some()).collect();
         // The walk reads the program while memory for its results is added.
         let goal_views: Vec<ViewId> = wanted
@@ -383,7 +394,11 @@ impl<'a> Analyzer<'a> {
                 match walk.gradient(view) {
                     Ok(Some(gradient)) => {
                         let to = walk.value(goal, None);
-                        if accumulates { walk.tape.add_to(gradient, to) } else { walk.tape.move_to(gradient, to) };
+                        if accumulates {
+                            walk.tape.add_to(gradient, to)
+                        } else {
+                            walk.tape.move_to(gradient, to)
+                        };
                         results.push(to);
                     }
                     Ok(None) => zero = zero.or(Some(place)),

@@ -130,6 +130,9 @@ impl<'p> Walk<'p> {
         if !pairs && !(wanted.contains(&true) && given.iter().any(Option::is_some)) {
             return Ok(());
         }
+        if step.peer(op).is_some() {
+            return Err(Stop::NoRule(op, "it goes to another rank: `send` and `recv` have gradients"));
+        }
         let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<Value> {
             views.iter().map(|&view| walk.value(view, Some((op, output)))).collect()
         };
@@ -234,7 +237,9 @@ impl<'p> Walk<'p> {
             let fresh = again.iter().fold(vec![part.clone()], |left, taken| {
                 left.into_iter().flat_map(|piece| without(piece, taken)).collect()
             });
-            for (piece, adds) in again.into_iter().map(|piece| (piece, true)).chain(fresh.iter().map(|piece| (piece.clone(), false))) {
+            for (piece, adds) in
+                again.into_iter().map(|piece| (piece, true)).chain(fresh.iter().map(|piece| (piece.clone(), false)))
+            {
                 let from = self.tape.slice(value, offset(&piece, &part), sizes(&piece));
                 let to = self.tape.slice(whole, offset(&piece, region), sizes(&piece));
                 match adds {

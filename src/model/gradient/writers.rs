@@ -9,8 +9,8 @@ use crate::model::program::{MemoryKind, Program, Step};
 use crate::ops::backward::{Source, Tape};
 use crate::syntax::ast::Call;
 
-use super::walk::Used;
 use super::Target;
+use super::walk::Used;
 
 /// What the operations of a step have written, by memory, in their order.
 #[derive(Debug, Default)]
@@ -68,7 +68,10 @@ impl Analyzer<'_> {
             let inside = |writer: &OpId| target.ops.contains(&writer.0);
             let made_inside = is_output || all.iter().any(|writer| inside(writer) && *writer < op);
             let memory = self.program.memory(self.program.views.memory(view));
-            if matches!(memory.kind, MemoryKind::Buffer(_)) && !made_inside && !all.iter().any(|w| later(w) && inside(w)) {
+            if matches!(memory.kind, MemoryKind::Buffer(_))
+                && !made_inside
+                && !all.iter().any(|w| later(w) && inside(w))
+            {
                 continue;
             }
             let (reader, writer) = (*self.expansion.step.op(op), *self.expansion.step.op(by));

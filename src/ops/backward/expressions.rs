@@ -25,13 +25,13 @@ pub fn elements(
     (dims, gradients): (Dims, &[Option<Value>]),
     factor: f64,
 ) -> Result<(), NoRule> {
-    const TOO_LARGE: NoRule = "the derivative of its expression has more than 65536 parts: make several operations of it";
+    const TOO_LARGE: NoRule =
+        "the derivative of its expression has more than 65536 parts: make several operations of it";
     let count = rule.spec.inputs.len();
     let given: Vec<bool> = gradients.iter().map(Option::is_some).collect();
     let made = Derivatives::of(expression, count, &given, factor).ok_or(TOO_LARGE)?;
-    let wanted = |input: &usize| {
-        rule.wants(*input) && rule.spec.inputs[*input].dtype.is_float() && made.depends_on(*input)
-    };
+    let wanted =
+        |input: &usize| rule.wants(*input) && rule.spec.inputs[*input].dtype.is_float() && made.depends_on(*input);
     let wanted: Vec<usize> = (0..count).filter(wanted).collect();
     let (whole, repeated): (Vec<usize>, Vec<usize>) =
         wanted.into_iter().partition(|&input| rule.spec.inputs[input].dims == dims);
@@ -42,6 +42,16 @@ pub fn elements(
         };
         inputs.iter().map(at).collect()
     };
+    let (same, whole): (Vec<usize>, Vec<usize>) = whole.into_iter().partition(|&input| {
+        let (expression, used) = made.select(&[input]);
+        let is_gradient = expression.is_identity() && used[0] >= count;
+        is_gradient && rule.tape.dims(operands(rule, &used)[0]) == dims
+    });
+    for input in same {
+        let (_, used) = made.select(&[input]);
+        let gradient = operands(rule, &used)[0];
+        rule.set(input, gradient);
+    }
     for inputs in whole.chunks(OUTPUTS) {
         let (expression, used) = made.select(inputs);
         let outputs: Vec<Value> =
@@ -166,13 +176,14 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
                 let (zero, one) = (formula.constant(0.0), formula.constant(1.0));
                 let quotient = formula.divide(others, value);
                 let alone = formula.equal(zeros, one);
-                let (of_zero, of_other) =
-                    (formula.select(alone, others, zero), formula.select(zeros, zero, quotient));
+                let (of_zero, of_other) = (formula.select(alone, others, zero), formula.select(zeros, zero, quotient));
                 let slope = formula.select(value, of_other, of_zero);
                 formula.multiply(gradient, slope)
             })
         }
-        Function::ArgMax | Function::ArgMin => return Err("its result is a place, which does not change by small steps"),
+        Function::ArgMax | Function::ArgMin => {
+            return Err("its result is a place, which does not change by small steps");
+        }
     };
     elements(rule, &expression, (extent.dims, &[Some(factor)]), 1.0)
 }

@@ -13,8 +13,11 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
     let (lead_a, lead_b) = (lead(&a), lead(&b));
     let product = |rule: &mut Backward, factors: [Value; 2], turned: [bool; 2], size: Dims| {
-        let options =
-            [("transpose_a", Attr::Bool(turned[0])), ("transpose_b", Attr::Bool(turned[1])), ("compute", compute.clone())];
+        let options = [
+            ("transpose_a", Attr::Bool(turned[0])),
+            ("transpose_b", Attr::Bool(turned[1])),
+            ("compute", compute.clone()),
+        ];
         rule.tape.operation("gemm", &options, &factors, (a.dtype, size))
     };
     // Of a factor that is used for all matrices of the other, the gradient is the sum of theirs.

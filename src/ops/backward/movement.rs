@@ -18,7 +18,8 @@ pub fn transpose(rule: &mut Backward, order: &[usize]) -> Result<(), NoRule> {
     let mut back = vec![0; order.len()];
     order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place as i64);
     let tensor = rule.spec.inputs[0];
-    let found = rule.tape.operation("transpose", &[("dims", Attr::Axes(back))], &[gradient], (tensor.dtype, tensor.dims));
+    let found =
+        rule.tape.operation("transpose", &[("dims", Attr::Axes(back))], &[gradient], (tensor.dtype, tensor.dims));
     rule.set(0, found);
     Ok(())
 }
