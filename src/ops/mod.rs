@@ -133,7 +133,7 @@ pub trait Operation: Sync {
     /// Writes down the operations that compute the gradients of its inputs from those of its outputs. An operation without
     /// gradients returns the reason.
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
-        Err("it has no gradients")
+        Err("nothing that it computes has a derivative")
     }
 
     /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of

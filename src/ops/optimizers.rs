@@ -11,6 +11,9 @@ const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSp
     OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }
 }
 
+/// Why updates have no gradients.
+const UPDATE: NoRule = "an update of parameters is the end of what gradients are taken of";
+
 /// `adamw(g -> w, m, v)`: `torch.optim.AdamW` (Loshchilov, Hutter, "Decoupled weight decay regularization", 2019).
 pub struct AdamW;
 
@@ -104,6 +107,10 @@ impl Operation for AdamW {
 
     fn updates(&self) -> bool {
         true
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err(UPDATE)
     }
 }
 
@@ -214,6 +221,10 @@ impl Operation for Sgd {
 
     fn updates(&self) -> bool {
         true
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err(UPDATE)
     }
 }
 

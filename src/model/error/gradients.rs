@@ -34,11 +34,13 @@ pub enum GradientError {
     #[error("the gradient of `{name}` is {expected}, and this is {found}")]
     #[diagnostic(
         code(aorta::model::gradient_type),
-        help("a gradient has the shape of its tensor: change the declaration or the slice, so that it is {expected}")
+        help("change the declaration or the slice, so that it is {expected}{or}")
     )]
     Type {
         name: String,
         expected: String,
+        /// What it may be too, as the end of a sentence.
+        or: &'static str,
         found: String,
         #[label("{found}")]
         at: SourceSpan,

@@ -222,27 +222,34 @@ impl<'a> Analyzer<'a> {
                 &name,
                 (expected, call.inputs[0].value.span),
                 (tensor, &arg.value),
-                tensor.dtype == expected.dtype,
+                (tensor.dtype == expected.dtype, ""),
             );
             given.push((view, Given::View(found, arg.value.span)));
         }
         good.then_some(given)
     }
 
-    /// Checks the shape of a gradient; `typed` says whether its type fits.
-    fn fits(&mut self, name: &str, (of, of_at): (Tensor, SrcSpan), (found, at): (Tensor, &Expr), typed: bool) -> bool {
+    /// Checks the shape of a gradient. `is_typed` says whether its type fits, and `or` which others would.
+    fn fits(
+        &mut self,
+        name: &str,
+        (of, of_at): (Tensor, SrcSpan),
+        (found, at): (Tensor, &Expr),
+        (is_typed, or): (bool, &'static str),
+    ) -> bool {
         if !found.space.on_device() {
             let help = "gradients are computed on the device: `copy` them from there";
             self.error(OpError::Space { op: GRADIENT, space: found.space.name(), help, at: at.span.into() }.into());
             return false;
         }
-        if found.dims == of.dims && typed {
+        if found.dims == of.dims && is_typed {
             return true;
         }
         self.error(
             GradientError::Type {
                 name: name.to_owned(),
                 expected: format!("{}{}", of.dtype, of.dims),
+                or,
                 found: found.to_string(),
                 at: at.span.into(),
                 tensor: of_at.into(),
@@ -290,7 +297,8 @@ impl<'a> Analyzer<'a> {
                 Value::Tensor { view, .. } => {
                     let tensor = self.tensor(view);
                     let at = call.inputs[0].value.span;
-                    good &= self.fits(name, (of, at), (tensor, &arg.value), tensor.dtype.is_float());
+                    let typed = (tensor.dtype.is_float(), ", or of another type with fractions");
+                    good &= self.fits(name, (of, at), (tensor, &arg.value), typed);
                     goals.push(Some(Goal::View(view, arg.value.span)));
                 }
                 Value::Unknown => good = false,

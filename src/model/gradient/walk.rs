@@ -127,7 +127,8 @@ impl<'p> Walk<'p> {
             given.push(self.take(view)?);
         }
         let pairs = parts(spec).any(|part| is_transfer(part.spec.operation));
-        if !pairs && !(wanted.contains(&true) && given.iter().any(Option::is_some)) {
+        let carries = wanted.contains(&true) && given.iter().any(Option::is_some);
+        if !pairs && !carries {
             return Ok(());
         }
         if step.peer(op).is_some() {
