@@ -177,7 +177,7 @@ fn accumulated_gradients() {
 buffer x: f64[4, 3] = random(1)
 buffer w: f64[3, 2] = random(2)
 buffer y, z: f64[4, 2]
-buffer dx, dx_of_y: f64[4, 3]
+buffer dx, dx_of_y, halves: f64[4, 3]
 buffer dw, dw_of_y: f32[3, 2]
 step {
   a: gemm(x, w -> y)
@@ -185,15 +185,52 @@ step {
   grad(a, 0.5 -> dx, dw)
   grad(b, 0.5 -> dx, dw, accumulate: true)
   grad(a, 1 -> dx_of_y, dw_of_y)
+  c: grad(a, 0.5)
+  map(c.a * 2 -> halves)
 }
 ";
     let program = crate::common::analyze(text).unwrap_or_else(|errors| panic!("{errors}"));
     let mut world = super::initial(std::slice::from_ref(&program));
     super::evaluate(std::slice::from_ref(&program), &mut world);
     let at = |name: &str| &world[0][super::memory(&program, name).index()];
-    for (sum, once) in [("dx", "dx_of_y"), ("dw", "dw_of_y")] {
+    for (sum, once) in [("dx", "dx_of_y"), ("dw", "dw_of_y"), ("halves", "dx_of_y")] {
         assert!(at(once).iter().any(|value| *value != 0.0));
         let close = at(sum).iter().zip(at(once)).all(|(a, b)| (a - b).abs() < 1e-12);
         assert!(close, "{:?} and {:?}", at(sum), at(once));
     }
+}
+
+/// Layers whose weights are divided among ranks, and gathered anew for the gradients.
+#[test]
+fn weights_of_several_ranks() {
+    let sharded = Function {
+        more: "
+def g(x, shard -> y) {
+  w: all_gather(shard)
+  h: gemm(x, w)
+  act: map(tanh(h))
+  total: all_reduce(act, op: mean)
+  parts: reduce_scatter(total)
+  all_to_all(view(act, [3, 2]) -> y)
+  map(y + parts -> y)
+}
+",
+        statement: "f: g($0, $1 -> @0)",
+        inputs: vec![vec![3, 6], vec![2, 2]],
+        outputs: vec![vec![3, 2]],
+        gaps: false,
+        ranks: 3,
+        ..PLAIN
+    };
+    judge(&sharded.case(3));
+    let anew = Function {
+        more: "buffer shard: f64[2, 2] = random(7)\nbuffer w: f64[6, 2]\n",
+        statement: "all_gather(shard -> w)  f: gemm($0, w -> @0)  fill(0 -> w)  all_gather(shard -> w)",
+        inputs: vec![vec![3, 6]],
+        outputs: vec![vec![3, 2]],
+        gaps: false,
+        ranks: 3,
+        ..PLAIN
+    };
+    judge(&anew.case(3));
 }

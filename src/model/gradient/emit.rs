@@ -219,7 +219,7 @@ impl Analyzer<'_> {
             return known;
         }
         let mut path = Vec::new();
-        // A call without operations passes its gradients on as they are.
+        // What belongs to no operation has the label of the `grad`.
         let mut at = self.expansion.step.ops.get(origin as usize).map_or(emission.of, |op| op.label);
         while at != emission.of && at != LabelId(0) {
             path.push(at);

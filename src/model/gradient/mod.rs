@@ -26,6 +26,9 @@ use emit::Emission;
 use walk::{Stop, Walk};
 pub(super) use writers::Writers;
 
+/// The origin of steps that belong to no operation of the target.
+const WHOLE: u32 = u32::MAX;
+
 /// What gradients are asked of.
 struct Target {
     label: LabelId,
@@ -151,12 +154,13 @@ impl<'a> Analyzer<'a> {
         };
         let spec = self.program.spec(spec);
         let signature = spec.operation.signature();
-        let names = |place: usize| match signature.input(place) {
-            Some(crate::ops::Input::Tensor(name) | crate::ops::Input::Optional(name)) => (*name).to_owned(),
-            _ if place == 0 => "x".to_owned(),
-            _ => format!("x{}", place + 1),
+        // Tensors of an expression have their own names.
+        let own = |view: ViewId| self.names.name(self.program.memory(self.program.views.memory(view)).name).to_owned();
+        let name = |(place, view): (usize, &ViewId)| match signature.input(place) {
+            Some(crate::ops::Input::Tensor(name) | crate::ops::Input::Optional(name)) => ((*name).to_owned(), *view),
+            _ => (own(*view), *view),
         };
-        let inputs = self.expansion.step.inputs(op).iter().enumerate().map(|(place, view)| (names(place), *view));
+        let inputs = self.expansion.step.inputs(op).iter().enumerate().map(name);
         let outputs = spec.output_names().iter().map(|name| (*name).to_owned());
         let outputs = outputs.zip(self.expansion.step.outputs(op).iter().copied()).collect();
         Some(Target { label, text, ops, inputs: inputs.collect(), outputs })
@@ -379,7 +383,7 @@ impl<'a> Analyzer<'a> {
             .collect();
         let step = std::mem::take(&mut self.expansion.step);
         let mut walk = Walk::new(&self.program, &step);
-        walk.tape.origin = target.ops.start;
+        walk.tape.origin = WHOLE;
         for (view, given) in given {
             let tensor = self.program.views.tensor(*view);
             let value = match given {
@@ -395,6 +399,7 @@ impl<'a> Analyzer<'a> {
         }
         let inputs: Vec<ViewId> = wanted.iter().map(|(_, view)| *view).collect();
         let mut found = walk.run(target.ops.clone(), &inputs);
+        walk.tape.origin = WHOLE;
         let mut zero = None;
         let mut results: Vec<OnTape> = Vec::new();
         if found.is_ok() {

@@ -1,2 +1,0 @@
-mod common;
-mod gradients;
