@@ -271,11 +271,11 @@ fn every_operation_agrees_with_the_cpu() {
     }
 }
 
-/// Shapes for which kernels are made in different ways.
+/// Shapes for which kernels are made in different ways, and the operations that gradients consist of.
 #[test]
-fn sorts_and_rows_of_any_size_agree_with_the_cpu() {
+fn sorts_rows_and_gradients_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    for (file, dtype) in [("scatter", "f64"), ("rows", "bf16")] {
+    for (file, dtype) in [("scatter", "f64"), ("rows", "bf16"), ("gradients", "f32")] {
         let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
         verify(libraries, &format!("tests/workloads/{file}.aorta"), &arguments);
     }

@@ -25,6 +25,7 @@ mod fsdp_reference;
 mod full_disks;
 mod fuzzing;
 mod golden;
+mod gradients;
 mod hang;
 mod hip;
 mod hip_devices;

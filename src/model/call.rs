@@ -64,6 +64,12 @@ impl<'a> Analyzer<'a> {
                 self.no_group(call);
                 self.marker(name, call);
             }
+            Callee::Gradient => {
+                self.no_group(call);
+                if self.gradient(call).is_none() {
+                    self.declare_failed_call(call);
+                }
+            }
             Callee::Operation(place) => {
                 // The vectors are reused from operation to operation.
                 let mut inputs = std::mem::take(&mut self.expansion.inputs);

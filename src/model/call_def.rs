@@ -1,12 +1,12 @@
 //! Calls of definitions: expands the body in place of the call.
 
-use crate::base::{SrcSpan, Symbol, counted};
+use crate::base::{SrcSpan, Symbol, ViewId, counted};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::error::{LimitError, ModelError};
 use super::expand::Written;
-use super::labels::LabelData;
+use super::labels::{LabelData, Tensors};
 use super::limits::{CALLS, TURNS_PER_OPERATION};
 use super::turns::TurnKind;
 use super::value::Value;
@@ -65,6 +65,11 @@ impl<'a> Analyzer<'a> {
             let value = self.argument(arg, param);
             values.push(value);
         }
+        let named = |this: &Self, (param, value): (&Param, &Value)| Some((param.name.symbol, this.tensor_of(value)?));
+        let read: Vec<(Symbol, ViewId)> = match call.label {
+            Some(_) => inputs.iter().zip(&values).filter_map(|pair| named(self, pair)).collect(),
+            None => Vec::new(),
+        };
         let mut cells = Vec::new();
         for index in 0..outputs.len() {
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
@@ -102,12 +107,18 @@ impl<'a> Analyzer<'a> {
         self.expansion.turn = outer_turn;
         self.expansion.label = outer_label;
         if let Some(label) = label {
-            let members = members
+            let members: Vec<(Symbol, Value)> = members
                 .into_iter()
                 .map(|(name, value)| match value {
                     Value::Output(cell) => (name, self.output_value(cell)),
                     value => (name, value),
                 })
+                .collect();
+            let found = |param: &Param| members.iter().find(|(name, _)| *name == param.name.symbol);
+            let outputs_of = |param: &Param| Some((param.name.symbol, self.tensor_of(&found(param)?.1)?));
+            let written = outputs.iter().filter_map(outputs_of).collect();
+            let members = members
+                .into_iter()
                 .filter(|(name, value)| {
                     matches!(value, Value::Label(_) | Value::Labels(_) | Value::Unknown)
                         || outputs.iter().any(|output| output.name.symbol == *name)
@@ -115,7 +126,8 @@ impl<'a> Analyzer<'a> {
                 .collect();
             let end = self.expansion.step.ops.len() + self.ops_of_batch();
             let ops = first_op as u32..end as u32;
-            self.close_label(call, label, LabelData::call(ops, members));
+            let tensors = Tensors { inputs: read, outputs: written };
+            self.close_label(call, label, LabelData::call(ops, members).with_tensors(tensors));
         }
     }
 

@@ -9,11 +9,15 @@ use super::analyzer::Analyzer;
 /// Statements that look like operations and launch nothing.
 pub(super) const MARKERS: [&str; 3] = ["signal", "wait", "sync"];
 
+/// The name in front of the gradients of an operation or a call.
+pub(super) const GRADIENT: &str = "grad";
+
 /// What a name in front of parentheses refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Callee<'a> {
     Def(&'a Decl),
     Marker(&'static str),
+    Gradient,
     /// Index in the catalogue of operations.
     Operation(usize),
     Unknown,
@@ -31,6 +35,7 @@ impl<'a> Analyzer<'a> {
         let callee = match (self.defs.get(&symbol), marker, operation) {
             (Some(decl), ..) => Callee::Def(decl),
             (_, Some(marker), _) => Callee::Marker(marker),
+            _ if name == GRADIENT => Callee::Gradient,
             (_, _, Some(place)) => Callee::Operation(place),
             _ => Callee::Unknown,
         };

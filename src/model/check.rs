@@ -11,7 +11,7 @@ use crate::ops::{self, Input, Operation, OptionType};
 use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
-use super::callee::MARKERS;
+use super::callee::{GRADIENT, MARKERS};
 use super::declared::{collect_labels, declared_names, stream_name, worded_name};
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
@@ -413,7 +413,7 @@ impl<'a> Checker<'a> {
             let input = operation.and_then(|operation| operation.signature().input(index));
             self.place = match input {
                 Some(Input::Tensor(_) | Input::Optional(_) | Input::Tensors(_)) => NameRole::Operand,
-                None if call.callee.iter().all(|callee| self.names.name(callee.symbol) == "wait") => NameRole::Label,
+                None if index == 0 && self.takes_label(call) => NameRole::Label,
                 _ => NameRole::Any,
             };
             self.expr_of(&arg.value, matches!(input, Some(Input::Expression | Input::Expressions)));
@@ -443,12 +443,17 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// True if the first input is a label.
+    fn takes_label(&self, call: &Call) -> bool {
+        call.callee.iter().all(|callee| ["wait", GRADIENT].contains(&self.names.name(callee.symbol)))
+    }
+
     /// The operation that is called; `None` for a definition, a marker, or an unknown name.
     fn callee(&mut self, call: &Call) -> Option<&'static dyn Operation> {
         let operation = match call.callee.as_slice() {
             [callee] => {
                 let name = self.names.name(callee.symbol);
-                if self.defs.contains_key(&callee.symbol) || MARKERS.contains(&name) {
+                if self.defs.contains_key(&callee.symbol) || MARKERS.contains(&name) || name == GRADIENT {
                     return None;
                 }
                 ops::find(name)

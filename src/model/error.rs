@@ -1,6 +1,7 @@
 //! Errors in the names, types and values of a file. Errors about slices and limits are enums of their own, included
 //! here.
 
+mod gradients;
 mod limits;
 mod modules;
 mod slices;
@@ -10,6 +11,7 @@ use thiserror::Error;
 
 use crate::ops::OpError;
 
+pub use gradients::GradientError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
 pub use slices::SliceError;
@@ -217,6 +219,10 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Slice(#[from] SliceError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Gradient(#[from] GradientError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::call::Inputs;
 use super::callee::Callee;
 use super::error::{LimitError, ModelError};
+use super::gradient::Writers;
 use super::index::Index;
 use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CYCLE, TURNS_PER_OPERATION};
@@ -68,6 +69,10 @@ pub(super) struct Expansion<'a> {
     pub specs: Specs,
     /// Reused vectors for the operands of an operation.
     pub inputs: Inputs,
+    /// What operations of this step have written, as far as a `grad` has asked.
+    pub writers: Writers,
+    /// Memories that hold 0, 1, 2, …, by the number of their shape.
+    pub iotas: FxHashMap<u32, MemoryId>,
 }
 
 /// The memories of a bare input by turn, the same in each iteration.
@@ -159,6 +164,7 @@ impl<'a> Analyzer<'a> {
         expansion.families.clear();
         expansion.last_of.clear();
         expansion.outputs.clear();
+        expansion.writers = Writers::default();
         expansion.bare.values_mut().for_each(|bare| bare.turn = 0);
         self.scopes.enter_frame();
         self.block(body);

@@ -26,16 +26,35 @@ pub(super) struct LabelData {
     pub ops: Range<u32>,
     /// The outputs and labels inside a call of a definition; `None` for an operation.
     members: Option<Box<[(Symbol, Value)]>>,
+    /// The tensors of a call before and behind its arrow; `None` for an operation.
+    pub tensors: Option<Box<Tensors>>,
     span: SrcSpan,
+}
+
+/// The tensors that a call reads and writes, with the names that they have in the definition.
+#[derive(Debug, Default)]
+pub(super) struct Tensors {
+    pub inputs: Vec<(Symbol, ViewId)>,
+    pub outputs: Vec<(Symbol, ViewId)>,
 }
 
 impl LabelData {
     pub fn operation(op: OpId) -> Self {
-        LabelData { ops: op.0..op.0 + 1, members: None, span: SrcSpan::default() }
+        LabelData { ops: op.0..op.0 + 1, members: None, tensors: None, span: SrcSpan::default() }
+    }
+
+    /// The same with the tensors of a call.
+    pub fn with_tensors(self, tensors: Tensors) -> Self {
+        LabelData { tensors: Some(tensors.into()), ..self }
+    }
+
+    /// True for an operation that stands by itself.
+    pub fn is_operation(&self) -> bool {
+        self.members.is_none()
     }
 
     pub fn call(ops: Range<u32>, members: Vec<(Symbol, Value)>) -> Self {
-        LabelData { ops, members: Some(members.into()), span: SrcSpan::default() }
+        LabelData { ops, members: Some(members.into()), tensors: None, span: SrcSpan::default() }
     }
 }
 
@@ -210,7 +229,19 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    fn label_data(&self, label: LabelId) -> &LabelData {
+    /// The only slice that a value stands for; `None` if it stands for none or for several.
+    pub(super) fn tensor_of(&self, value: &Value) -> Option<ViewId> {
+        match value {
+            Value::Tensor { view, .. } => Some(*view),
+            Value::Label(label) => match self.outputs_of(*label).0.as_slice() {
+                [only] => Some(*only),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub(super) fn label_data(&self, label: LabelId) -> &LabelData {
         &self.expansion.labels[label.index() - self.expansion.first_label]
     }
 
@@ -281,13 +312,10 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    pub(super) fn single_output(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
-        let Value::Label(label) = value else { return None };
-        let data = self.label_data(*label);
-        if data.members.iter().flatten().any(|(_, value)| matches!(value, Value::Unknown)) {
-            return None;
-        }
-        let (outputs, names): (Vec<ViewId>, Vec<String>) = match &data.members {
+    /// The outputs of an operation or a call, with their names.
+    fn outputs_of(&self, label: LabelId) -> (Vec<ViewId>, Vec<String>) {
+        let data = self.label_data(label);
+        match &data.members {
             Some(members) => members
                 .iter()
                 .filter_map(|(name, value)| match value {
@@ -304,7 +332,16 @@ impl<'a> Analyzer<'a> {
                 let outputs = self.expansion.step.outputs(op).to_vec();
                 (outputs, names.iter().map(|name| (*name).to_owned()).collect())
             }
-        };
+        }
+    }
+
+    pub(super) fn single_output(&mut self, value: &Value, span: SrcSpan) -> Option<ViewId> {
+        let Value::Label(label) = value else { return None };
+        let data = self.label_data(*label);
+        if data.members.iter().flatten().any(|(_, value)| matches!(value, Value::Unknown)) {
+            return None;
+        }
+        let (outputs, names) = self.outputs_of(*label);
         match outputs.as_slice() {
             [only] => Some(*only),
             several => {

@@ -50,11 +50,7 @@ impl Analyzer<'_> {
                     good = false;
                     continue;
                 }
-                (None, Preset::Absent) => Attr::Absent,
-                (None, Preset::Int(value)) => Attr::Int(*value),
-                (None, Preset::Number(value)) => Attr::Number(*value),
-                (None, Preset::Bool(value)) => Attr::Bool(*value),
-                (None, Preset::Word(value)) => Attr::Word(value),
+                (None, default) => default.value(),
             };
             attrs.push(option.name, value, setting.map(|setting| setting.value.span));
         }

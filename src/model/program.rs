@@ -441,20 +441,8 @@ impl Program {
         self.path(&self.phases, LabelId(phase.0))
     }
 
-    fn path(&self, table: &[Label], mut label: LabelId) -> Option<String> {
-        let mut parts = Vec::new();
-        while let Some(name) = table[label.index()].name {
-            let entry = &table[label.index()];
-            let mut part = self.names.name(name).to_owned();
-            if !entry.index.is_empty() {
-                let index: Vec<String> = entry.index.iter().map(i64::to_string).collect();
-                part += &format!("[{}]", index.join(", "));
-            }
-            parts.push(part);
-            label = entry.parent;
-        }
-        parts.reverse();
-        (!parts.is_empty()).then(|| parts.join("."))
+    fn path(&self, table: &[Label], label: LabelId) -> Option<String> {
+        path(&self.names, table, label)
     }
 
     /// Name of the operation in tables: its label, otherwise its kind.
@@ -496,6 +484,23 @@ impl Program {
             false => text,
         }
     }
+}
+
+/// The path of a label or a phase in a table, such as `f[3].up`; `None` for the one without a name.
+pub(super) fn path(names: &Interner, table: &[Label], mut label: LabelId) -> Option<String> {
+    let mut parts = Vec::new();
+    while let Some(name) = table[label.index()].name {
+        let entry = &table[label.index()];
+        let mut part = names.name(name).to_owned();
+        if !entry.index.is_empty() {
+            let index: Vec<String> = entry.index.iter().map(i64::to_string).collect();
+            part += &format!("[{}]", index.join(", "));
+        }
+        parts.push(part);
+        label = entry.parent;
+    }
+    parts.reverse();
+    (!parts.is_empty()).then(|| parts.join("."))
 }
 
 pub(super) fn layout(memories: &[Memory], shapes: &Shapes, memory: MemoryId) -> Layout {

@@ -157,7 +157,7 @@ impl Analyzer<'_> {
 }
 
 /// True if a collective differs between ranks although its text is the same.
-fn depends_on_rank(spec: &Spec) -> bool {
+pub(super) fn depends_on_rank(spec: &Spec) -> bool {
     let own =
         |entry: &Collective| matches!(entry.kind, CollectiveKind::Send | CollectiveKind::Recv) || entry.parts.is_some();
     spec.operation.category() == Category::Collective

@@ -6,11 +6,11 @@ use crate::ops::expression::Unary;
 use crate::syntax::ast::{Arg, Call};
 use crate::syntax::written;
 
-use super::callee::MARKERS;
+use super::callee::{GRADIENT, MARKERS};
 use super::error::ModelError;
 
 /// Operations of the language that this version does not support.
-const LATER: [&str; 5] = ["attention", "conv", "grad", "host_sync", "pool"];
+const LATER: [&str; 4] = ["attention", "conv", "host_sync", "pool"];
 
 /// Names of operations in other tools, without underscores, and the call to write instead: `$1` and `$2` are its
 /// inputs, `$>` the arrow with its outputs.
@@ -68,7 +68,7 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
     let parts: Vec<&str> = call.callee.iter().map(|part| names.name(part.symbol)).collect();
     let last = parts.last().copied().unwrap_or_default();
     let plain = plain_name(last);
-    let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS);
+    let known = ops::CATALOGUE.iter().map(|operation| operation.name()).chain(MARKERS).chain([GRADIENT]);
     let all = known.clone().chain(defs.iter().copied());
     let help = if on_stream && all.clone().any(|name| name == last) {
         format!(

@@ -7,13 +7,11 @@ use crate::base::{MemoryId, OpId, ViewId};
 
 use super::error::ModelError;
 use super::program::{MemoryKind, Program, Step};
+use super::regions::{Region, without};
 use super::views::Extent;
 
 /// Maximum number of slice comparisons for one file. Beyond it a read counts as initialized, to avoid false errors.
 const MAX_COMPARISONS: usize = 1 << 24;
-
-/// A box in the dimensions of a memory.
-type Region = Vec<Extent>;
 
 /// Every read of scratch memory that has not been written completely earlier in the iteration.
 pub(super) fn reads(program: &Program, name: impl Fn(MemoryId) -> String) -> Vec<ModelError> {
@@ -114,28 +112,6 @@ impl Written<'_> {
         }
         open.into_iter().next()
     }
-}
-
-/// The parts of a box that remain when another is cut out.
-fn without(region: Region, taken: &[Extent]) -> Vec<Region> {
-    if !region.iter().zip(taken).all(|(a, b)| a.overlaps(*b)) {
-        return vec![region];
-    }
-    let mut left = Vec::new();
-    let mut rest = region;
-    for (axis, cut) in taken.iter().enumerate() {
-        let (start, end) = (rest[axis].start, rest[axis].end());
-        for (from, to) in [(start, cut.start), (cut.end(), end)] {
-            if from < to {
-                let mut piece = rest.clone();
-                piece[axis] = Extent { start: from, len: to - from };
-                left.push(piece);
-            }
-        }
-        let (from, to) = (start.max(cut.start), end.min(cut.end()));
-        rest[axis] = Extent { start: from, len: to - from };
-    }
-    left
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan};
 
-use super::{Crossing, Spec};
+use super::{Crossing, Input, Signature, Spec};
 
 /// One option (or one positional value) of an operation.
 #[derive(Debug)]
@@ -88,6 +88,19 @@ pub enum Preset {
     Number(f64),
     Bool(bool),
     Word(&'static str),
+}
+
+impl Preset {
+    /// The value of an option that nobody gives; absent for one that has to be given.
+    pub fn value(&self) -> Attr {
+        match self {
+            Preset::Required | Preset::Absent => Attr::Absent,
+            Preset::Int(value) => Attr::Int(*value),
+            Preset::Number(value) => Attr::Number(*value),
+            Preset::Bool(value) => Attr::Bool(*value),
+            Preset::Word(value) => Attr::Word(value),
+        }
+    }
 }
 
 /// The value of an option.
@@ -174,6 +187,19 @@ pub struct Attrs {
 impl Attrs {
     pub fn push(&mut self, name: &'static str, value: Attr, span: Option<SrcSpan>) {
         self.values.push((name, value, span));
+    }
+
+    /// The options of a use that no text has: those given, and the defaults of all others, in the order of the signature.
+    pub(super) fn of(signature: &Signature, given: &[(&'static str, Attr)]) -> Attrs {
+        let scalars = signature.inputs.iter().filter_map(|input| match input {
+            Input::Scalar(option) => Some(option),
+            _ => None,
+        });
+        let value = |option: &OptionSpec| match given.iter().find(|(name, _)| *name == option.name) {
+            Some((_, value)) => (option.name, value.clone(), None),
+            None => (option.name, option.default.value(), None),
+        };
+        Attrs { values: scalars.chain(signature.options).map(value).collect() }
     }
 
     /// Takes everything out, to be filled anew.

@@ -106,4 +106,8 @@ impl Operation for Concat {
             .collect();
         tasks.chunks(TASKS).map(|tasks| walk::launch_all("concat", tasks, DType::F32)).collect()
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::concat(rule, along(rule.spec))
+    }
 }

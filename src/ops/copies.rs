@@ -194,6 +194,10 @@ impl Operation for Copy {
     fn writes_to_peers(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::same_elements(rule)
+    }
 }
 
 /// The way of a copy within a device or between it and the host.
@@ -284,5 +288,9 @@ impl Operation for Memset {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![Launch::Memset { operand: 0, value: spec.attrs.int("value") as u8, bytes: spec.outputs[0].bytes() }]
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Ok(())
     }
 }

@@ -105,4 +105,8 @@ impl Operation for Dropout {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::dropout(rule)
+    }
 }

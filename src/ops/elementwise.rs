@@ -92,6 +92,10 @@ impl Operation for Map {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::map(rule)
+    }
 }
 
 /// `cast(x -> y)`.
@@ -150,6 +154,10 @@ impl Operation for Cast {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![launch("cast", &Expression::identity(), spec)]
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::same_elements(rule)
+    }
 }
 
 /// `fill(value -> x)`.
@@ -207,6 +215,10 @@ impl Operation for Fill {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         vec![launch("fill", &Expression::constant(spec.attrs.number("value")), spec)]
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Ok(())
     }
 }
 

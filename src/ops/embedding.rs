@@ -49,4 +49,8 @@ impl Operation for Embedding {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         Gather.launch(spec)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::gather(rule)
+    }
 }

@@ -19,6 +19,19 @@ pub enum Node {
     Select(u16, u16, u16),
 }
 
+impl Node {
+    /// The earlier nodes that it uses.
+    fn operands(self) -> impl Iterator<Item = u16> {
+        let operands = match self {
+            Node::Input(_) | Node::Constant(_) => [None; 3],
+            Node::Unary(_, x) => [Some(x), None, None],
+            Node::Binary(_, x, y) => [Some(x), Some(y), None],
+            Node::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
+        };
+        operands.into_iter().flatten()
+    }
+}
+
 /// An elementwise expression over numbered inputs, with one or more values for each element: its outputs.
 #[derive(Clone, Debug, Default)]
 pub struct Expression {
@@ -242,6 +255,43 @@ impl Expression {
         self.outputs.clear();
     }
 
+    /// The same nodes without outputs, to be continued.
+    pub fn without_outputs(&self) -> Expression {
+        Expression { outputs: Vec::new(), ..self.clone() }
+    }
+
+    /// The expression whose outputs are these nodes, without what they do not need, and the numbers that its inputs had.
+    pub fn part(&self, outputs: &[u16]) -> (Expression, Vec<usize>) {
+        let mut needed = vec![false; self.nodes.len()];
+        outputs.iter().for_each(|output| needed[usize::from(*output)] = true);
+        for (index, node) in self.nodes.iter().enumerate().rev() {
+            if needed[index] {
+                node.operands().for_each(|operand| needed[usize::from(operand)] = true);
+            }
+        }
+        let (mut part, mut inputs, mut places) = (Expression::default(), Vec::new(), vec![0; self.nodes.len()]);
+        for (index, node) in self.nodes.iter().enumerate().filter(|(index, _)| needed[*index]) {
+            let at = |operand: u16| places[usize::from(operand)];
+            let node = match *node {
+                Node::Input(input) => {
+                    inputs.push(usize::from(input));
+                    Node::Input(inputs.len() as u8 - 1)
+                }
+                Node::Constant(constant) => {
+                    part.constants.push(self.constants[usize::from(constant)]);
+                    Node::Constant(part.constants.len() as u16 - 1)
+                }
+                Node::Unary(function, x) => Node::Unary(function, at(x)),
+                Node::Binary(function, x, y) => Node::Binary(function, at(x), at(y)),
+                Node::Select(condition, yes, no) => Node::Select(at(condition), at(yes), at(no)),
+            };
+            part.nodes.push(node);
+            places[index] = part.nodes.len() as u16 - 1;
+        }
+        part.outputs = outputs.iter().map(|output| places[usize::from(*output)]).collect();
+        (part, inputs)
+    }
+
     /// The steps, each of which uses earlier ones only.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -265,17 +315,10 @@ impl Expression {
             if !needed[index] {
                 continue;
             }
-            let operands = match *node {
-                Node::Input(input) => {
-                    inputs.push(usize::from(input));
-                    [None; 3]
-                }
-                Node::Constant(_) => [None; 3],
-                Node::Unary(_, x) => [Some(x), None, None],
-                Node::Binary(_, x, y) => [Some(x), Some(y), None],
-                Node::Select(condition, yes, no) => [Some(condition), Some(yes), Some(no)],
-            };
-            operands.into_iter().flatten().for_each(|operand| needed[usize::from(operand)] = true);
+            if let Node::Input(input) = *node {
+                inputs.push(usize::from(input));
+            }
+            node.operands().for_each(|operand| needed[usize::from(operand)] = true);
         }
         inputs.sort_unstable();
         inputs

@@ -71,6 +71,14 @@ impl Formula {
         self.push(Node::Unary(Unary::Rsqrt, x))
     }
 
+    pub fn equal(&mut self, x: u16, y: u16) -> u16 {
+        self.push(Node::Binary(Binary::Equal, x, y))
+    }
+
+    pub fn apply(&mut self, function: Unary, x: u16) -> u16 {
+        self.push(Node::Unary(function, x))
+    }
+
     pub fn sqrt(&mut self, x: u16) -> u16 {
         self.push(Node::Unary(Unary::Sqrt, x))
     }

@@ -7,12 +7,14 @@
 
 mod attr;
 mod axis;
+pub mod backward;
 mod ball;
 mod catalogue;
 mod check;
 mod collectives;
 mod concat;
 mod copies;
+mod derivative;
 mod dropout;
 mod elementwise;
 mod embedding;
@@ -56,6 +58,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
+
+use backward::{Backward, NoRule};
 
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
 pub use catalogue::{CATALOGUE, find};
@@ -131,6 +135,12 @@ pub trait Operation: Sync {
 
     /// The launches of one run, in their order.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
+
+    /// Writes down the operations that compute the gradients of its inputs from those of its outputs. An operation without
+    /// gradients returns the reason.
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err("nothing that it computes has a derivative")
+    }
 
     /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
     /// the signature's.

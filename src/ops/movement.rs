@@ -127,6 +127,10 @@ impl Operation for Gather {
             ],
         })]
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::gather(rule)
+    }
 }
 
 /// How threads share the elements behind one index, which lie in an output and an input.

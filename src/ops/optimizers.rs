@@ -199,6 +199,10 @@ impl Operation for Optimizer {
     fn updates(&self) -> bool {
         true
     }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err("an update of parameters is the end of what gradients are taken of")
+    }
 }
 
 /// The types of what an optimizer updates: all of it is given, of floating-point types and the gradient's shape.

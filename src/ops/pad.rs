@@ -126,4 +126,9 @@ impl Operation for Pad {
         let tasks: Vec<Task> = std::iter::once(inner).chain(slabs).collect();
         tasks.chunks(TASKS).map(|tasks| walk::launch_all("pad", tasks, compute_type(spec))).collect()
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let [before, _] = borders(&rule.spec.attrs, rule.spec.inputs[0].dims.len());
+        backward::pad(rule, &before)
+    }
 }

@@ -152,6 +152,10 @@ impl Operation for Rope {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::rope(rule)
+    }
 }
 
 #[cfg(test)]

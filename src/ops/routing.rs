@@ -194,6 +194,10 @@ impl Operation for Route {
         };
         vec![Launch::Kernel(choose), Launch::Kernel(place)]
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::route(rule)
+    }
 }
 
 /// Threads that choose a row's experts, and rows that share a word of bits.

@@ -205,6 +205,10 @@ impl Operation for Scatter {
         launches.push(launch("scatter", &format!("{TERMS}{ROWS}"), split.terms, split.row_chunks, split.summers));
         launches
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::scatter(rule)
+    }
 }
 
 /// Terms that are added up apart at least, where all of them go to the same row.

@@ -123,6 +123,10 @@ impl Operation for Softmax {
         let scale = spec.attrs.number("scale");
         RowSplit::of(spec).launch("softmax", spec, ("scale", scale), 2, &BODIES)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::softmax(rule)
+    }
 }
 
 const BODIES: RowBodies = RowBodies { once: ONCE, twice: TWICE, chunks: [PARTS, SCALE] };

@@ -145,6 +145,10 @@ impl Operation for TopK {
         };
         stages.iter().map(launch).collect()
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::top_k(rule)
+    }
 }
 
 /// The elements among which a kernel selects.

@@ -90,6 +90,11 @@ impl Operation for Transpose {
             None => walk::launch("transpose", &Expression::identity(), dims, &strides, spec),
         }]
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let order = permutation(&rule.spec.attrs, rule.spec.inputs[0].dims.len());
+        backward::transpose(rule, &order)
+    }
 }
 
 /// The sizes of the output, and the strides of the output and of the input along its dimensions.

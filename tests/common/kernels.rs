@@ -24,11 +24,16 @@ pub fn all() -> BTreeMap<String, Source> {
     sources
 }
 
-/// Adds every kernel of the file with all operations, for one element type.
+/// Adds every kernel of the files with all operations and all gradients, for one element type.
 fn of_operations(dtype: &str, sources: &mut BTreeMap<String, Source>) {
-    let text =
-        include_str!("../workloads/operations.aorta").replace("param dtype = f32", &format!("param dtype = {dtype}"));
-    let program = super::analyze_with(&text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
+    for text in [include_str!("../workloads/operations.aorta"), include_str!("../workloads/gradients.aorta")] {
+        of_file(&text.replace("param dtype = f32", &format!("param dtype = {dtype}")), sources);
+    }
+}
+
+/// Adds every kernel of a file.
+fn of_file(text: &str, sources: &mut BTreeMap<String, Source>) {
+    let program = super::analyze_with(text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
         .unwrap_or_else(|errors| panic!("{errors}"));
     let mut add = |source: &Source| {
         sources.insert(format!("{}\n{}", source.name, source.text), source.clone());

@@ -19,6 +19,7 @@ fn every_operation_agrees_with_the_cpu() {
         ("operations.aorta", include_str!("../workloads/operations.aorta")),
         ("scatter.aorta", include_str!("../workloads/scatter.aorta")),
         ("rows.aorta", include_str!("../workloads/rows.aorta")),
+        ("gradients.aorta", include_str!("../workloads/gradients.aorta")),
     ];
     for (file, text) in files {
         for dtype in ["f64", "f32", "f16", "bf16"] {

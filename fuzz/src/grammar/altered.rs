@@ -70,6 +70,7 @@ const PIECES: &[&str] = &[
     "buffer r like x",
     "managed",
     "grad(x)",
+    "grad(t, 1 -> x)",
     "attention(x)",
     "rank",
     "world",

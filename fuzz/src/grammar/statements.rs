@@ -24,7 +24,7 @@ impl Generator<'_> {
 
     fn statement(&mut self, depth: usize) {
         let deep = depth >= MAX_DEPTH;
-        match self.choices.below(24) {
+        match self.choices.below(25) {
             0..=7 => self.operation(),
             8 | 9 if !deep => {
                 let (stream, after) = (self.stream(), self.after());
@@ -80,6 +80,7 @@ impl Generator<'_> {
                 self.add(&made.text);
             }
             23 => self.both(),
+            24 => self.gradient(),
             _ => self.operation(),
         }
     }
@@ -108,6 +109,27 @@ impl Generator<'_> {
             self.always.push(label.clone());
         }
         self.labels.push(label);
+    }
+
+    /// Generates an expression and its gradients, some of which are added to a buffer.
+    fn gradient(&mut self) {
+        self.operations += 6 * self.times;
+        let x = self.operand(&FLOATS, |x| x.space == "device");
+        let (f, g) = (self.fresh("t"), self.fresh("t"));
+        let name = &x.name;
+        let expression =
+            self.choices.pick(&["gelu(X) * 2", "X * X + 1", "exp(X) - sqrt(abs(X))", "max(X, 0) / (X * X + 1)"]);
+        self.add(&format!("{f}: map({})", expression.replace('X', name)));
+        self.add(&format!("{g}: grad({f}, 1)"));
+        if self.choices.once_in(2) {
+            let sum = self.fresh("l");
+            self.add(&format!("buffer {sum}: {}", tensor_type("f32", &x.dims)));
+            self.add(&format!("fill(0 -> {sum})"));
+            self.add(&format!("grad({f}, 0.5 -> {sum}, accumulate: true)"));
+            self.known(sum, "f32", x.dims.clone());
+        }
+        self.known(g.clone(), x.dtype, x.dims);
+        self.labels.push(g);
     }
 
     fn stream(&mut self) -> String {

@@ -3,6 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{MemoryId, OpId, Space, SrcSpan, Symbol};
+use crate::model::callee::GRADIENT;
 use crate::model::program::{MemoryKind, OpKind, Program, Step};
 use crate::syntax::Ast;
 use crate::syntax::ast::{Block, DeclKind, ExprKind, Param, StmtKind};
@@ -13,7 +14,7 @@ use super::ModelWarning;
 /// Finds operations with computed inputs whose outputs are scratch memory that nothing reads in any turn.
 ///
 /// No warning for operations whose inputs nothing computes (a benchmark of a shape needs no reader), for outputs given
-/// as `_`, and for operations that a metric names.
+/// as `_`, and for operations that a metric or a `grad` names.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let meant = meant(ast);
     let written = written(program);
@@ -30,7 +31,8 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
             }
         }
     }
-    let figures = figure_names(ast);
+    let mut figures = figure_names(ast);
+    figures.extend(gradient_names(ast));
     for (span, name) in found {
         let Some(name) = name.filter(|_| !meant.contains(&span)) else { continue };
         let in_figure = |part: &str| figures.iter().any(|symbol| ast.names.name(*symbol) == part);
@@ -96,6 +98,24 @@ fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
         }
     }
     meant
+}
+
+/// Names of what gradients are taken of, whose results they may need alone.
+fn gradient_names(ast: &Ast) -> FxHashSet<Symbol> {
+    let mut names = FxHashSet::default();
+    walk::stmts(ast, &mut |stmt| {
+        if let StmtKind::Call(call) = &stmt.kind
+            && call.callee.iter().all(|callee| ast.names.name(callee.symbol) == GRADIENT)
+            && let Some(first) = call.inputs.first()
+        {
+            walk::expr(&first.value, &mut |expr| {
+                if let ExprKind::Name(symbol) = expr.kind {
+                    names.insert(symbol);
+                }
+            });
+        }
+    });
+    names
 }
 
 /// Names in `metric` and `expect`.

@@ -100,6 +100,10 @@ impl Operation for AllToAll {
         };
         launched(Collective { count, parts, ..collective })
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::all_to_all(rule)
+    }
 }
 
 /// Elements of a row of the first dimension.

@@ -67,6 +67,10 @@ impl Operation for AllGather {
     fn own_part(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::all_gather(rule)
+    }
 }
 
 /// `broadcast(src -> dst, root: 0)`.
@@ -130,5 +134,9 @@ impl Operation for Broadcast {
 
     fn in_place(&self) -> bool {
         true
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::broadcast(rule)
     }
 }

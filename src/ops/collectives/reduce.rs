@@ -141,6 +141,10 @@ impl Operation for AllReduce {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::all_reduce(rule)
+    }
 }
 
 /// `reduce_scatter(src -> dst, op: sum)`.
@@ -216,6 +220,10 @@ impl Operation for ReduceScatter {
 
     fn own_part(&self) -> bool {
         true
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::reduce_scatter(rule)
     }
 }
 
@@ -301,6 +309,10 @@ impl Operation for Reduce {
 
     fn in_place(&self) -> bool {
         true
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::reduce(rule)
     }
 }
 

@@ -59,6 +59,10 @@ impl Operation for Send {
         let peer = peer(spec, "to");
         launched(Collective { peer, ..entry(spec, CollectiveKind::Send) })
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::send(rule)
+    }
 }
 
 /// `recv(-> dst, from: 0)`.
@@ -120,6 +124,10 @@ impl Operation for Recv {
         let peer = peer(spec, "from");
         launched(Collective { peer, ..entry(spec, CollectiveKind::Recv) })
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::recv(rule)
+    }
 }
 
 /// `barrier()`.
@@ -154,6 +162,10 @@ impl Operation for Barrier {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         launched(entry(spec, CollectiveKind::Barrier))
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Ok(())
     }
 }
 

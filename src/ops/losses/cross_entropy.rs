@@ -145,6 +145,10 @@ impl Operation for CrossEntropy {
         let finish = Finish { before, params, store };
         launches(self.name(), function, &Expression::identity(), spec, &extent, compute, finish)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::cross_entropy(rule)
+    }
 }
 
 /// The logit that smoothing puts in place of the target's: a share of it is the mean of all classes.

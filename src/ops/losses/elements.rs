@@ -127,6 +127,14 @@ impl Operation for ElementLoss {
         let finish = Finish::plain(function, extent.terms());
         launches(self.name(), function, &expression, spec, &extent, compute_type(spec), finish)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let Some(gradient) = rule.gradient() else { return Ok(()) };
+        let dims = rule.spec.inputs[0].dims;
+        let terms = dims.iter().product::<u64>() as f64;
+        let factor = if function(rule.spec) == Some(Function::Mean) { 1.0 / terms } else { 1.0 };
+        backward::elements(rule, &self.expression(rule.spec), (dims, &[Some(gradient)]), factor)
+    }
 }
 
 /// Returns the reduction of the losses; `None` if the output holds the loss of each element.

@@ -234,6 +234,10 @@ impl Operation for Gemm {
             })
             .collect()
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::gemm(rule)
+    }
 }
 
 fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {

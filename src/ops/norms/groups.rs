@@ -92,6 +92,15 @@ impl Operation for GroupNorm {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let dims = rule.spec.inputs[0].dims;
+        let groups = if self.instances { dims[1] } else { rule.spec.attrs.int("groups") as u64 };
+        let (each, alike) = (dims[1] / groups, dims[2..].iter().product());
+        let four = |sizes: [u64; 4]| Dims::from_slice(&sizes).expect("a tensor has room for four dimensions");
+        let (dims, weight) = (four([dims[0], groups, each, alike]), four([1, groups, each, 1]));
+        backward::norm(rule, &backward::NormParts { dims, axes: vec![2, 3], weight, centred: true, adds: false })
+    }
 }
 
 /// Whether the channels of a sample lie one behind the other.

@@ -129,6 +129,13 @@ impl Operation for Norm {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let (dims, last) = (rule.spec.inputs[0].dims, rule.spec.inputs[0].dims.len() - 1);
+        let weight = Dims::from_slice(&dims[last..]).expect("a single dimension");
+        let parts = backward::NormParts { dims, axes: vec![last], weight, centred: self.centred, adds: self.adds };
+        backward::norm(rule, &parts)
+    }
 }
 
 impl Call<'_> {

@@ -153,6 +153,10 @@ impl Operation for Reduce {
         let name = format!("reduce_{}", self.name());
         launches(&name, self.0, expression, spec, &Extent::of(spec), self.compute(spec), finish)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::reduction(rule, self.0)
+    }
 }
 
 impl Reduce {

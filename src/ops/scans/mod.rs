@@ -85,6 +85,11 @@ impl Operation for Scan {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         Split::of(spec).launches(self, spec)
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        let axis = axis(rule.spec);
+        if self.multiplies { backward::cumprod(rule, axis) } else { backward::cumsum(rule, axis) }
+    }
 }
 
 impl Scan {

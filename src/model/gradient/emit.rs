@@ -1,0 +1,402 @@
+//! Makes operations of a tape: gives its tensors memory, and leaves out what nothing needs.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{DType, Dims, LabelId, Space, SpecId, SrcSpan, ViewId};
+use crate::model::analyzer::Analyzer;
+use crate::model::labels::LabelData;
+use crate::model::program::{Label, Memory, MemoryKind, OpKind};
+use crate::model::views::Extent;
+use crate::ops::backward::{Source, Step, Tape, Value};
+use crate::ops::init::Init;
+use crate::ops::{self, OpError, Operand, Spec};
+
+use super::walk::{Used, is_transfer};
+
+/// A backward that becomes operations.
+pub(super) struct Emission<'t> {
+    pub tape: &'t Tape,
+    pub used: &'t [Used],
+    /// Location of the `grad`.
+    pub span: SrcSpan,
+    /// The label of all operations, the parent of those with one of their own.
+    pub label: LabelId,
+    /// The label of what the gradients are of.
+    pub of: LabelId,
+    /// The memory of tensors that have some.
+    memory: FxHashMap<Value, ViewId>,
+    /// Tensors that are moved once after they have been computed, and where to: they are computed there.
+    targets: FxHashMap<Value, Value>,
+    /// Tensors of which only parts are read or written at some point.
+    cut: FxHashSet<Value>,
+    labels: FxHashMap<u32, LabelId>,
+}
+
+impl<'t> Emission<'t> {
+    pub fn new(tape: &'t Tape, used: &'t [Used], span: SrcSpan, (label, of): (LabelId, LabelId)) -> Emission<'t> {
+        Emission {
+            tape,
+            used,
+            span,
+            label,
+            of,
+            memory: FxHashMap::default(),
+            targets: FxHashMap::default(),
+            cut: FxHashSet::default(),
+            labels: FxHashMap::default(),
+        }
+    }
+}
+
+/// The steps whose results something needs, in their order: those that write tensors of the program, transfers, and what
+/// they read.
+pub(super) fn needed(tape: &Tape) -> Vec<usize> {
+    let mut read: FxHashSet<Value> = FxHashSet::default();
+    let mut needed = Vec::new();
+    for (index, step) in tape.steps.iter().enumerate().rev() {
+        let is_read = |output: &Value| {
+            let root = tape.root(*output);
+            read.contains(&root) || matches!(tape.get(root).source, Source::Program(_))
+        };
+        if step.outputs.iter().any(is_read) || is_transfer(step.operation) {
+            needed.push(index);
+            read.extend(step.inputs.iter().map(|input| tape.root(*input)));
+        }
+    }
+    needed.reverse();
+    needed
+}
+
+impl Analyzer<'_> {
+    /// Adds the operations of these steps.
+    pub(super) fn emit(&mut self, emission: &mut Emission, steps: &[usize]) {
+        find_targets(emission, steps);
+        let tape = emission.tape;
+        let mut rest = steps;
+        while let Some(&first) = rest.first() {
+            let together = tape.steps[first].together;
+            let alike = |index: &&usize| together.is_some() && tape.steps[**index].together == together;
+            let count = rest.iter().take_while(alike).count().max(1);
+            let (now, later) = rest.split_at(count);
+            rest = later;
+            if !self.emit_together(emission, now) {
+                return;
+            }
+        }
+    }
+
+    /// Adds one operation for steps that are issued together. Returns false if an error ends the emission.
+    fn emit_together(&mut self, emission: &mut Emission, steps: &[usize]) -> bool {
+        let tape = emission.tape;
+        let (mut specs, mut inputs, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+        let mut team = None;
+        for &index in steps {
+            let step = &tape.steps[index];
+            if is_done(emission, step) {
+                continue;
+            }
+            let Some((spec, from, to)) = self.made(emission, step) else { return false };
+            team = Some(step.team);
+            specs.push(spec);
+            inputs.extend(from);
+            outputs.extend(to);
+        }
+        let (Some(team), Some(&first)) = (team, steps.first()) else { return true };
+        let spec = match specs.len() {
+            1 => specs.swap_remove(0),
+            _ => ops::Batch::of(specs, team),
+        };
+        self.push_backward(emission, tape.steps[first].origin, spec, &inputs, &outputs)
+    }
+
+    /// The spec of a step with the slices that it reads and writes; `None` after an error.
+    fn made(&mut self, emission: &mut Emission, step: &Step) -> Option<(Spec, Vec<ViewId>, Vec<ViewId>)> {
+        let mut inputs = Vec::with_capacity(step.inputs.len());
+        for &input in &step.inputs {
+            inputs.push(self.view_to_read(emission, step.origin, input)?);
+        }
+        let mut spec = self.with_outputs(emission, step, &inputs);
+        if let Err(OpError::Gaps { .. }) = spec {
+            // Libraries of products and collectives take no tensors with gaps.
+            for (view, &value) in inputs.iter_mut().zip(&step.inputs) {
+                let tensor = self.program.views.tensor(*view);
+                if !tensor.contiguous() {
+                    let dims = tensor.dims;
+                    *view = self.moved(emission, (step.origin, value), *view, dims)?;
+                }
+            }
+            spec = self.with_outputs(emission, step, &inputs);
+        }
+        match spec {
+            Ok((spec, outputs)) => Some((spec, inputs, outputs)),
+            Err(error) => {
+                self.error(error.into());
+                None
+            }
+        }
+    }
+
+    /// The spec of a step that reads these slices, and the slices that it writes: where its results are moved to, if it can
+    /// write there.
+    fn with_outputs(
+        &mut self,
+        emission: &mut Emission,
+        step: &Step,
+        inputs: &[ViewId],
+    ) -> Result<(Spec, Vec<ViewId>), OpError> {
+        let direct: Option<Vec<ViewId>> =
+            step.outputs.iter().map(|&output| self.view_to_write(emission, step.origin, output)).collect();
+        if let Some(views) = direct
+            && let Ok(spec) = self.backward_spec(emission.span, step, inputs, &views)
+        {
+            let roots = step.outputs.iter().zip(&views);
+            for (&output, &view) in roots {
+                if emission.tape.whole(output) == Some(output) {
+                    emission.memory.insert(output, view);
+                }
+            }
+            return Ok((spec, views));
+        }
+        step.outputs.iter().for_each(|output| {
+            emission.targets.remove(&emission.tape.root(*output));
+        });
+        let own: Vec<ViewId> =
+            step.outputs.iter().filter_map(|&output| self.view_to_write(emission, step.origin, output)).collect();
+        Ok((self.backward_spec(emission.span, step, inputs, &own)?, own))
+    }
+
+    /// The spec of a step on these slices.
+    fn backward_spec(
+        &mut self,
+        span: SrcSpan,
+        step: &Step,
+        inputs: &[ViewId],
+        outputs: &[ViewId],
+    ) -> Result<Spec, OpError> {
+        let operand = |&view: &ViewId| Operand { tensor: *self.program.views.tensor(view), span };
+        let inputs: Vec<Operand> = inputs.iter().map(operand).collect();
+        let given: Vec<Option<Operand>> = outputs.iter().map(operand).map(Some).collect();
+        // A `map` writes any type, and repeats its inputs along the dimensions of its outputs.
+        if step.operation.name() != "map" {
+            step.operation.infer(&ops::Call {
+                operation: step.operation,
+                span,
+                inputs: &inputs,
+                outputs: &given,
+                attrs: &step.attrs,
+                expression: step.expression.as_ref(),
+                team: step.team,
+            })?;
+        }
+        Ok(Spec {
+            operation: step.operation,
+            attrs: step.attrs.clone(),
+            expression: step.expression.clone().map(Into::into),
+            inputs: inputs.iter().map(|operand| operand.tensor).collect(),
+            outputs: given.iter().flatten().map(|operand| operand.tensor).collect(),
+            team: step.team,
+        })
+    }
+
+    fn push_backward(
+        &mut self,
+        emission: &mut Emission,
+        origin: u32,
+        spec: Spec,
+        inputs: &[ViewId],
+        outputs: &[ViewId],
+    ) -> bool {
+        self.program.by_rank |= crate::model::specs::depends_on_rank(&spec);
+        let spec = SpecId::from(self.program.specs.insert_full(spec).0);
+        let label = self.label_of(emission, origin);
+        self.push_op(OpKind::Run(spec), emission.span, Some(label), inputs, outputs).is_some()
+    }
+
+    /// The label of the operations that compute the gradients of one: the same path below the `grad` as it has below what the
+    /// gradients are of.
+    fn label_of(&mut self, emission: &mut Emission, origin: u32) -> LabelId {
+        if let Some(&known) = emission.labels.get(&origin) {
+            return known;
+        }
+        let mut path = Vec::new();
+        // What belongs to no operation has the label of the `grad`.
+        let mut at = self.expansion.step.ops.get(origin as usize).map_or(emission.of, |op| op.label);
+        while at != emission.of && at != LabelId(0) {
+            path.push(at);
+            at = self.program.labels[at.index()].parent;
+        }
+        let mut label = emission.label;
+        for part in path.into_iter().rev() {
+            let Label { name, index, .. } = self.program.labels[part.index()].clone();
+            label = self.inner_label(Label { name, index, parent: label });
+        }
+        emission.labels.insert(origin, label);
+        label
+    }
+
+    /// Adds a label that no text can name.
+    pub(super) fn inner_label(&mut self, label: Label) -> LabelId {
+        self.program.labels.push(label);
+        self.expansion.labels.push(LabelData::call(0..0, Vec::new()));
+        LabelId::from(self.program.labels.len() - 1)
+    }
+
+    // --- Memory -----------------------------------------------------------------------------------------------
+
+    /// The slice to write a value to; `None` if it has none yet that can be written.
+    fn view_to_write(&mut self, emission: &mut Emission, origin: u32, value: Value) -> Option<ViewId> {
+        let entry = emission.tape.get(value);
+        match entry.source {
+            Source::Program(number) => Some(emission.used[number as usize].view),
+            Source::Slice(of, start) => {
+                let of = self.view_to_write(emission, origin, of)?;
+                self.cut(of, start, entry.dims)
+            }
+            Source::Reshaped(of) => {
+                let of = self.view_to_write(emission, origin, of)?;
+                self.reshaped(of, entry.dims)
+            }
+            Source::Iota => None,
+            Source::Scratch => {
+                if let Some(&known) = emission.memory.get(&value) {
+                    return Some(known);
+                }
+                if let Some(target) = emission.targets.get(&value).copied() {
+                    return self
+                        .view_to_write(emission, origin, target)
+                        .and_then(|view| self.reshaped(view, entry.dims));
+                }
+                let view = self.own_memory(emission, origin, (entry.dtype, entry.dims));
+                emission.memory.insert(value, view);
+                Some(view)
+            }
+        }
+    }
+
+    /// The slice to read a value from. A value that is no slice of its memory is moved to one.
+    fn view_to_read(&mut self, emission: &mut Emission, origin: u32, value: Value) -> Option<ViewId> {
+        let entry = emission.tape.get(value);
+        match entry.source {
+            Source::Program(_) | Source::Scratch => self.view_to_write(emission, origin, value),
+            Source::Iota => Some(self.iota(entry.dims, emission.span)),
+            Source::Slice(of, start) => {
+                let whole = self.view_to_read(emission, origin, of)?;
+                if let Some(view) = self.cut(whole, start, entry.dims) {
+                    return Some(view);
+                }
+                let dims = emission.tape.dims(of);
+                let plain = self.moved(emission, (origin, of), whole, dims)?;
+                self.cut(plain, start, entry.dims)
+            }
+            Source::Reshaped(of) => {
+                let base = self.view_to_read(emission, origin, of)?;
+                if let Some(view) = self.reshaped(base, entry.dims) {
+                    return Some(view);
+                }
+                let dims = emission.tape.dims(of);
+                let plain = self.moved(emission, (origin, of), base, dims)?;
+                self.reshaped(plain, entry.dims)
+            }
+        }
+    }
+
+    /// Scratch memory of a type and a shape, with the name of what it is computed for.
+    fn own_memory(&mut self, emission: &mut Emission, origin: u32, (dtype, dims): (DType, Dims)) -> ViewId {
+        let label = self.label_of(emission, origin);
+        let name = self.label_path(label);
+        let memory = Memory {
+            name: self.names.intern(&name),
+            kind: MemoryKind::Scratch,
+            space: Space::Device,
+            family: 0,
+            shape: self.program.shapes.intern(dtype, dims),
+            span: emission.span,
+        };
+        let memory = self.add_memory(memory);
+        self.all_of(memory)
+    }
+
+    /// Moves a slice to memory of its own, without gaps.
+    fn moved(
+        &mut self,
+        emission: &mut Emission,
+        (origin, value): (u32, Value),
+        from: ViewId,
+        dims: Dims,
+    ) -> Option<ViewId> {
+        let dtype = emission.tape.dtype(value);
+        let to = self.own_memory(emission, origin, (dtype, dims));
+        let mut tape = Tape::default();
+        let (a, b) = (tape.program(0, dtype, dims), tape.program(1, dtype, dims));
+        tape.move_to(a, b);
+        let spec = self.backward_spec(emission.span, &tape.steps[0], &[from], &[to]).ok()?;
+        self.push_backward(emission, origin, spec, &[from], &[to]).then_some(to)
+    }
+
+    fn cut(&mut self, view: ViewId, start: Dims, dims: Dims) -> Option<ViewId> {
+        let views = &self.program.views;
+        if views.is_reshaped(view) {
+            return None;
+        }
+        let mut extents: Vec<Extent> = views.extents(view).to_vec();
+        for ((axis, &start), &len) in views.kept(view).zip(start.iter()).zip(dims.iter()) {
+            extents[axis] = Extent { start: extents[axis].start + start, len };
+        }
+        let (memory, kept) = (views.memory(view), views.kept_mask(view));
+        let layout = self.program.layout(memory);
+        Some(self.program.views.intern(memory, &extents, kept, &layout))
+    }
+
+    fn reshaped(&mut self, view: ViewId, dims: Dims) -> Option<ViewId> {
+        let tensor = *self.program.views.tensor(view);
+        if tensor.dims == dims {
+            return Some(view);
+        }
+        let strides = ops::reshaped(&tensor, dims).ok()?;
+        let layout = self.program.layout(self.program.views.memory(view));
+        Some(self.program.views.reshape(view, dims, strides, &layout))
+    }
+
+    /// Memory that holds 0, 1, 2, …, one for each shape.
+    fn iota(&mut self, dims: Dims, span: SrcSpan) -> ViewId {
+        let shape = self.program.shapes.intern(DType::I32, dims);
+        if let Some(&memory) = self.expansion.iotas.get(&shape) {
+            return self.all_of(memory);
+        }
+        let (name, kind) = (self.names.intern("grad"), MemoryKind::Bare(Init::Iota));
+        let memory = self.add_memory(Memory { name, kind, space: Space::Device, family: 0, shape, span });
+        self.expansion.iotas.insert(shape, memory);
+        self.all_of(memory)
+    }
+}
+
+/// Whether a move has become unnecessary, since its tensor has been computed where it goes.
+fn is_done(emission: &Emission, step: &Step) -> bool {
+    let target = step.inputs.first().and_then(|&input| emission.tape.whole(input));
+    step.is_move() && target.is_some_and(|root| emission.targets.get(&root) == Some(&step.outputs[0]))
+}
+
+/// Finds the tensors that are read by one move alone.
+fn find_targets(emission: &mut Emission, steps: &[usize]) {
+    let tape = emission.tape;
+    let mut reads: FxHashMap<Value, usize> = FxHashMap::default();
+    for step in steps.iter().map(|&index| &tape.steps[index]) {
+        let own: Vec<Value> = step.outputs.iter().map(|output| tape.root(*output)).collect();
+        for &input in &step.inputs {
+            let root = tape.root(input);
+            *reads.entry(root).or_default() += usize::from(!own.contains(&root));
+        }
+        for &value in step.inputs.iter().chain(&step.outputs).filter(|value| tape.whole(**value).is_none()) {
+            emission.cut.insert(tape.root(value));
+        }
+    }
+    for step in steps.iter().map(|&index| &tape.steps[index]).filter(|step| step.is_move()) {
+        let (from, to) = (step.inputs[0], step.outputs[0]);
+        let Some(root) = tape.whole(from) else { continue };
+        let (dims, goal) = (tape.dims(root), tape.dims(to));
+        let fits = dims == goal || !emission.cut.contains(&root) && dims.elements() == goal.elements();
+        if matches!(tape.get(root).source, Source::Scratch) && reads[&root] == 1 && fits {
+            emission.targets.insert(root, to);
+        }
+    }
+}

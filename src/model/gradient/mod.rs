@@ -1,0 +1,495 @@
+//! `grad(f, dy -> dx, …)`: the gradients of the inputs of an operation or a call from those of its outputs.
+//!
+//! They become ordinary operations at this place of the text. First the operations of `f` are walked from the last to the
+//! first, and the backward of each is written down on a tape. Then what is of use on the tape gets memory.
+
+mod emit;
+mod walk;
+mod writers;
+
+use crate::base::{LabelId, OpId, SrcSpan, ViewId};
+use crate::ops::backward::Value as OnTape;
+use crate::ops::{OpError, Tensor};
+use crate::syntax::ast::{Call, Expr};
+
+use super::analyzer::Analyzer;
+use super::callee::GRADIENT;
+use super::error::{GradientError, LimitError, ModelError};
+use super::expand::Written;
+use super::index::Index;
+use super::labels::LabelData;
+use super::limits::TURNS_PER_OPERATION;
+use super::program::{Label, OpKind, path};
+use super::value::Value;
+
+use emit::Emission;
+use walk::{Stop, Walk};
+pub(super) use writers::Writers;
+
+/// The origin of steps that belong to no operation of the target.
+const WHOLE: u32 = u32::MAX;
+
+/// What gradients are asked of.
+struct Target {
+    label: LabelId,
+    /// Its label as it is written.
+    text: String,
+    ops: std::ops::Range<u32>,
+    inputs: Vec<(String, ViewId)>,
+    outputs: Vec<(String, ViewId)>,
+}
+
+/// A gradient of an output of the target.
+enum Given {
+    View(ViewId, SrcSpan),
+    /// The same number for each element.
+    Number(f64),
+}
+
+/// Where the gradient of an input goes.
+enum Goal {
+    View(ViewId, SrcSpan),
+    /// Scratch memory.
+    Own,
+    /// The same, for an output of the enclosing definition.
+    Cell(u32),
+}
+
+impl<'a> Analyzer<'a> {
+    /// Expands a `grad`. Returns `None` if it has an error.
+    pub(super) fn gradient(&mut self, call: &'a Call) -> Option<()> {
+        if self.expansion.batch.is_some() {
+            let help = "a group holds collectives, `send` and `recv`, which are issued together: move it out";
+            self.not_in_group(&format!("`{GRADIENT}`"), help, call.span);
+            return None;
+        }
+        let accumulates = self.accumulates(call)?;
+        let target = self.target(call)?;
+        let given = self.given(call, &target)?;
+        let goals = self.goals(call, &target, accumulates)?;
+        self.apart(&given, &goals)?;
+        if !self.room_for_turns(TURNS_PER_OPERATION, call.span) {
+            return None;
+        }
+        let label = self.open_label(call);
+        let first = self.expansion.step.ops.len() as u32;
+        let members = self.expand_gradient(call, &target, (&given, &goals), accumulates, label)?;
+        if let Some(label) = label {
+            let ops = first..self.expansion.step.ops.len() as u32;
+            let members =
+                members.into_iter().map(|(name, view)| (self.names.intern(&name), Value::Tensor { view, family: 0 }));
+            let members = members.collect();
+            self.close_label(call, label, LabelData::call(ops, members));
+        }
+        Some(())
+    }
+
+    /// The option `accumulate`.
+    fn accumulates(&mut self, call: &Call) -> Option<bool> {
+        let mut accumulates = false;
+        for (place, setting) in call.options.iter().enumerate() {
+            let name = self.names.name(setting.key.symbol).to_owned();
+            if name != "accumulate" {
+                self.unknown_option(GRADIENT, name, &["accumulate"], setting.key.span);
+                return None;
+            }
+            if place > 0 {
+                let first = call.options[0].key.span.into();
+                self.error(ModelError::GivenTwice { name, at: setting.key.span.into(), first });
+                return None;
+            }
+            accumulates = self.eval_bool(&setting.value)?;
+        }
+        Some(accumulates)
+    }
+
+    /// The operation or call of the first argument.
+    fn target(&mut self, call: &Call) -> Option<Target> {
+        let Some(first) = call.inputs.first() else {
+            self.count(call, "a label and the gradients of its outputs", "nothing is".to_owned(), None);
+            return None;
+        };
+        self.no_peer(first);
+        let label = match self.eval(&first.value) {
+            Value::Unknown => return None,
+            Value::Label(label) => label,
+            other => {
+                let text = self.text_of(&first.value);
+                let help = match other {
+                    Value::Labels(_) => format!("`{text}` is a family of labels: pick one, `{text}[0]`"),
+                    _ => "gradients are those of an operation or a call: give it a label, `f: …`, and write `grad(f, dy -> dx)`".to_owned(),
+                };
+                let found = other.describe(&self.names);
+                let expected = "the label of an operation or a call".to_owned();
+                self.error(ModelError::WrongType { expected, found, at: first.value.span.into(), help: Some(help) });
+                return None;
+            }
+        };
+        let text = self.text_of(&first.value);
+        let data = self.label_data(label);
+        let ops = data.ops.clone();
+        let named = |tensors: &[(crate::base::Symbol, ViewId)]| -> Vec<(String, ViewId)> {
+            tensors.iter().map(|(name, view)| (self.names.name(*name).to_owned(), *view)).collect()
+        };
+        if let Some(tensors) = &data.tensors {
+            let (inputs, outputs) = (named(&tensors.inputs), named(&tensors.outputs));
+            return Some(Target { label, text, ops, inputs, outputs });
+        }
+        let op = OpId(ops.start);
+        let kind = self.expansion.step.ops.get(op.index()).map(|op| op.kind);
+        let Some(OpKind::Run(spec)) = kind.filter(|_| data.is_operation()) else {
+            let (why, help) = match kind {
+                Some(OpKind::Run(_)) => (
+                    "it is a part of a group, or a gradient itself".to_owned(),
+                    "put it into a `def` with what belongs to it, and ask for the gradients of its call".to_owned(),
+                ),
+                _ => ("it computes nothing".to_owned(), "name an operation or a call that does".to_owned()),
+            };
+            let at = first.value.span.into();
+            let place = "this is no operation with gradients";
+            self.error(
+                GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
+            );
+            return None;
+        };
+        let spec = self.program.spec(spec);
+        let signature = spec.operation.signature();
+        // Tensors of an expression have their own names.
+        let own = |view: ViewId| self.names.name(self.program.memory(self.program.views.memory(view)).name).to_owned();
+        let name = |(place, view): (usize, &ViewId)| match signature.input(place) {
+            Some(crate::ops::Input::Tensor(name) | crate::ops::Input::Optional(name)) => ((*name).to_owned(), *view),
+            _ => (own(*view), *view),
+        };
+        let inputs = self.expansion.step.inputs(op).iter().enumerate().map(name);
+        let outputs = spec.output_names().iter().map(|name| (*name).to_owned());
+        let outputs = outputs.zip(self.expansion.step.outputs(op).iter().copied()).collect();
+        Some(Target { label, text, ops, inputs: inputs.collect(), outputs })
+    }
+
+    fn tensor(&self, view: ViewId) -> Tensor {
+        *self.program.views.tensor(view)
+    }
+
+    /// An error about the number of operands.
+    fn count(&mut self, call: &Call, expected: &str, found: String, help: Option<String>) {
+        let help = help.or_else(|| {
+            Some("it is `grad(f, dy -> dx)`, with a gradient for each output and each input of `f`".to_owned())
+        });
+        let (function, expected) = (GRADIENT.to_owned(), expected.to_owned());
+        self.error(ModelError::ArgumentCount { function, expected, found, at: call.span.into(), help });
+    }
+
+    /// The gradients of the target's outputs: of those that hold numbers with fractions.
+    fn given(&mut self, call: &Call, target: &Target) -> Option<Vec<(ViewId, Given)>> {
+        let outputs: Vec<(String, ViewId)> =
+            target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
+        let args = &call.inputs[1..];
+        if args.len() != outputs.len() {
+            let names: Vec<String> = outputs.iter().map(|(name, _)| format!("d{name}")).collect();
+            let (before, comma) = (&target.text, if names.is_empty() { "" } else { ", " });
+            let help =
+                format!("write one for each output of `{before}`: `grad({before}{comma}{} -> …)`", names.join(", "));
+            let expected = match outputs.len() {
+                0 => "no gradient of an output".to_owned(),
+                1 => "the gradient of one output".to_owned(),
+                count => format!("the gradients of {count} outputs"),
+            };
+            let found = format!("{} {}", args.len(), if args.len() == 1 { "is" } else { "are" });
+            self.count(call, &expected, found, Some(help));
+            return None;
+        }
+        let mut given = Vec::with_capacity(args.len());
+        let mut good = true;
+        for (arg, (name, view)) in args.iter().zip(outputs) {
+            self.no_peer(arg);
+            let value = self.eval(&arg.value);
+            if let Value::Number(number) = &value
+                && number.dimension == crate::base::units::Dimension::NONE
+            {
+                given.push((view, Given::Number(number.value.float())));
+                continue;
+            }
+            let expected = self.tensor(view);
+            let found = match value {
+                Value::Type(dtype, dims) => {
+                    let symbol = self.names.intern(GRADIENT);
+                    Some(self.bare(dtype, *dims, symbol, arg.value.span))
+                }
+                value => self.view_of(&value, arg.value.span),
+            };
+            let Some(found) = found else {
+                good = false;
+                continue;
+            };
+            let tensor = self.tensor(found);
+            good &= self.fits(
+                &name,
+                (expected, call.inputs[0].value.span),
+                (tensor, &arg.value),
+                (tensor.dtype == expected.dtype, ""),
+            );
+            given.push((view, Given::View(found, arg.value.span)));
+        }
+        good.then_some(given)
+    }
+
+    /// Checks the shape of a gradient. `is_typed` says whether its type fits, and `or` which others would.
+    fn fits(
+        &mut self,
+        name: &str,
+        (of, of_at): (Tensor, SrcSpan),
+        (found, at): (Tensor, &Expr),
+        (is_typed, or): (bool, &'static str),
+    ) -> bool {
+        if !found.space.on_device() {
+            let help = "gradients are computed on the device: `copy` them from there";
+            self.error(OpError::Space { op: GRADIENT, space: found.space.name(), help, at: at.span.into() }.into());
+            return false;
+        }
+        if found.dims == of.dims && is_typed {
+            return true;
+        }
+        self.error(
+            GradientError::Type {
+                name: name.to_owned(),
+                expected: format!("{}{}", of.dtype, of.dims),
+                or,
+                found: found.to_string(),
+                at: at.span.into(),
+                tensor: of_at.into(),
+            }
+            .into(),
+        );
+        false
+    }
+
+    /// Where the gradients of the target's inputs go: `None` for those that are not wanted.
+    fn goals(&mut self, call: &Call, target: &Target, accumulates: bool) -> Option<Vec<Option<Goal>>> {
+        if call.outputs.len() > target.inputs.len() {
+            let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
+            let text = &target.text;
+            let help =
+                format!("write one for each tensor that `{text}` reads: `grad({text}, … -> {})`", names.join(", "));
+            let expected = match target.inputs.len() {
+                1 => "at most one output".to_owned(),
+                count => format!("at most {count} outputs"),
+            };
+            self.count(call, &expected, format!("{} are", call.outputs.len()), Some(help));
+            return None;
+        }
+        let mut goals = Vec::with_capacity(target.inputs.len());
+        let mut good = true;
+        for (arg, (name, view)) in call.outputs.iter().zip(&target.inputs) {
+            if arg.value.as_name() == Some(self.builtins.unwanted) {
+                goals.push(None);
+                continue;
+            }
+            self.no_peer(arg);
+            let of = self.tensor(*view);
+            if !of.dtype.is_float() {
+                self.whole_numbers(name, of, call, arg.value.span);
+                good = false;
+                continue;
+            }
+            match self.output_argument(arg) {
+                Value::Output(_) if accumulates => {
+                    let help = "`accumulate: true` adds to what an output holds: write a buffer that has been filled";
+                    self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() }.into());
+                    good = false;
+                }
+                Value::Output(cell) => goals.push(Some(Goal::Cell(cell))),
+                Value::Tensor { view, .. } => {
+                    let tensor = self.tensor(view);
+                    let at = call.inputs[0].value.span;
+                    let typed = (tensor.dtype.is_float(), ", or of another type with fractions");
+                    good &= self.fits(name, (of, at), (tensor, &arg.value), typed);
+                    goals.push(Some(Goal::View(view, arg.value.span)));
+                }
+                Value::Unknown => good = false,
+                other => {
+                    self.wrong_type::<()>("a buffer", &other, arg.value.span);
+                    good = false;
+                }
+            }
+        }
+        if call.outputs.is_empty() {
+            if accumulates {
+                let help = "`accumulate: true` adds to what an output holds: write `-> dx`";
+                self.error(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() }.into());
+                return None;
+            }
+            let floats = target.inputs.iter().map(|(_, view)| self.tensor(*view).dtype.is_float());
+            goals = floats.map(|float| float.then_some(Goal::Own)).collect();
+        }
+        goals.resize_with(target.inputs.len(), || None);
+        good.then_some(goals)
+    }
+
+    fn whole_numbers(&mut self, name: &str, of: Tensor, call: &Call, at: SrcSpan) {
+        let error = GradientError::NotDifferentiable {
+            what: name.to_owned(),
+            why: format!("it is {of}, and whole numbers do not change by small steps"),
+            help: "write `_` in its place".to_owned(),
+            asked: at.into(),
+            at: call.inputs[0].value.span.into(),
+            place: "an input of this",
+        };
+        self.error(error.into());
+    }
+
+    /// Checks that no output is another one, or a gradient that is read.
+    fn apart(&mut self, given: &[(ViewId, Given)], goals: &[Option<Goal>]) -> Option<()> {
+        let reads = given.iter().filter_map(|(_, given)| match given {
+            Given::View(view, span) => Some((*view, *span)),
+            Given::Number(_) => None,
+        });
+        let mut others: Vec<(ViewId, SrcSpan)> = reads.collect();
+        for goal in goals {
+            let Some(Goal::View(view, span)) = goal else { continue };
+            if let Some(&(_, other)) = others.iter().find(|(other, _)| self.program.views.overlap(*view, *other)) {
+                self.overlap(*view, *span, other);
+                return None;
+            }
+            others.push((*view, *span));
+        }
+        Some(())
+    }
+
+    fn overlap(&mut self, view: ViewId, output: SrcSpan, other: SrcSpan) {
+        let memory = self.program.views.memory(view);
+        let name = self.names.name(self.program.memory(memory).name).to_owned();
+        self.error(ModelError::Overlap { name, output: output.into(), other: other.into() });
+    }
+
+    /// Adds the operations. Returns the gradients with the names of the inputs.
+    fn expand_gradient(
+        &mut self,
+        call: &'a Call,
+        target: &Target,
+        (given, goals): (&[(ViewId, Given)], &[Option<Goal>]),
+        accumulates: bool,
+        label: Option<LabelId>,
+    ) -> Option<Vec<(String, ViewId)>> {
+        let wanted: Vec<(usize, ViewId)> =
+            target.inputs.iter().enumerate().map(|(place, (_, view))| (place, *view)).collect();
+        let wanted: Vec<(usize, ViewId)> = wanted.into_iter().filter(|(place, _)| goals[*place].is_some()).collect();
+        // The walk reads the program while memory for its results is added.
+        let goal_views: Vec<ViewId> = wanted
+            .iter()
+            .map(|&(place, view)| match goals[place] {
+                Some(Goal::View(view, _)) => view,
+                _ => self.scratch_like(view, &target.inputs[place].0, call),
+            })
+            .collect();
+        let step = std::mem::take(&mut self.expansion.step);
+        let mut walk = Walk::new(&self.program, &step);
+        walk.tape.origin = WHOLE;
+        for (view, given) in given {
+            let tensor = self.program.views.tensor(*view);
+            let value = match given {
+                Given::View(found, _) => walk.value(*found, None),
+                Given::Number(0.0) => continue,
+                Given::Number(number) => {
+                    let filled = walk.tape.scratch(tensor.dtype, tensor.dims);
+                    walk.tape.fill(*number, filled);
+                    filled
+                }
+            };
+            walk.add(*view, value);
+        }
+        let inputs: Vec<ViewId> = wanted.iter().map(|(_, view)| *view).collect();
+        let mut found = walk.run(target.ops.clone(), &inputs);
+        walk.tape.origin = WHOLE;
+        let mut zero = None;
+        let mut results: Vec<OnTape> = Vec::new();
+        if found.is_ok() {
+            for (&(place, view), &goal) in wanted.iter().zip(&goal_views) {
+                match walk.gradient(view) {
+                    Ok(Some(gradient)) => {
+                        let to = walk.value(goal, None);
+                        if accumulates {
+                            walk.tape.add_to(gradient, to)
+                        } else {
+                            walk.tape.move_to(gradient, to)
+                        };
+                        results.push(to);
+                    }
+                    Ok(None) => zero = zero.or(Some(place)),
+                    Err(stop) => found = Err(stop),
+                }
+            }
+        }
+        let Walk { tape, used, .. } = walk;
+        self.expansion.step = step;
+        if let Err(stop) = found {
+            self.stopped(stop, call);
+            return None;
+        }
+        if let Some(place) = zero {
+            let name = target.inputs[place].0.clone();
+            let at = call.outputs.get(place).map_or(call.span, |arg| arg.value.span);
+            self.error(GradientError::Zero { name, of: target.text.clone(), at: at.into() }.into());
+            return None;
+        }
+        let steps = emit::needed(&tape);
+        self.check_reads(call, target, &tape, (&used, &steps), &goal_views)?;
+        let base = label.unwrap_or_else(|| self.unnamed_label(target));
+        let mut emission = Emission::new(&tape, &used, call.span, (base, target.label));
+        self.emit(&mut emission, &steps);
+        for (&(place, _), &view) in wanted.iter().zip(&goal_views) {
+            if let Some(Goal::Cell(cell)) = goals[place] {
+                self.expansion.outputs[cell as usize] = Written::To(view);
+            }
+        }
+        Some(wanted.iter().zip(goal_views).map(|(&(place, _), view)| (target.inputs[place].0.clone(), view)).collect())
+    }
+
+    /// Scratch memory for the gradient of an input.
+    fn scratch_like(&mut self, view: ViewId, name: &str, call: &Call) -> ViewId {
+        let tensor = self.tensor(view);
+        let base = call.label.as_ref().map_or(GRADIENT, |label| self.names.name(label.name.symbol)).to_owned();
+        let memory = super::program::Memory {
+            name: self.names.intern(&format!("{base}.{name}")),
+            kind: super::program::MemoryKind::Scratch,
+            space: crate::base::Space::Device,
+            family: 0,
+            shape: self.program.shapes.intern(tensor.dtype, tensor.dims),
+            span: call.span,
+        };
+        let memory = self.add_memory(memory);
+        self.all_of(memory)
+    }
+
+    /// The label of a `grad` that has none: no text can name it.
+    fn unnamed_label(&mut self, target: &Target) -> LabelId {
+        let name = self.names.intern(&format!("{GRADIENT}({})", target.text));
+        self.inner_label(Label { name: Some(name), index: Index::default(), parent: self.expansion.label })
+    }
+
+    fn stopped(&mut self, stop: Stop, call: &Call) {
+        match stop {
+            Stop::TooMuch => {
+                let max_operations = self.options.max_operations;
+                let limit = max_operations.saturating_mul(TURNS_PER_OPERATION);
+                self.error(LimitError::TooManyTurns { limit, max_operations, at: call.span.into() }.into());
+            }
+            Stop::NoRule(op, why) => {
+                let op = *self.expansion.step.op(op);
+                let error = GradientError::NotDifferentiable {
+                    what: self.program.op_name(&op).to_owned(),
+                    why: why.to_owned(),
+                    help: "write `_` for the inputs that it computes from, or write their gradients by hand".to_owned(),
+                    asked: call.span.into(),
+                    at: op.span.into(),
+                    place: "no gradient goes through this",
+                };
+                self.error(error.into());
+            }
+        }
+    }
+
+    /// The path of a label, such as `f[3].up`.
+    fn label_path(&self, label: LabelId) -> String {
+        path(&self.names, &self.program.labels, label).unwrap_or_else(|| GRADIENT.to_owned())
+    }
+}

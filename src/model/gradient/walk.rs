@@ -1,0 +1,280 @@
+//! The walk over the operations of a call from the last to the first, which writes the gradients of each down on a tape.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::base::{Dims, MemoryId, OpId, ViewId};
+use crate::model::program::{OpKind, Program, Step};
+use crate::model::regions::{Region, common, without};
+use crate::model::views::Extent;
+use crate::ops::backward::{Backward, NoRule, Tape, Value};
+use crate::ops::{Category, Operation, parts};
+
+/// Maximum number of comparisons of slices for one `grad`.
+const MAX_COMPARISONS: usize = 1 << 24;
+
+/// A tensor of the program that a backward uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    pub view: ViewId,
+    /// The operation of which it is an operand, and whether it is an output; `None` for a gradient of the text.
+    pub by: Option<(OpId, bool)>,
+}
+
+/// Why a walk ends early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// An operation has no gradients.
+    NoRule(OpId, NoRule),
+    /// There are too many slices to compare.
+    TooMuch,
+}
+
+/// Gradients of a memory that operations further down have contributed.
+#[derive(Debug)]
+struct Pending {
+    /// The gradient of all of `region`, in its dimensions.
+    value: Value,
+    region: Region,
+    /// The parts of it that no operation has overwritten, seen from the last operation.
+    live: Vec<Region>,
+}
+
+/// The state of a walk.
+pub(super) struct Walk<'p> {
+    program: &'p Program,
+    step: &'p Step,
+    pub tape: Tape,
+    /// Tensors of the program on the tape, by number.
+    pub used: Vec<Used>,
+    pending: FxHashMap<MemoryId, Vec<Pending>>,
+    /// The slices that depend on wanted inputs.
+    active: FxHashMap<MemoryId, Vec<ViewId>>,
+    seen: FxHashSet<ViewId>,
+    left: usize,
+}
+
+impl<'p> Walk<'p> {
+    pub fn new(program: &'p Program, step: &'p Step) -> Walk<'p> {
+        Walk {
+            program,
+            step,
+            tape: Tape::default(),
+            used: Vec::new(),
+            pending: FxHashMap::default(),
+            active: FxHashMap::default(),
+            seen: FxHashSet::default(),
+            left: MAX_COMPARISONS,
+        }
+    }
+
+    /// A tensor of the program.
+    pub fn value(&mut self, view: ViewId, by: Option<(OpId, bool)>) -> Value {
+        let tensor = self.program.views.tensor(view);
+        self.used.push(Used { view, by });
+        self.tape.program(self.used.len() as u32 - 1, tensor.dtype, tensor.dims)
+    }
+
+    /// Writes down the gradients of these operations, of which `wanted` are the inputs whose gradients are asked for.
+    pub fn run(&mut self, ops: std::ops::Range<u32>, wanted: &[ViewId]) -> Result<(), Stop> {
+        wanted.iter().for_each(|&view| self.activate(view));
+        for op in ops.clone().map(OpId) {
+            if self.needs(self.step.inputs(op))?.contains(&true) {
+                self.step.outputs(op).iter().for_each(|&view| self.activate(view));
+            }
+        }
+        for op in ops.rev().map(OpId) {
+            self.operation(op)?;
+        }
+        Ok(())
+    }
+
+    fn activate(&mut self, view: ViewId) {
+        if self.seen.insert(view) {
+            self.active.entry(self.program.views.memory(view)).or_default().push(view);
+        }
+    }
+
+    /// For each slice whether it depends on a wanted input.
+    fn needs(&mut self, views: &[ViewId]) -> Result<Vec<bool>, Stop> {
+        let mut needed = Vec::with_capacity(views.len());
+        for view in views {
+            let known = self.active.get(&self.program.views.memory(*view));
+            self.left = self.left.checked_sub(known.map_or(0, Vec::len)).ok_or(Stop::TooMuch)?;
+            let overlaps = |other: &ViewId| self.program.views.overlap(*view, *other);
+            let is_float = self.program.views.tensor(*view).dtype.is_float();
+            needed.push(is_float && known.is_some_and(|known| known.iter().any(overlaps)));
+        }
+        Ok(needed)
+    }
+
+    /// Adds a gradient of a slice.
+    pub fn add(&mut self, view: ViewId, value: Value) {
+        let region: Region = self.program.views.extents(view).to_vec();
+        let value = self.tape.reshape(value, sizes(&region));
+        let memory = self.program.views.memory(view);
+        self.pending.entry(memory).or_default().push(Pending { value, live: vec![region.clone()], region });
+    }
+
+    fn operation(&mut self, op: OpId) -> Result<(), Stop> {
+        let OpKind::Run(spec) = self.step.op(op).kind else { return Ok(()) };
+        let (program, step) = (self.program, self.step);
+        let spec = program.spec(spec);
+        let (inputs, outputs) = (step.inputs(op), step.outputs(op));
+        self.tape.origin = op.0;
+        let wanted = self.needs(inputs)?;
+        let mut given = Vec::with_capacity(outputs.len());
+        for &view in outputs {
+            given.push(self.take(view)?);
+        }
+        let pairs = parts(spec).any(|part| is_transfer(part.spec.operation));
+        let carries = wanted.contains(&true) && given.iter().any(Option::is_some);
+        if !pairs && !carries {
+            return Ok(());
+        }
+        if step.peer(op).is_some() {
+            return Err(Stop::NoRule(op, "it goes to another rank: `send` and `recv` have gradients"));
+        }
+        let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<Value> {
+            views.iter().map(|&view| walk.value(view, Some((op, output)))).collect()
+        };
+        let (input_values, output_values) = (operands(self, inputs, false), operands(self, outputs, true));
+        let mut gradients = Vec::with_capacity(inputs.len());
+        let first_step = self.tape.steps.len();
+        // Steps that come before, at and behind the collectives of a group.
+        let mut order = Vec::new();
+        let mut in_group = 0;
+        for part in parts(spec) {
+            in_group += 1;
+            let before = self.tape.steps.len();
+            let rule = Backward::new(
+                part.spec,
+                &mut self.tape,
+                (&input_values[part.inputs.clone()], &output_values[part.outputs.clone()]),
+                &given[part.outputs],
+                &wanted[part.inputs],
+            );
+            gradients.extend(rule.run().map_err(|why| Stop::NoRule(op, why))?);
+            let added = &self.tape.steps[before..];
+            let is_collective = |step: &crate::ops::backward::Step| step.operation.category() == Category::Collective;
+            let place = added.iter().position(is_collective).unwrap_or(added.len());
+            order.extend((0..added.len()).map(|index| index.cmp(&place)));
+        }
+        if in_group > 1 {
+            self.together(first_step, &order);
+        }
+        for ((&view, gradient), wanted) in inputs.iter().zip(gradients).zip(wanted) {
+            if let Some(gradient) = gradient.filter(|_| wanted) {
+                self.add(view, gradient);
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders steps so that the collectives among them follow each other, and are issued together.
+    fn together(&mut self, first: usize, order: &[std::cmp::Ordering]) {
+        let mut steps: Vec<_> = self.tape.steps.drain(first..).zip(order).collect();
+        steps.sort_by_key(|(_, order)| **order);
+        let together = Some(self.tape.origin);
+        for (step, order) in &mut steps {
+            step.together = together.filter(|_| order.is_eq());
+        }
+        self.tape.steps.extend(steps.into_iter().map(|(step, _)| step));
+    }
+
+    /// The gradient of a slice that an operation writes: what comes before it has no part in that memory any more.
+    fn take(&mut self, view: ViewId) -> Result<Option<Value>, Stop> {
+        let gradient = self.gradient(view)?;
+        let region: Region = self.program.views.extents(view).to_vec();
+        if let Some(list) = self.pending.get_mut(&self.program.views.memory(view)) {
+            for pending in list.iter_mut() {
+                let live = std::mem::take(&mut pending.live);
+                pending.live = live.into_iter().flat_map(|part| without(part, &region)).collect();
+            }
+            list.retain(|pending| !pending.live.is_empty());
+        }
+        Ok(gradient)
+    }
+
+    /// The gradient of a slice: the sum of what was contributed to its elements. `None` if that is nothing.
+    pub fn gradient(&mut self, view: ViewId) -> Result<Option<Value>, Stop> {
+        let tensor = *self.program.views.tensor(view);
+        let region: Region = self.program.views.extents(view).to_vec();
+        let mut found: Vec<(Region, Value)> = Vec::new();
+        for pending in self.pending.get(&self.program.views.memory(view)).into_iter().flatten() {
+            self.left = self.left.checked_sub(pending.live.len()).ok_or(Stop::TooMuch)?;
+            for part in pending.live.iter().filter_map(|live| common(live, &region)) {
+                let start = offset(&part, &pending.region);
+                let value = self.tape.slice(pending.value, start, sizes(&part));
+                found.push((part, value));
+            }
+        }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let of = (tensor.dtype, sizes(&region));
+        let whole = match found.iter().all(|(part, _)| *part == region) {
+            true => {
+                let values: Vec<Value> = found.into_iter().map(|(_, value)| value).collect();
+                self.tape.sum_of(&values, of)
+            }
+            false => self.assembled(found, &region, of)?,
+        };
+        Ok(Some(self.tape.reshape(whole, tensor.dims)))
+    }
+
+    /// The gradient of a region of which these are contributions, each to a part of it.
+    fn assembled(
+        &mut self,
+        found: Vec<(Region, Value)>,
+        region: &Region,
+        (dtype, dims): (crate::base::DType, Dims),
+    ) -> Result<Value, Stop> {
+        let whole = self.tape.scratch(dtype, dims);
+        // Boxes that have been written, none of which overlap.
+        let mut written: Vec<Region> = Vec::new();
+        for (part, value) in found {
+            self.left = self.left.checked_sub(written.len()).ok_or(Stop::TooMuch)?;
+            let again: Vec<Region> = written.iter().filter_map(|before| common(before, &part)).collect();
+            let fresh = again.iter().fold(vec![part.clone()], |left, taken| {
+                left.into_iter().flat_map(|piece| without(piece, taken)).collect()
+            });
+            for (piece, adds) in
+                again.into_iter().map(|piece| (piece, true)).chain(fresh.iter().map(|piece| (piece.clone(), false)))
+            {
+                let from = self.tape.slice(value, offset(&piece, &part), sizes(&piece));
+                let to = self.tape.slice(whole, offset(&piece, region), sizes(&piece));
+                match adds {
+                    true => self.tape.add_to(from, to),
+                    false => self.tape.move_to(from, to),
+                }
+            }
+            written.extend(fresh);
+        }
+        let rest = written.iter().fold(vec![region.clone()], |left, taken| {
+            left.into_iter().flat_map(|piece| without(piece, taken)).collect()
+        });
+        for piece in rest {
+            let to = self.tape.slice(whole, offset(&piece, region), sizes(&piece));
+            self.tape.fill(0.0, to);
+        }
+        Ok(whole)
+    }
+}
+
+/// Whether an operation is one side of a transfer: then the other side waits for this one, whatever it carries.
+pub(super) fn is_transfer(operation: &dyn Operation) -> bool {
+    let signature = operation.signature();
+    operation.category() == Category::Collective && (signature.inputs.is_empty() || signature.outputs.is_empty())
+}
+
+/// The sizes of a box.
+fn sizes(region: &[Extent]) -> Dims {
+    let sizes: Vec<u64> = region.iter().map(|extent| extent.len).collect();
+    Dims::from_slice(&sizes).expect("a memory has no more dimensions")
+}
+
+/// Where a box begins within another.
+fn offset(part: &[Extent], whole: &[Extent]) -> Dims {
+    let starts: Vec<u64> = part.iter().zip(whole).map(|(part, whole)| part.start - whole.start).collect();
+    Dims::from_slice(&starts).expect("a memory has no more dimensions")
+}

@@ -1,0 +1,106 @@
+//! Gradients of collectives: their transposes, by which each rank gets what its tensor has done on all of them.
+
+use super::super::Counts;
+use super::*;
+
+/// The reason against reductions whose transposes are no collectives.
+const NO_SUM: NoRule = "sums and means of ranks have gradients, other values of `op` do not";
+
+/// The factor of a reduction: 1 for a sum, and for a mean the share of a rank.
+fn share(rule: &Backward) -> Result<f64, NoRule> {
+    match rule.spec.attrs.word("op") {
+        "sum" => Ok(1.0),
+        "mean" => Ok(1.0 / f64::from(rule.spec.team.ranks)),
+        _ => Err(NO_SUM),
+    }
+}
+
+/// Sets the gradient of the only input: what a collective makes of that of the output.
+fn transposed(rule: &mut Backward, name: &str, options: &[(&'static str, Attr)], factor: f64) {
+    let Some(gradient) = rule.gradient() else { return };
+    let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
+    let found = rule.tape.scratch(tensor.dtype, tensor.dims);
+    rule.tape.write_in(team, name, options, &[gradient], &[found]);
+    let found = rule.scaled(factor, found);
+    rule.set(0, found);
+}
+
+/// `all_reduce`: the sum or the mean of the ranks' gradients.
+pub fn all_reduce(rule: &mut Backward) -> Result<(), NoRule> {
+    share(rule)?;
+    let op = rule.spec.attrs.word("op");
+    transposed(rule, "all_reduce", &[("op", Attr::Word(op))], 1.0);
+    Ok(())
+}
+
+/// `all_gather`: each rank's part of the sum of all gradients.
+pub fn all_gather(rule: &mut Backward) -> Result<(), NoRule> {
+    transposed(rule, "reduce_scatter", &[], 1.0);
+    Ok(())
+}
+
+/// `reduce_scatter`: all parts' gradients.
+pub fn reduce_scatter(rule: &mut Backward) -> Result<(), NoRule> {
+    let factor = share(rule)?;
+    transposed(rule, "all_gather", &[], factor);
+    Ok(())
+}
+
+/// `reduce` to a root: the root's gradient.
+pub fn reduce(rule: &mut Backward) -> Result<(), NoRule> {
+    let factor = share(rule)?;
+    let root = rule.spec.attrs.int("root");
+    transposed(rule, "broadcast", &[("root", Attr::Int(root))], factor);
+    Ok(())
+}
+
+/// `broadcast` from a root: the root has the sum of all gradients, the others have none.
+pub fn broadcast(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
+    let found = rule.zeros(tensor.dtype, tensor.dims);
+    let root = rule.spec.attrs.int("root");
+    rule.tape.write_in(team, "reduce", &[("root", Attr::Int(root))], &[gradient], &[found]);
+    rule.set(0, found);
+    Ok(())
+}
+
+/// `all_to_all`: the parts go back.
+pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
+    let Some(counts) = rule.spec.attrs.counts("counts") else {
+        transposed(rule, "all_to_all", &[], 1.0);
+        return Ok(());
+    };
+    let ranks = 0..team.ranks as usize;
+    let back = ranks.clone().map(|to| ranks.clone().map(|from| counts.get(from, to)).collect()).collect();
+    // Rows that are not sent have no gradient.
+    let found = rule.zeros(tensor.dtype, tensor.dims);
+    let counts = Attr::Counts(Counts::Rows(back).into());
+    rule.tape.write_in(team, "all_to_all", &[("counts", counts)], &[gradient], &[found]);
+    rule.set(0, found);
+    Ok(())
+}
+
+/// `send`: the receiver sends the gradient back.
+pub fn send(rule: &mut Backward) -> Result<(), NoRule> {
+    let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
+    let found = rule.tape.scratch(tensor.dtype, tensor.dims);
+    let from = rule.spec.attrs.int("to");
+    rule.tape.write_in(team, "recv", &[("from", Attr::Int(from))], &[], &[found]);
+    rule.set(0, found);
+    Ok(())
+}
+
+/// `recv`: sends the gradient back, also one of zeros, since the sender waits for it.
+pub fn recv(rule: &mut Backward) -> Result<(), NoRule> {
+    let (tensor, team) = (rule.spec.outputs[0], rule.spec.team);
+    let gradient = match rule.gradient() {
+        Some(gradient) => rule.convert(gradient, tensor.dtype),
+        None => rule.zeros(tensor.dtype, tensor.dims),
+    };
+    let to = rule.spec.attrs.int("from");
+    rule.tape.write_in(team, "send", &[("to", Attr::Int(to))], &[gradient], &[]);
+    Ok(())
+}

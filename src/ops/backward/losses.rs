@@ -1,0 +1,37 @@
+//! Gradients of losses of rows.
+
+use super::*;
+
+/// `cross_entropy`: the probabilities of the classes less those of the targets, for each row that counts.
+pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (logits, attrs) = (rule.spec.inputs[0], &rule.spec.attrs);
+    let (ignored, smoothing) = (attrs.int("ignore_index") as f64, attrs.number("label_smoothing"));
+    let classes = logits.dims[logits.dims.len() - 1];
+    let (input, targets) = (rule.input(0), rule.input(1));
+    let compute = logits.dtype.compute();
+    // Rounded probabilities would take the digits from the small difference to the target's.
+    let wide = rule.convert(input, compute);
+    let probabilities = rule.tape.operation("softmax", &[], &[wide], (compute, logits.dims));
+    let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
+    let numbers = rule.tape.iota(dims(&[classes]));
+    let all = [probabilities, targets, numbers, gradient];
+    let found = rule.map(all, logits.dtype, |formula, [probability, target, class, gradient]| {
+        let [zero, ignored, count] = [0.0, ignored, classes as f64].map(|value| formula.constant(value));
+        let alike = formula.constant(smoothing / classes as f64);
+        let certain = formula.constant(1.0 - smoothing);
+        let is_target = formula.equal(target, class);
+        let own = formula.select(is_target, certain, zero);
+        let share = if smoothing > 0.0 { formula.add(own, alike) } else { own };
+        let less = formula.subtract(probability, share);
+        let product = formula.multiply(gradient, less);
+        // Rows whose target is no class, or the one to ignore, have no loss.
+        let is_class = formula.less(target, count);
+        let (below, skipped) = (formula.less(target, zero), formula.equal(target, ignored));
+        let inside = formula.select(is_class, product, zero);
+        let counted = formula.select(below, zero, inside);
+        formula.select(skipped, zero, counted)
+    });
+    rule.set(0, found);
+    Ok(())
+}

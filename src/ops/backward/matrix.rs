@@ -1,0 +1,71 @@
+//! Gradients of matrix products: products with the transposes of the factors.
+
+use super::*;
+
+/// `gemm`.
+pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let [a, b] = [0, 1].map(|input| rule.spec.inputs[input]);
+    let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
+    let compute = Attr::Word(rule.spec.attrs.word("compute"));
+    // Both factors of a product have one type.
+    let gradient = rule.convert(gradient, a.dtype);
+    let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
+    let (lead_a, lead_b) = (lead(&a), lead(&b));
+    let product = |rule: &mut Backward, factors: [Value; 2], turned: [bool; 2], size: Dims| {
+        let options = [
+            ("transpose_a", Attr::Bool(turned[0])),
+            ("transpose_b", Attr::Bool(turned[1])),
+            ("compute", compute.clone()),
+        ];
+        rule.tape.operation("gemm", &options, &factors, (a.dtype, size))
+    };
+    // Of a factor that is used for all matrices of the other, the gradient is the sum of theirs.
+    let of_each = |own: Dims, all: usize| {
+        let output = rule.spec.outputs[0].dims;
+        let matrix = &own[own.len() - 2..];
+        dims(&output[..all].iter().chain(matrix).copied().collect::<Vec<_>>())
+    };
+    let most = lead_a.max(lead_b);
+    let (each_a, each_b) = (of_each(a.dims, most), of_each(b.dims, most));
+    if rule.wants(0) {
+        let other = rule.input(1);
+        let found = match turned_a {
+            false => product(rule, [gradient, other], [false, !turned_b], each_a),
+            true => product(rule, [other, gradient], [turned_b, true], each_a),
+        };
+        let found = over_batch(rule, found, most - lead_a);
+        rule.set(0, found);
+    }
+    if rule.wants(1) {
+        let other = rule.input(0);
+        let joins = lead_b < most && !turned_a;
+        // All matrices are the rows of one, so that the product adds up their gradients.
+        let [other, gradient] = [other, gradient].map(|value| if joins { joined(rule, value) } else { value });
+        let size = if joins { b.dims } else { each_b };
+        let found = match turned_b {
+            false => product(rule, [other, gradient], [!turned_a, false], size),
+            true => product(rule, [gradient, other], [true, turned_a], size),
+        };
+        let found = if joins { found } else { over_batch(rule, found, most - lead_b) };
+        rule.set(1, found);
+    }
+    Ok(())
+}
+
+/// The sum of matrices over that many leading dimensions.
+fn over_batch(rule: &mut Backward, value: Value, lead: usize) -> Value {
+    if lead == 0 {
+        return value;
+    }
+    let axes: Vec<usize> = (0..lead).collect();
+    let dtype = rule.tape.dtype(value);
+    rule.reduce("sum", ([value], &axes), dtype, |_, [x]| x)
+}
+
+/// Matrices one below the other as one matrix.
+fn joined(rule: &mut Backward, value: Value) -> Value {
+    let sizes = rule.tape.dims(value);
+    let last = sizes.len() - 1;
+    rule.tape.reshape(value, dims(&[sizes[..last].iter().product(), sizes[last]]))
+}

@@ -1,0 +1,198 @@
+//! Gradients: what computes them, written down by each operation as a few ordinary operations on a [`Tape`].
+//!
+//! A rule gets the gradients of an operation's outputs and sets those of its inputs. It may use the operands too. Which of
+//! its steps run follows from which gradients are wanted, so that a rule need not ask, unless it is to save work within a
+//! step.
+
+mod collectives;
+mod expressions;
+mod losses;
+mod matrix;
+mod movement;
+mod norms;
+mod scans;
+mod tape;
+
+use crate::base::{DType, Dims};
+
+use super::elementwise::compute_type;
+use super::expression::Unary;
+use super::formula::Formula;
+use super::{Attr, Expression, Spec};
+
+pub use tape::{Entry, Source, Step, Tape, Value};
+
+pub(super) use collectives::*;
+pub(super) use expressions::*;
+pub(super) use losses::cross_entropy;
+pub(super) use matrix::gemm;
+pub(super) use movement::*;
+pub(super) use norms::*;
+pub(super) use scans::*;
+
+/// The reason why an operation has no gradients, as the end of a sentence that names it.
+pub type NoRule = &'static str;
+
+/// The backward of one operation, while it is written down.
+pub struct Backward<'a> {
+    pub spec: &'a Spec,
+    pub tape: &'a mut Tape,
+    inputs: &'a [Value],
+    outputs: &'a [Value],
+    /// For each output its gradient; `None` where that is zero.
+    given: &'a [Option<Value>],
+    wanted: &'a [bool],
+    gradients: Vec<Option<Value>>,
+}
+
+impl<'a> Backward<'a> {
+    /// The backward of an operation with these operands. `given` has the gradient of each output, `wanted` says which inputs'
+    /// gradients are of use.
+    pub fn new(
+        spec: &'a Spec,
+        tape: &'a mut Tape,
+        (inputs, outputs): (&'a [Value], &'a [Value]),
+        given: &'a [Option<Value>],
+        wanted: &'a [bool],
+    ) -> Backward<'a> {
+        Backward { spec, tape, inputs, outputs, given, wanted, gradients: vec![None; inputs.len()] }
+    }
+
+    /// Writes the steps down. Returns the gradient of each input, in the type and the shape of the input; `None` where it is
+    /// zero everywhere.
+    pub fn run(mut self) -> Result<Vec<Option<Value>>, NoRule> {
+        self.spec.operation.backward(&mut self)?;
+        Ok(self.gradients)
+    }
+
+    pub fn input(&self, index: usize) -> Value {
+        self.inputs[index]
+    }
+
+    pub fn output(&self, index: usize) -> Value {
+        self.outputs[index]
+    }
+
+    /// The gradient of an output; `None` where it is zero.
+    pub fn given(&self, output: usize) -> Option<Value> {
+        self.given[output]
+    }
+
+    /// The gradient of the first output. Only operations with several outputs run where it is zero.
+    pub fn gradient(&self) -> Option<Value> {
+        self.given[0]
+    }
+
+    pub fn wants(&self, input: usize) -> bool {
+        self.wanted.get(input).copied().unwrap_or(false)
+    }
+
+    /// The type that an expression of the operands is computed in.
+    pub fn compute(&self) -> DType {
+        compute_type(self.spec)
+    }
+
+    /// Sets the gradient of an input, in whichever of its shapes.
+    pub fn set(&mut self, input: usize, gradient: Value) {
+        let tensor = self.spec.inputs[input];
+        let gradient = self.tape.reshape(gradient, tensor.dims);
+        self.gradients[input] = Some(self.convert(gradient, tensor.dtype));
+    }
+
+    /// A tensor in another type.
+    pub fn convert(&mut self, value: Value, dtype: DType) -> Value {
+        if self.tape.dtype(value) == dtype {
+            return value;
+        }
+        let converted = self.tape.scratch(dtype, self.tape.dims(value));
+        self.tape.move_to(value, converted);
+        converted
+    }
+
+    /// An expression for each element of these tensors together.
+    pub fn map<const N: usize>(
+        &mut self,
+        inputs: [Value; N],
+        dtype: DType,
+        formula: impl FnOnce(&mut Formula, [u16; N]) -> u16,
+    ) -> Value {
+        let output = self.tape.scratch(dtype, self.tape.together(&inputs));
+        self.tape.map(written(formula), &inputs, &[output]);
+        output
+    }
+
+    /// A reduction of an expression over dimensions, which stay with size 1.
+    pub fn reduce<const N: usize>(
+        &mut self,
+        function: &str,
+        (inputs, axes): ([Value; N], &[usize]),
+        dtype: DType,
+        formula: impl FnOnce(&mut Formula, [u16; N]) -> u16,
+    ) -> Value {
+        let dims = self.tape.together(&inputs);
+        self.reduced(function, written(formula), &inputs, (dims, axes), dtype)
+    }
+
+    /// The same for an expression that is written down already. `dims` is the shape of its inputs together.
+    fn reduced(
+        &mut self,
+        function: &str,
+        expression: Expression,
+        inputs: &[Value],
+        (mut dims, axes): (Dims, &[usize]),
+        dtype: DType,
+    ) -> Value {
+        axes.iter().for_each(|&axis| dims.set(axis, 1));
+        let output = self.tape.scratch(dtype, dims);
+        let list = axes.iter().map(|&axis| axis as i64).collect();
+        let options = [("dims", Attr::Axes(list)), ("keepdim", Attr::Bool(true))];
+        self.tape.expression(function, &options, expression, inputs, &[output]);
+        output
+    }
+
+    /// A tensor times a number.
+    pub fn scaled(&mut self, factor: f64, value: Value) -> Value {
+        if factor == 1.0 {
+            return value;
+        }
+        let dtype = self.tape.dtype(value);
+        self.map([value], dtype, |formula, [x]| formula.scale(factor, x))
+    }
+
+    /// A tensor of zeros.
+    pub fn zeros(&mut self, dtype: DType, dims: Dims) -> Value {
+        self.tape.operation("fill", &[("value", Attr::Number(0.0))], &[], (dtype, dims))
+    }
+
+    /// A tensor with a dimension of size 1 behind its last.
+    pub fn column(&mut self, value: Value) -> Value {
+        let mut dims = self.tape.dims(value);
+        match dims.push(1) {
+            Some(()) => self.tape.reshape(value, dims),
+            None => value,
+        }
+    }
+}
+
+/// The expression of a formula over so many inputs.
+fn written<const N: usize>(formula: impl FnOnce(&mut Formula, [u16; N]) -> u16) -> Expression {
+    let mut written = Formula::default();
+    let mut index = 0;
+    let inputs = [(); N].map(|()| {
+        index += 1;
+        written.input(index - 1)
+    });
+    let output = formula(&mut written, inputs);
+    written.with_outputs([output])
+}
+
+impl Formula {
+    fn negate(&mut self, x: u16) -> u16 {
+        self.apply(Unary::Negate, x)
+    }
+}
+
+/// A list of sizes.
+fn dims(sizes: &[u64]) -> Dims {
+    Dims::from_slice(sizes).expect("no more dimensions than the operands have")
+}

@@ -1,0 +1,179 @@
+//! Gradients of operations that move elements: the moves back.
+
+use crate::base::Dims;
+
+use super::*;
+
+/// `cast` and `copy`: the same elements.
+pub fn same_elements(rule: &mut Backward) -> Result<(), NoRule> {
+    if let Some(gradient) = rule.gradient() {
+        rule.set(0, gradient);
+    }
+    Ok(())
+}
+
+/// `transpose`: the dimensions in the order before. `order` has the dimension of the input for each of the output.
+pub fn transpose(rule: &mut Backward, order: &[usize]) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(place, &axis)| back[axis] = place as i64);
+    let tensor = rule.spec.inputs[0];
+    let found =
+        rule.tape.operation("transpose", &[("dims", Attr::Axes(back))], &[gradient], (tensor.dtype, tensor.dims));
+    rule.set(0, found);
+    Ok(())
+}
+
+/// `gather` and `embedding`: the sum of all gradients with the same index.
+pub fn gather(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (tensor, index) = (rule.spec.inputs[0], rule.input(1));
+    let gradient = rule.convert(gradient, tensor.dtype);
+    let found = scattered(rule, "add", gradient, index, (tensor.dtype, tensor.dims));
+    rule.set(0, found);
+    Ok(())
+}
+
+fn scattered(rule: &mut Backward, combine: &'static str, x: Value, index: Value, of: (DType, Dims)) -> Value {
+    rule.tape.operation("scatter", &[("combine", Attr::Word(combine))], &[x, index], of)
+}
+
+/// `scatter`: the gradients of the rows that the indices name, of those that were overwritten zero.
+pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (x, index) = (rule.spec.inputs[0], rule.spec.inputs[1]);
+    let index_value = rule.input(1);
+    let lead = index.dims.len();
+    let mut picked = rule.tape.operation("gather", &[], &[gradient, index_value], (x.dtype, x.dims));
+    let ones = |count: usize| std::iter::repeat_n(1, count);
+    let beside = dims(&index.dims.iter().copied().chain(ones(x.dims.len() - lead)).collect::<Vec<_>>());
+    if rule.spec.attrs.word("combine") == "set" {
+        // The place of the index that counts, for each row.
+        let places = rule.tape.iota(index.dims);
+        let rows = dims(&rule.spec.outputs[0].dims[..1]);
+        let last = scattered(rule, "set", places, index_value, (DType::I32, rows));
+        let last = rule.tape.operation("gather", &[], &[last, index_value], (DType::I32, index.dims));
+        let [last, places] = [last, places].map(|value| rule.tape.reshape(value, beside));
+        picked = rule.map([picked, last, places], x.dtype, |formula, [picked, last, place]| {
+            let (counts, zero) = (formula.equal(last, place), formula.constant(0.0));
+            formula.select(counts, picked, zero)
+        });
+    }
+    let Some(&weight) = rule.spec.inputs.get(2) else {
+        rule.set(0, picked);
+        return Ok(());
+    };
+    let weight_value = rule.input(2);
+    let weight_value = rule.tape.reshape(weight_value, beside);
+    let found = rule.map([picked, weight_value], x.dtype, |formula, [g, w]| formula.multiply(g, w));
+    rule.set(0, found);
+    let (row, source) = ((lead..x.dims.len()).collect::<Vec<_>>(), rule.input(0));
+    let of_weight = match row.is_empty() {
+        true => rule.map([picked, source], weight.dtype, |formula, [g, x]| formula.multiply(g, x)),
+        false => rule.reduce("sum", ([picked, source], &row), weight.dtype, |formula, [g, x]| formula.multiply(g, x)),
+    };
+    rule.set(2, of_weight);
+    Ok(())
+}
+
+/// `concat` along a dimension: the part that each input has.
+pub fn concat(rule: &mut Backward, axis: usize) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let mut start = dims(&vec![0; rule.spec.outputs[0].dims.len()]);
+    for (input, tensor) in rule.spec.inputs.iter().enumerate() {
+        let part = rule.tape.slice(gradient, start, tensor.dims);
+        rule.set(input, part);
+        start.set(axis, start[axis] + tensor.dims[axis]);
+    }
+    Ok(())
+}
+
+/// `pad` with that many elements before the first of each dimension: what is inside of the border.
+pub fn pad(rule: &mut Backward, before: &[u64]) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let inside = rule.tape.slice(gradient, dims(before), rule.spec.inputs[0].dims);
+    rule.set(0, inside);
+    Ok(())
+}
+
+/// `dropout`: the same elements are dropped.
+pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (tensor, attrs) = (rule.spec.inputs[0], &rule.spec.attrs);
+    let options = [("p", Attr::Number(attrs.number("p"))), ("seed", Attr::Int(attrs.int("seed")))];
+    let found = rule.tape.operation("dropout", &options, &[gradient], (tensor.dtype, tensor.dims));
+    rule.set(0, found);
+    Ok(())
+}
+
+/// `top_k`: each value goes back to its place in the row.
+pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.given(0) else { return Ok(()) };
+    let (x, indices) = (rule.spec.inputs[0], rule.output(1));
+    let gradient = rule.convert(gradient, x.dtype);
+    let found = to_columns(rule, gradient, indices, (x.dtype, x.dims));
+    rule.set(0, found);
+    Ok(())
+}
+
+/// A tensor of zeros with these elements in the columns of their rows that the indices name, which differ within a row.
+fn to_columns(rule: &mut Backward, x: Value, columns: Value, (dtype, whole): (DType, Dims)) -> Value {
+    let (length, last) = (whole[whole.len() - 1], whole.len() - 1);
+    let mut leading = whole;
+    leading.set(last, 1);
+    let rows = rule.tape.iota(leading);
+    let places = rule.map([rows, columns], DType::I64, |formula, [row, column]| {
+        let first = formula.scale(length as f64, row);
+        formula.add(first, column)
+    });
+    flat(rule, x, places, (dtype, whole))
+}
+
+/// A tensor of zeros with these elements at the places that the indices count in row-major order.
+fn flat(rule: &mut Backward, x: Value, places: Value, (dtype, whole): (DType, Dims)) -> Value {
+    let elements = |dims: Dims| super::dims(&[dims.iter().product()]);
+    let (count, all) = (elements(rule.tape.dims(x)), elements(whole));
+    let [x, places] = [x, places].map(|value| rule.tape.reshape(value, count));
+    let found = scattered(rule, "set", x, places, (dtype, all));
+    rule.tape.reshape(found, whole)
+}
+
+/// `route`: the gradient of a weight goes back to the probability of its row and expert. Normalized weights depend on all
+/// probabilities that their row chose.
+pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.given(1) else { return Ok(()) };
+    let (probs, slots, compute) = (rule.spec.inputs[0], rule.output(0), rule.compute());
+    let experts = probs.dims[1];
+    let expert = rule.tape.iota(dims(&[experts, 1]));
+    let places = rule.map([slots, expert], DType::I64, |formula, [slot, expert]| {
+        let first = formula.scale(experts as f64, slot);
+        let (place, zero, none) = (formula.add(first, expert), formula.constant(0.0), formula.constant(-1.0));
+        let empty = formula.less(slot, zero);
+        formula.select(empty, none, place)
+    });
+    let gradient = rule.convert(gradient, probs.dtype);
+    let found = flat(rule, gradient, places, (probs.dtype, probs.dims));
+    if !rule.spec.attrs.bool("normalize") {
+        rule.set(0, found);
+        return Ok(());
+    }
+    let (input, k) = (rule.input(0), rule.spec.attrs.int("k"));
+    let chosen = dims(&[probs.dims[0], k as u64]);
+    let [values, indices] = [probs.dtype, DType::I32].map(|dtype| rule.tape.scratch(dtype, chosen));
+    rule.tape.write("top_k", &[("k", Attr::Int(k))], &[input], &[values, indices]);
+    let ones = rule.tape.operation("fill", &[("value", Attr::Number(1.0))], &[], (probs.dtype, chosen));
+    let is_chosen = to_columns(rule, ones, indices, (probs.dtype, probs.dims));
+    let total = rule.reduce("sum", ([values], &[1]), compute, |_, [x]| x);
+    let mean = rule.reduce("sum", ([found, input, total], &[1]), compute, |formula, [g, p, total]| {
+        let share = formula.divide(p, total);
+        formula.multiply(g, share)
+    });
+    let all = [found, mean, total, is_chosen];
+    let found = rule.map(all, probs.dtype, |formula, [g, mean, total, is_chosen]| {
+        let (less, zero) = (formula.subtract(g, mean), formula.constant(0.0));
+        let slope = formula.divide(less, total);
+        formula.select(is_chosen, slope, zero)
+    });
+    rule.set(0, found);
+    Ok(())
+}

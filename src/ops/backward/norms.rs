@@ -1,0 +1,171 @@
+//! Gradients of `softmax` and of norms.
+
+use crate::base::Dims;
+
+use super::*;
+
+/// `softmax`: each element's gradient less the mean of the row's by its probabilities.
+pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (y, compute) = (rule.output(0), rule.compute());
+    let (dtype, scale) = (rule.spec.inputs[0].dtype, rule.spec.attrs.number("scale"));
+    let last = rule.spec.inputs[0].dims.len() - 1;
+    let mean = rule.reduce("sum", ([gradient, y], &[last]), compute, |formula, [g, y]| formula.multiply(g, y));
+    let found = rule.map([gradient, mean, y], dtype, |formula, [g, mean, y]| {
+        let less = formula.subtract(g, mean);
+        let slope = formula.multiply(less, y);
+        if scale == 1.0 { slope } else { formula.scale(scale, slope) }
+    });
+    rule.set(0, found);
+    Ok(())
+}
+
+/// How a norm divides a tensor.
+pub struct NormParts {
+    /// The shape in which what is normalized together lies along whole dimensions.
+    pub dims: Dims,
+    /// These dimensions.
+    pub axes: Vec<usize>,
+    /// The shape of weights and biases there.
+    pub weight: Dims,
+    /// The mean is taken away first.
+    pub centred: bool,
+    /// What is normalized is the sum of the first two inputs, which is the second output.
+    pub adds: bool,
+}
+
+/// The tensors that the gradients of a norm are expressions of.
+struct Operands {
+    x: Value,
+    variance: Value,
+    gradient: Value,
+    mean: Option<Value>,
+    weight: Option<Value>,
+}
+
+/// The same as nodes of an expression, and what follows from them.
+struct Nodes {
+    /// The normalized tensor.
+    z: u16,
+    /// The factor of a difference to the mean.
+    scale: u16,
+    gradient: u16,
+    /// The gradient of the normalized tensor.
+    weighted: u16,
+}
+
+impl Operands {
+    fn values(&self) -> Vec<Value> {
+        [self.x, self.variance, self.gradient].into_iter().chain(self.mean).chain(self.weight).collect()
+    }
+
+    fn nodes(&self, formula: &mut Formula, eps: f64) -> Nodes {
+        let [x, variance, gradient] = [0, 1, 2].map(|input| formula.input(input));
+        let less = match self.mean {
+            Some(_) => {
+                let mean = formula.input(3);
+                formula.subtract(x, mean)
+            }
+            None => x,
+        };
+        let eps = formula.constant(eps);
+        let shifted = formula.add(variance, eps);
+        let scale = formula.apply(Unary::Rsqrt, shifted);
+        let weighted = match self.weight {
+            Some(_) => {
+                let weight = formula.input(3 + u8::from(self.mean.is_some()));
+                formula.multiply(gradient, weight)
+            }
+            None => gradient,
+        };
+        Nodes { z: formula.multiply(less, scale), scale, gradient, weighted }
+    }
+
+    /// The expression that `of` writes down, over the operands and `more` inputs behind them.
+    fn written(&self, eps: f64, more: usize, of: impl FnOnce(&mut Formula, Nodes, &[u16]) -> u16) -> Expression {
+        let mut formula = Formula::default();
+        let nodes = self.nodes(&mut formula, eps);
+        let count = self.values().len();
+        let more: Vec<u16> = (count..count + more).map(|input| formula.input(input as u8)).collect();
+        let output = of(&mut formula, nodes, &more);
+        formula.with_outputs([output])
+    }
+}
+
+/// Norms. With `z` as the normalized tensor and `h` as its gradient, that of what is normalized is
+/// scale * (h - mean(h) - z * mean(h * z)), without `mean(h)` if no mean is taken away.
+pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
+    let (NormParts { dims, weight, centred, adds, .. }, axes) = (parts, &*parts.axes);
+    let first = 1 + usize::from(*adds);
+    let through = if *adds { rule.given(1) } else { None };
+    let (compute, dtype, eps) = (rule.compute(), rule.spec.inputs[0].dtype, rule.spec.attrs.number("eps"));
+    let Some(gradient) = rule.given(0) else {
+        // The sum alone is used.
+        through.into_iter().for_each(|total| (0..2).for_each(|input| rule.set(input, total)));
+        return Ok(());
+    };
+    let x = if *adds { rule.output(1) } else { rule.input(0) };
+    let [gradient, x] = [gradient, x].map(|value| rule.tape.reshape(value, *dims));
+    let mean = centred.then(|| rule.reduce("mean", ([x], axes), compute, |_, [x]| x));
+    let variance = match mean {
+        Some(mean) => rule.reduce("mean", ([x, mean], axes), compute, |formula, [x, mean]| {
+            let less = formula.subtract(x, mean);
+            formula.multiply(less, less)
+        }),
+        None => rule.reduce("mean", ([x], axes), compute, |formula, [x]| formula.multiply(x, x)),
+    };
+    let has = |input: usize| rule.spec.inputs.len() > input;
+    let scale = has(first).then(|| rule.input(first)).map(|value| rule.tape.reshape(value, *weight));
+    let operands = Operands { x, variance, gradient, mean, weight: scale };
+    let values = operands.values();
+    if (0..first).any(|input| rule.wants(input)) {
+        let by_z = operands.written(eps, 0, |formula, nodes, _| formula.multiply(nodes.weighted, nodes.z));
+        let by_z = rule.reduced("mean", by_z, &values, (*dims, axes), compute);
+        let alone = centred.then(|| {
+            let weighted = operands.written(eps, 0, |_, nodes, _| nodes.weighted);
+            rule.reduced("mean", weighted, &values, (*dims, axes), compute)
+        });
+        let more: Vec<Value> = [by_z].into_iter().chain(alone).chain(through).collect();
+        let found = operands.written(eps, more.len(), |formula, nodes, more| {
+            let along = formula.multiply(nodes.z, more[0]);
+            let mut less = formula.subtract(nodes.weighted, along);
+            if *centred {
+                less = formula.subtract(less, more[1]);
+            }
+            let found = formula.multiply(nodes.scale, less);
+            if through.is_some() { formula.add(found, more[1 + usize::from(*centred)]) } else { found }
+        });
+        let used: Vec<Value> = values.iter().copied().chain(more).collect();
+        let output = rule.tape.scratch(dtype, *dims);
+        rule.tape.map(found, &used, &[output]);
+        (0..first).for_each(|input| rule.set(input, output));
+    }
+    let others: Vec<usize> = (0..dims.len()).filter(|&axis| aligned(*weight, dims.len())[axis] != dims[axis]).collect();
+    if rule.wants(first) {
+        let by_weight = operands.written(eps, 0, |formula, nodes, _| formula.multiply(nodes.gradient, nodes.z));
+        let found = summed(rule, by_weight, &values, (*dims, &others), first);
+        rule.set(first, found);
+    }
+    if rule.wants(first + 1) {
+        let found = summed(rule, Expression::identity(), &[gradient], (*dims, &others), first + 1);
+        rule.set(first + 1, found);
+    }
+    Ok(())
+}
+
+/// The sum of an expression over these dimensions, in the type of an input.
+fn summed(
+    rule: &mut Backward,
+    expression: Expression,
+    values: &[Value],
+    (dims, axes): (Dims, &[usize]),
+    input: usize,
+) -> Value {
+    let dtype = rule.spec.inputs[input].dtype;
+    if axes.is_empty() {
+        let output = rule.tape.scratch(dtype, dims);
+        rule.tape.map(expression, values, &[output]);
+        return output;
+    }
+    rule.reduced("sum", expression, values, (dims, axes), dtype)
+}

@@ -1,0 +1,266 @@
+//! The list of operations that compute gradients, over tensors that have no memory yet.
+
+use crate::base::{DType, Dims};
+
+use super::super::formula::Formula;
+use super::super::layout;
+use super::super::{Attr, Attrs, Expression, Operation, Team, find};
+
+/// A tensor on a tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Value(u32);
+
+/// Where a tensor on a tape comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A tensor of the program, with a number that the caller chooses.
+    Program(u32),
+    /// The output of a step, or of several that each write a part.
+    Scratch,
+    /// 0, 1, 2, … in row-major order, as `i32`.
+    Iota,
+    /// A box of another tensor, which begins at these places of its dimensions.
+    Slice(Value, Dims),
+    /// The elements of another tensor in other dimensions.
+    Reshaped(Value),
+}
+
+/// What is known of a tensor on a tape.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub source: Source,
+    pub dtype: DType,
+    pub dims: Dims,
+}
+
+/// An operation on a tape.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub operation: &'static dyn Operation,
+    pub attrs: Attrs,
+    pub expression: Option<Expression>,
+    pub inputs: Vec<Value>,
+    pub outputs: Vec<Value>,
+    pub team: Team,
+    /// Steps with the same number, which follow each other, are issued together.
+    pub together: Option<u32>,
+    /// Number of the operation whose backward it belongs to, as [`Tape::origin`] was when it was added.
+    pub origin: u32,
+}
+
+impl Step {
+    /// Whether it only moves its input's elements: its output is another place for them.
+    pub fn is_move(&self) -> bool {
+        self.expression.as_ref().is_some_and(Expression::is_identity) && self.operation.name() == "map"
+    }
+}
+
+/// Operations in the order in which they run, and the tensors that they work on.
+#[derive(Debug, Default)]
+pub struct Tape {
+    entries: Vec<Entry>,
+    pub steps: Vec<Step>,
+    /// Number of the operation whose backward is being written down.
+    pub origin: u32,
+}
+
+impl Tape {
+    pub fn get(&self, value: Value) -> Entry {
+        self.entries[value.0 as usize]
+    }
+
+    pub fn dims(&self, value: Value) -> Dims {
+        self.get(value).dims
+    }
+
+    pub fn dtype(&self, value: Value) -> DType {
+        self.get(value).dtype
+    }
+
+    fn push(&mut self, source: Source, dtype: DType, dims: Dims) -> Value {
+        self.entries.push(Entry { source, dtype, dims });
+        Value(self.entries.len() as u32 - 1)
+    }
+
+    /// A tensor of the program.
+    pub fn program(&mut self, number: u32, dtype: DType, dims: Dims) -> Value {
+        self.push(Source::Program(number), dtype, dims)
+    }
+
+    /// A tensor that steps write.
+    pub fn scratch(&mut self, dtype: DType, dims: Dims) -> Value {
+        self.push(Source::Scratch, dtype, dims)
+    }
+
+    /// 0, 1, 2, …
+    pub fn iota(&mut self, dims: Dims) -> Value {
+        self.push(Source::Iota, DType::I32, dims)
+    }
+
+    /// The box of a tensor that begins at `start` and has these dimensions.
+    pub fn slice(&mut self, of: Value, start: Dims, dims: Dims) -> Value {
+        if self.dims(of) == dims {
+            return of;
+        }
+        // Dimensions of size 1 do not keep a tensor from being cut in its own dimensions.
+        if let Source::Reshaped(base) = self.get(of).source
+            && let Some((own_start, own_dims)) = in_dims_of(self.dims(base), self.dims(of), (start, dims))
+        {
+            let part = self.slice(base, own_start, own_dims);
+            return self.reshape(part, dims);
+        }
+        self.push(Source::Slice(of, start), self.dtype(of), dims)
+    }
+
+    /// The elements of a tensor in other dimensions, of as many elements.
+    pub fn reshape(&mut self, of: Value, dims: Dims) -> Value {
+        let base = match self.get(of).source {
+            Source::Reshaped(base) => base,
+            _ => of,
+        };
+        if self.dims(base) == dims {
+            return base;
+        }
+        self.push(Source::Reshaped(base), self.dtype(base), dims)
+    }
+
+    /// The tensor that a value is, or is a part of.
+    pub fn root(&self, value: Value) -> Value {
+        match self.get(value).source {
+            Source::Slice(of, _) | Source::Reshaped(of) => self.root(of),
+            _ => value,
+        }
+    }
+
+    /// The tensor whose elements, all of them, are those of the value; `None` for a part of a tensor.
+    pub fn whole(&self, value: Value) -> Option<Value> {
+        match self.get(value).source {
+            Source::Slice(..) => None,
+            Source::Reshaped(of) => self.whole(of),
+            _ => Some(value),
+        }
+    }
+
+    /// Adds an operation of the catalogue with these options, and returns its only output.
+    pub fn operation(
+        &mut self,
+        name: &str,
+        options: &[(&'static str, Attr)],
+        inputs: &[Value],
+        (dtype, dims): (DType, Dims),
+    ) -> Value {
+        let output = self.scratch(dtype, dims);
+        self.write(name, options, inputs, &[output]);
+        output
+    }
+
+    /// Adds an operation of the catalogue that writes these tensors.
+    pub fn write(&mut self, name: &str, options: &[(&'static str, Attr)], inputs: &[Value], outputs: &[Value]) {
+        self.write_in(Team::ALONE, name, options, inputs, outputs);
+    }
+
+    /// The same of a collective.
+    pub fn write_in(
+        &mut self,
+        team: Team,
+        name: &str,
+        options: &[(&'static str, Attr)],
+        inputs: &[Value],
+        outputs: &[Value],
+    ) {
+        let operation = find(name).expect("rules name operations of the catalogue");
+        let attrs = Attrs::of(operation.signature(), options);
+        self.add(Step {
+            operation,
+            attrs,
+            expression: None,
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            team,
+            together: None,
+            origin: self.origin,
+        });
+    }
+
+    /// Adds a step.
+    pub fn add(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    /// Adds a `map` of an expression, which may repeat its inputs along dimensions of its outputs.
+    pub fn map(&mut self, expression: Expression, inputs: &[Value], outputs: &[Value]) {
+        self.expression("map", &[], expression, inputs, outputs);
+    }
+
+    /// Adds an operation that has an expression.
+    pub fn expression(
+        &mut self,
+        name: &str,
+        options: &[(&'static str, Attr)],
+        expression: Expression,
+        inputs: &[Value],
+        outputs: &[Value],
+    ) {
+        self.write(name, options, inputs, outputs);
+        let added = self.steps.last_mut().expect("just added");
+        added.expression = Some(expression);
+    }
+
+    /// Adds a move of a tensor's elements to a place of the same dimensions, or of larger ones that it repeats along.
+    pub fn move_to(&mut self, from: Value, to: Value) {
+        self.map(Expression::identity(), &[from], &[to]);
+    }
+
+    /// Adds a tensor to another of the same dimensions.
+    pub fn add_to(&mut self, from: Value, to: Value) {
+        self.map(sum(2), &[to, from], &[to]);
+    }
+
+    /// Fills a tensor with a number.
+    pub fn fill(&mut self, value: f64, to: Value) {
+        self.write("fill", &[("value", Attr::Number(value))], &[], &[to]);
+    }
+
+    /// The sum of tensors of one shape.
+    pub fn sum_of(&mut self, values: &[Value], (dtype, dims): (DType, Dims)) -> Value {
+        /// Fewer than a `map` may have.
+        const TERMS: usize = 8;
+        let mut left = values.to_vec();
+        while left.len() > 1 {
+            let terms: Vec<Value> = left.drain(..left.len().min(TERMS)).collect();
+            let total = self.scratch(dtype, dims);
+            self.map(sum(terms.len()), &terms, &[total]);
+            left.insert(0, total);
+        }
+        left[0]
+    }
+
+    /// The shape that these tensors have together.
+    pub fn together(&self, values: &[Value]) -> Dims {
+        values.iter().fold(Dims::new(), |dims, value| {
+            layout::broadcast(dims, self.dims(*value)).expect("a rule combines tensors that fit together")
+        })
+    }
+}
+
+/// The box of a tensor in dimensions that differ by some of size 1 alone; `None` if they differ by more.
+fn in_dims_of(base: Dims, other: Dims, (start, dims): (Dims, Dims)) -> Option<(Dims, Dims)> {
+    let long = |dims: &Dims| (0..dims.len()).filter(|&axis| dims[axis] > 1).collect::<Vec<_>>();
+    let (own, others) = (long(&base), long(&other));
+    let alike = own.len() == others.len() && own.iter().zip(&others).all(|(&a, &b)| base[a] == other[b]);
+    let (mut own_start, mut own_dims) = (base, base);
+    (0..base.len()).for_each(|axis| own_start.set(axis, 0));
+    for (&to, &from) in own.iter().zip(&others) {
+        own_start.set(to, start[from]);
+        own_dims.set(to, dims[from]);
+    }
+    alike.then_some((own_start, own_dims))
+}
+
+/// The sum of so many inputs.
+fn sum(terms: usize) -> Expression {
+    let mut formula = Formula::default();
+    let inputs: Vec<u16> = (0..terms).map(|input| formula.input(input as u8)).collect();
+    let total = inputs[1..].iter().fold(inputs[0], |sum, &term| formula.add(sum, term));
+    formula.with_outputs([total])
+}

@@ -1,0 +1,277 @@
+//! Derivatives of elementwise expressions, node by node, in reverse.
+
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
+
+use super::Expression;
+use super::expression::{Binary, Node, Unary};
+
+/// The derivatives of an expression's outputs, each times a gradient, by the inputs of the expression.
+pub struct Derivatives {
+    /// Nodes of the expression, of the gradients and of the derivatives. Its inputs are those of the expression, then one
+    /// gradient for each output.
+    expression: Expression,
+    /// For each input of the expression the node of its derivative; `None` where that is zero everywhere.
+    by_input: Vec<Option<u16>>,
+}
+
+impl Derivatives {
+    /// The derivatives by the first `inputs` inputs. `given` says for which outputs there is a gradient; each is multiplied by
+    /// `factor`. Returns `None` if an expression cannot hold that many nodes.
+    pub fn of(expression: &Expression, inputs: usize, given: &[bool], factor: f64) -> Option<Derivatives> {
+        let mut made = Maker { expression: expression.without_outputs() };
+        let count = expression.nodes().len();
+        let mut gradients: Vec<Option<u16>> = vec![None; count];
+        for (output, &node) in expression.outputs().iter().enumerate().filter(|(output, _)| given[*output]) {
+            let gradient = made.push(Node::Input(u8::try_from(inputs + output).ok()?))?;
+            let factor = made.constant(factor)?;
+            let scaled = made.multiply(factor, gradient)?;
+            made.add_to(&mut gradients[usize::from(node)], scaled)?;
+        }
+        let mut by_input = vec![None; inputs];
+        for number in (0..count).rev() {
+            let Some(gradient) = gradients[number] else { continue };
+            let value = number as u16;
+            match expression.nodes()[number] {
+                Node::Input(input) => by_input[usize::from(input)] = Some(gradient),
+                Node::Constant(_) => {}
+                Node::Unary(function, x) => {
+                    if let Some(part) = made.unary(function, gradient, x, value)? {
+                        made.add_to(&mut gradients[usize::from(x)], part)?;
+                    }
+                }
+                Node::Binary(function, x, y) => {
+                    let [by_x, by_y] = made.binary(function, gradient, (x, y), value)?;
+                    for (operand, part) in [(x, by_x), (y, by_y)] {
+                        if let Some(part) = part.filter(|_| !made.is_constant(operand)) {
+                            made.add_to(&mut gradients[usize::from(operand)], part)?;
+                        }
+                    }
+                }
+                Node::Select(condition, yes, no) => {
+                    let zero = made.constant(0.0)?;
+                    for (operand, sides) in [(yes, (gradient, zero)), (no, (zero, gradient))] {
+                        if !made.is_constant(operand) {
+                            let part = made.push(Node::Select(condition, sides.0, sides.1))?;
+                            made.add_to(&mut gradients[usize::from(operand)], part)?;
+                        }
+                    }
+                }
+            }
+        }
+        Some(Derivatives { expression: made.expression, by_input })
+    }
+
+    /// Whether the derivative by an input is not zero everywhere.
+    pub fn depends_on(&self, input: usize) -> bool {
+        self.by_input[input].is_some()
+    }
+
+    /// The expression of the derivatives by these inputs, and which inputs it has: numbers of inputs of the original
+    /// expression, and behind them those of the gradients.
+    pub fn select(&self, inputs: &[usize]) -> (Expression, Vec<usize>) {
+        let outputs: Vec<u16> = inputs.iter().filter_map(|&input| self.by_input[input]).collect();
+        self.expression.part(&outputs)
+    }
+}
+
+/// Nodes in the making. Each function returns `None` if an expression cannot hold more.
+struct Maker {
+    expression: Expression,
+}
+
+impl Maker {
+    fn push(&mut self, node: Node) -> Option<u16> {
+        self.expression.push(node)
+    }
+
+    fn constant(&mut self, value: f64) -> Option<u16> {
+        self.expression.push_constant(value)
+    }
+
+    /// Whether a node has one value everywhere.
+    fn is_constant(&self, node: u16) -> bool {
+        matches!(self.expression.nodes()[usize::from(node)], Node::Constant(_))
+    }
+
+    fn is(&self, node: u16, value: f64) -> bool {
+        match self.expression.nodes()[usize::from(node)] {
+            Node::Constant(constant) => self.expression.constants()[usize::from(constant)] == value,
+            _ => false,
+        }
+    }
+
+    fn two(&mut self, function: Binary, x: u16, y: u16) -> Option<u16> {
+        self.push(Node::Binary(function, x, y))
+    }
+
+    fn one(&mut self, function: Unary, x: u16) -> Option<u16> {
+        self.push(Node::Unary(function, x))
+    }
+
+    fn multiply(&mut self, x: u16, y: u16) -> Option<u16> {
+        match (self.is(x, 1.0), self.is(y, 1.0)) {
+            (true, _) => Some(y),
+            (_, true) => Some(x),
+            _ => self.two(Binary::Multiply, x, y),
+        }
+    }
+
+    fn scale(&mut self, factor: f64, x: u16) -> Option<u16> {
+        let factor = self.constant(factor)?;
+        self.multiply(factor, x)
+    }
+
+    /// 1 less a node.
+    fn rest(&mut self, x: u16) -> Option<u16> {
+        let one = self.constant(1.0)?;
+        self.two(Binary::Subtract, one, x)
+    }
+
+    fn add_to(&mut self, sum: &mut Option<u16>, part: u16) -> Option<()> {
+        *sum = Some(match *sum {
+            Some(before) => self.two(Binary::Add, before, part)?,
+            None => part,
+        });
+        Some(())
+    }
+
+    /// `exp(factor * x²)`.
+    fn bell(&mut self, factor: f64, x: u16) -> Option<u16> {
+        let square = self.two(Binary::Multiply, x, x)?;
+        let scaled = self.scale(factor, square)?;
+        self.one(Unary::Exp, scaled)
+    }
+
+    /// The gradient by `x` of a function of it, whose value is `y`. The inner `None` is a derivative of zero.
+    fn unary(&mut self, function: Unary, gradient: u16, x: u16, y: u16) -> Option<Option<u16>> {
+        let factor = match function {
+            Unary::Ceil | Unary::Floor | Unary::Round | Unary::Not => return Some(None),
+            Unary::Negate => return Some(Some(self.one(Unary::Negate, gradient)?)),
+            Unary::Abs => {
+                let (zero, negated) = (self.constant(0.0)?, self.one(Unary::Negate, gradient)?);
+                let (above, below) = (self.two(Binary::Greater, x, zero)?, self.two(Binary::Less, x, zero)?);
+                let other = self.push(Node::Select(below, negated, zero))?;
+                return Some(Some(self.push(Node::Select(above, gradient, other))?));
+            }
+            Unary::Relu => {
+                let zero = self.constant(0.0)?;
+                let above = self.two(Binary::Greater, x, zero)?;
+                return Some(Some(self.push(Node::Select(above, gradient, zero))?));
+            }
+            Unary::Log => return Some(Some(self.two(Binary::Divide, gradient, x)?)),
+            Unary::Log2 => {
+                let scaled = self.scale(LN_2, x)?;
+                return Some(Some(self.two(Binary::Divide, gradient, scaled)?));
+            }
+            Unary::Sqrt => {
+                let doubled = self.scale(2.0, y)?;
+                return Some(Some(self.two(Binary::Divide, gradient, doubled)?));
+            }
+            Unary::Cos => {
+                let sin = self.one(Unary::Sin, x)?;
+                self.one(Unary::Negate, sin)?
+            }
+            Unary::Sin => self.one(Unary::Cos, x)?,
+            Unary::Erf => {
+                let bell = self.bell(-1.0, x)?;
+                self.scale(FRAC_2_SQRT_PI, bell)?
+            }
+            Unary::Exp => y,
+            Unary::Gelu => {
+                // The normal distribution's share below x, and x times its density.
+                let inner = self.scale(FRAC_1_SQRT_2, x)?;
+                let erf = self.one(Unary::Erf, inner)?;
+                let (half, halved) = (self.constant(0.5)?, self.scale(0.5, erf)?);
+                let share = self.two(Binary::Add, half, halved)?;
+                let bell = self.bell(-0.5, x)?;
+                let density = self.scale(1.0 / (2.0 * PI).sqrt(), bell)?;
+                let moved = self.multiply(x, density)?;
+                self.two(Binary::Add, share, moved)?
+            }
+            Unary::Rsqrt => {
+                let square = self.multiply(y, y)?;
+                let cube = self.multiply(square, y)?;
+                self.scale(-0.5, cube)?
+            }
+            Unary::Sigmoid => {
+                let rest = self.rest(y)?;
+                self.multiply(y, rest)?
+            }
+            Unary::Silu => {
+                let sigmoid = self.one(Unary::Sigmoid, x)?;
+                let rest = self.rest(sigmoid)?;
+                let (moved, one) = (self.multiply(x, rest)?, self.constant(1.0)?);
+                let slope = self.two(Binary::Add, one, moved)?;
+                self.multiply(sigmoid, slope)?
+            }
+            Unary::Tanh => {
+                let square = self.multiply(y, y)?;
+                self.rest(square)?
+            }
+        };
+        Some(Some(self.multiply(gradient, factor)?))
+    }
+
+    /// The gradients by both operands of a function whose value is `value`. The inner `None` is a derivative of zero.
+    fn binary(&mut self, function: Binary, gradient: u16, (x, y): (u16, u16), value: u16) -> Option<[Option<u16>; 2]> {
+        Some(match function {
+            Binary::Add => [Some(gradient), Some(gradient)],
+            Binary::Subtract => [Some(gradient), Some(self.one(Unary::Negate, gradient)?)],
+            Binary::Multiply => [Some(self.multiply(gradient, y)?), Some(self.multiply(gradient, x)?)],
+            Binary::Divide => {
+                let by_x = self.two(Binary::Divide, gradient, y)?;
+                let product = self.multiply(by_x, value)?;
+                [Some(by_x), Some(self.one(Unary::Negate, product)?)]
+            }
+            Binary::Remainder => {
+                let quotient = self.two(Binary::Divide, x, y)?;
+                let whole = self.one(Unary::Floor, quotient)?;
+                let product = self.multiply(gradient, whole)?;
+                [Some(gradient), Some(self.one(Unary::Negate, product)?)]
+            }
+            // Of equals, each has half.
+            Binary::Max | Binary::Min => {
+                let wins = if function == Binary::Max { Binary::Greater } else { Binary::Less };
+                let (zero, half) = (self.constant(0.0)?, self.scale(0.5, gradient)?);
+                let equal = self.two(Binary::Equal, x, y)?;
+                let shared = self.push(Node::Select(equal, half, zero))?;
+                let mut side = |a, b| {
+                    let ahead = self.two(wins, a, b)?;
+                    self.push(Node::Select(ahead, gradient, shared))
+                };
+                [Some(side(x, y)?), Some(side(y, x)?)]
+            }
+            Binary::Pow => [Some(self.power(gradient, x, y)?), Some(self.exponent(gradient, x, value)?)],
+            Binary::Equal
+            | Binary::NotEqual
+            | Binary::Less
+            | Binary::LessEqual
+            | Binary::Greater
+            | Binary::GreaterEqual
+            | Binary::And
+            | Binary::Or => [None, None],
+        })
+    }
+
+    /// The gradient of `pow(x, y)` by `x`: `y * pow(x, y - 1)`, and zero where `y` is.
+    fn power(&mut self, gradient: u16, x: u16, y: u16) -> Option<u16> {
+        if self.is(y, 2.0) {
+            let doubled = self.scale(2.0, x)?;
+            return self.multiply(gradient, doubled);
+        }
+        let (one, zero) = (self.constant(1.0)?, self.constant(0.0)?);
+        let less = self.two(Binary::Subtract, y, one)?;
+        let power = self.two(Binary::Pow, x, less)?;
+        let slope = self.multiply(y, power)?;
+        let product = self.multiply(gradient, slope)?;
+        self.push(Node::Select(y, product, zero))
+    }
+
+    /// The gradient of `pow(x, y)`, whose value is given, by `y`: `value * log(x)`, and zero where `x` is.
+    fn exponent(&mut self, gradient: u16, x: u16, value: u16) -> Option<u16> {
+        let (logarithm, zero) = (self.one(Unary::Log, x)?, self.constant(0.0)?);
+        let slope = self.multiply(value, logarithm)?;
+        let product = self.multiply(gradient, slope)?;
+        self.push(Node::Select(x, product, zero))
+    }
+}

@@ -1,0 +1,368 @@
+//! Uses of each operation on drawn shapes.
+
+use aorta::base::random::hash;
+use aorta::ops::CATALOGUE;
+
+use super::{Case, ENDS, Function, PLAIN, WITHOUT, judge};
+
+/// Seeds for each operation.
+const SEEDS: u64 = 6;
+
+/// Sizes of a case, by seed: odd, one, and others.
+struct Draw {
+    seed: u64,
+    next: u64,
+}
+
+impl Draw {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next += 1;
+        hash(self.seed, 1000 + self.next) % limit
+    }
+
+    fn size(&mut self) -> u64 {
+        1 + self.below(5)
+    }
+
+    fn dims(&mut self, rank: u64) -> Vec<u64> {
+        (0..rank).map(|_| self.size()).collect()
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// The same sizes, some of which are 1 or, from the first on, left out.
+fn repeated(draw: &mut Draw, dims: &[u64]) -> Vec<u64> {
+    let from = draw.below(dims.len() as u64 + 1) as usize;
+    dims[from..].iter().map(|&size| if draw.below(2) == 0 { 1 } else { size }).collect()
+}
+
+/// Expressions of three tensors, of which all are smooth almost everywhere.
+const EXPRESSIONS: &[&str] = &[
+    "$0 * $1 + $2",
+    "gelu($0 + $1) * sigmoid($2) - silu($1)",
+    "exp($0 * 0.5) / (2 + cos($1)) - $2 * $2",
+    "if $0 > $1 { $0 * $2 } else { tanh($1) - $2 }",
+    "max($0, $1) * min($1, $2)",
+    "abs($0) * sqrt(abs($1) + 1) + rsqrt($2 * $2 + 1)",
+    "log($0 * $0 + 1) + log2($1 * $1 + 2) * erf($2)",
+    "pow(abs($0) + 0.5, $1) + pow($2, 2) + pow($1, 3)",
+    "sin($0) * relu($1) - (-$2) / (3 + $0 * $0)",
+    "($0 + 20) % (abs($1) + 1.5) + floor($2) * $0 + $2",
+    "$0 - $1 * $2 + ceil($1) + round($2) + $0 * 0",
+];
+
+/// Cases of an operation; `None` if there are none.
+fn cases(name: &str, seed: u64) -> Option<Case> {
+    let mut draw = Draw { seed, next: 0 };
+    let d = &mut draw;
+    let rank = 1 + d.below(3);
+    let dims = d.dims(rank);
+    let rows = [vec![d.size(), d.size()], vec![d.size() + 1]].concat();
+    let last = rows[rows.len() - 1];
+    let text: String;
+    let made = match name {
+        "map" => {
+            let [b, c] = [(); 2].map(|()| repeated(d, &dims));
+            text = match d.below(3) {
+                0 => format!("f: map({}, {} -> @0, @1)", d.pick(EXPRESSIONS), d.pick(EXPRESSIONS)),
+                _ => format!("f: map({} + $0 + $1 + $2 -> @0)", d.pick(EXPRESSIONS)),
+            };
+            let outputs = vec![dims.clone(); 1 + usize::from(text.contains("@1"))];
+            let order = first_uses(&text);
+            return Some(
+                Function { statement: &text, inputs: vec![dims, b, c], outputs, order: Some(&order), ..PLAIN }
+                    .case(seed),
+            );
+        }
+        "cast" => Function { statement: "f: cast($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },
+        "copy" => Function { statement: "f: copy($0 -> @0)", inputs: vec![dims.clone()], outputs: vec![dims], ..PLAIN },
+        "dropout" => Function {
+            statement: "f: dropout($0 -> @0, p: 0.3, seed: 7)",
+            inputs: vec![dims.clone()],
+            outputs: vec![dims],
+            ..PLAIN
+        },
+        "gemm" => {
+            let (m, n, k) = (d.size(), d.size(), d.size());
+            let (lead_rank, turned_a, turned_b) = (d.below(3), d.below(2) == 1, d.below(2) == 1);
+            let lead = d.dims(lead_rank);
+            let (with_a, with_b) = [(true, true), (true, false), (false, true)][d.below(3) as usize];
+            let matrix = |with: bool, a: u64, b: u64, turned: bool| {
+                let own = if turned { vec![b, a] } else { vec![a, b] };
+                [if with { lead.clone() } else { Vec::new() }, own].concat()
+            };
+            text = format!("f: gemm($0, $1 -> @0, transpose_a: {turned_a}, transpose_b: {turned_b})");
+            let inputs = vec![matrix(with_a, m, k, turned_a), matrix(with_b, k, n, turned_b)];
+            Function { statement: &text, inputs, outputs: vec![matrix(true, m, n, false)], ..PLAIN }
+        }
+        "softmax" => Function {
+            statement: ["f: softmax($0 -> @0)", "f: softmax($0 -> @0, scale: 0.7)"][d.below(2) as usize],
+            inputs: vec![rows.clone()],
+            outputs: vec![rows],
+            ..PLAIN
+        },
+        "transpose" => match d.below(2) {
+            0 => Function {
+                statement: "f: transpose($0 -> @0)",
+                outputs: vec![vec![rows[0], rows[2], rows[1]]],
+                inputs: vec![rows],
+                ..PLAIN
+            },
+            _ => Function {
+                statement: "f: transpose($0 -> @0, dims: [2, 0, 1])",
+                outputs: vec![vec![rows[2], rows[0], rows[1]]],
+                inputs: vec![rows],
+                ..PLAIN
+            },
+        },
+        "gather" => Function {
+            more: "buffer i: i32[7] = iota\nbuffer j: i32[7]\n",
+            statement: "map(i * 3 % 6 - 1 -> j)  f: gather($0, j -> @0)",
+            inputs: vec![vec![4, dims[0]]],
+            outputs: vec![vec![7, dims[0]]],
+            ..PLAIN
+        },
+        "embedding" => Function {
+            more: "buffer i, j: i64[2, 3] = iota\n",
+            statement: "map(i * 3 % 5 - 1 -> j)  f: embedding($0, j -> @0)",
+            inputs: vec![vec![3, dims[0]]],
+            outputs: vec![vec![2, 3, dims[0]]],
+            ..PLAIN
+        },
+        "scatter" => {
+            let combine = d.pick(&["set", "add"]);
+            let weighted = d.below(2) == 0;
+            let tail = if d.below(2) == 0 { vec![dims[0]] } else { Vec::new() };
+            text = format!(
+                "map(i * 3 % 5 - 1 -> j)  f: scatter($0, j{} -> @0, combine: {combine})",
+                if weighted { ", $1" } else { "" }
+            );
+            let inputs =
+                [vec![[vec![2, 3], tail.clone()].concat()], if weighted { vec![vec![2, 3]] } else { Vec::new() }]
+                    .concat();
+            let order = if weighted { "$0, _, $1" } else { "$0" };
+            Function {
+                more: "buffer i, j: i32[2, 3] = iota\n",
+                statement: &text,
+                inputs,
+                outputs: vec![[vec![5], tail].concat()],
+                order: Some(order),
+                ..PLAIN
+            }
+        }
+        "route" => {
+            text = format!(
+                "f: route($0, k: 2, capacity: {}, normalize: {} -> slots, @0, dropped)",
+                1 + d.below(4),
+                d.below(2) == 0
+            );
+            let capacity: u64 = text.split("capacity: ").nth(1)?.chars().next()?.to_digit(10)?.into();
+            text_route(&text, capacity, seed)?
+        }
+        "top_k" => {
+            let k = 1 + d.below(last);
+            text = format!("buffer places: i32[{}, {}, {k}]\n", rows[0], rows[1]);
+            let statement = format!("f: top_k($0, k: {k} -> @0, places)");
+            let mut values = rows.clone();
+            values[2] = k;
+            return Some(
+                Function { more: &text, statement: &statement, inputs: vec![rows], outputs: vec![values], ..PLAIN }
+                    .case(seed),
+            );
+        }
+        "sum" | "mean" | "prod" | "max" | "min" | "logsumexp" => {
+            let b = repeated(d, &rows);
+            let (axes, keep) = (d.below(5), d.below(2) == 0);
+            let reduced: &[usize] = [&[0][..], &[1], &[2], &[0, 2], &[0, 1, 2]][axes as usize];
+            let expression = d.pick(&["$0", "$0 * $1", "exp($1) + $0 * $0", "$1 + $0", "$1 * 2 + sin($0)"]);
+            text = format!("f: {name}({expression} -> @0, dims: {reduced:?}, keepdim: {keep})");
+            let mut output = rows.clone();
+            reduced.iter().for_each(|&axis| output[axis] = 1);
+            if !keep {
+                output = (0..3).filter(|axis| !reduced.contains(axis)).map(|axis| rows[axis]).collect();
+            }
+            let two = text.contains("$1");
+            let order = first_uses(&text);
+            let inputs = if two { vec![rows, b] } else { vec![rows] };
+            return Some(
+                Function { statement: &text, inputs, outputs: vec![output], order: Some(&order), ..PLAIN }.case(seed),
+            );
+        }
+        "rms_norm" | "layer_norm" | "add_rms_norm" | "add_layer_norm" => {
+            let adds = name.starts_with("add_");
+            let most = if name.ends_with("layer_norm") { 3 } else { 2 };
+            let count = d.below(most);
+            let first = if adds { "$0, $1" } else { "$0" };
+            let more: String = (0..count).map(|index| format!(", ${}", index + 1 + u64::from(adds))).collect();
+            let outputs = if adds { "@0, @1" } else { "@0" };
+            text = format!("f: {name}({first}{more}, eps: 0.01 -> {outputs})");
+            let each = 1 + usize::from(adds);
+            let inputs = [vec![rows.clone(); each], vec![vec![last]; count as usize]].concat();
+            Function { statement: &text, inputs, outputs: vec![rows; each], ..PLAIN }
+        }
+        "group_norm" | "instance_norm" => {
+            let (channels, count) = (2 * d.size(), d.below(3));
+            let more: String = (0..count).map(|index| format!(", ${}", index + 1)).collect();
+            let groups = if name == "group_norm" { ", groups: 2" } else { "" };
+            text = format!("f: {name}($0{more}{groups}, eps: 0.01 -> @0)");
+            let x = [
+                vec![d.size(), channels],
+                {
+                    let rank = d.below(3);
+                    d.dims(rank)
+                },
+                vec![2],
+            ]
+            .concat();
+            let inputs = [vec![x.clone()], vec![vec![channels]; count as usize]].concat();
+            Function { statement: &text, inputs, outputs: vec![x], gaps: false, ..PLAIN }
+        }
+        "cross_entropy" => {
+            text = format!(
+                "map(i * 7 % {} - 1 -> t)  f: cross_entropy($0, t, ignore_index: 0, label_smoothing: {} -> @0)",
+                last + 2,
+                d.pick(&["0", "0.2"])
+            );
+            let more = format!("buffer i, t: i32[{}, {}] = iota\n", rows[0], rows[1]);
+            let outputs = vec![rows[..2].to_vec()];
+            return Some(Function { more: &more, statement: &text, inputs: vec![rows], outputs, ..PLAIN }.case(seed));
+        }
+        "mse" | "l1" | "huber" | "kl_div" | "hinge" => {
+            let reduction = d.pick(&["mean", "sum", "none"]);
+            text = match name {
+                "kl_div" => format!("f: {name}($0, $1 -> @0, reduction: {reduction})"),
+                _ => format!("f: {name}($0, $1 -> @0, reduction: {reduction})"),
+            };
+            let output = if reduction == "none" { rows.clone() } else { Vec::new() };
+            let init = if name == "kl_div" { " = ones" } else { "" };
+            Function { statement: &text, inputs: vec![rows; 2], outputs: vec![output], init, ..PLAIN }
+        }
+        "cumsum" | "cumprod" => {
+            text = format!("f: {name}($0, dim: {} -> @0)", d.below(3));
+            Function { statement: &text, inputs: vec![rows.clone()], outputs: vec![rows], ..PLAIN }
+        }
+        "concat" => {
+            let axis = d.below(3) as usize;
+            let mut other = rows.clone();
+            other[axis] = d.size();
+            let mut all = rows.clone();
+            all[axis] += other[axis];
+            text = format!("f: concat($0, $1, dim: {axis} -> @0)");
+            Function { statement: &text, inputs: vec![rows, other], outputs: vec![all], ..PLAIN }
+        }
+        "pad" => {
+            let (before, after) = (vec![d.below(3), d.below(2), d.below(3)], vec![d.below(2), d.below(3), d.below(2)]);
+            text = format!("f: pad($0, before: {before:?}, after: {after:?}, value: 3 -> @0)");
+            let all = (0..3).map(|axis| rows[axis] + before[axis] + after[axis]).collect();
+            Function { statement: &text, inputs: vec![rows], outputs: vec![all], ..PLAIN }
+        }
+        "rope" => {
+            let (x, half) = (vec![rows[0], rows[1], 2 * last], vec![rows[0], rows[1], last]);
+            let angles = [(); 2].map(|()| repeated(d, &half));
+            Function {
+                statement: "f: rope($0, $1, $2 -> @0)",
+                inputs: [vec![x.clone()], angles.to_vec()].concat(),
+                outputs: vec![x],
+                ..PLAIN
+            }
+        }
+        _ => return collectives(name, seed, &dims),
+    };
+    Some(made.case(seed))
+}
+
+/// The gradients in the order in which an expression names its inputs.
+fn first_uses(text: &str) -> String {
+    let mut found: Vec<&str> = Vec::new();
+    for (at, _) in text.match_indices('$') {
+        let one = &text[at..at + 2];
+        if !found.contains(&one) {
+            found.push(one);
+        }
+    }
+    found.join(", ")
+}
+
+fn text_route(text: &str, capacity: u64, _: u64) -> Option<Function<'_>> {
+    let more: &'static str = match capacity {
+        1 => "buffer slots: i32[3, 1]\nbuffer dropped: i32[3]\n",
+        2 => "buffer slots: i32[3, 2]\nbuffer dropped: i32[3]\n",
+        3 => "buffer slots: i32[3, 3]\nbuffer dropped: i32[3]\n",
+        _ => "buffer slots: i32[3, 4]\nbuffer dropped: i32[3]\n",
+    };
+    Some(Function {
+        more,
+        statement: text,
+        inputs: vec![vec![5, 3]],
+        outputs: vec![vec![3, capacity]],
+        gaps: false,
+        ..PLAIN
+    })
+}
+
+/// Collectives of three ranks.
+fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
+    let own = dims.to_vec();
+    let all = [vec![3], own.clone()].concat();
+    let mean = if seed % 2 == 0 { "sum" } else { "mean" };
+    let text = match name {
+        "all_reduce" => format!("f: all_reduce($0 -> @0, op: {mean})"),
+        "all_gather" => "f: all_gather($0 -> @0)".to_owned(),
+        "reduce_scatter" => format!("f: reduce_scatter($0 -> @0, op: {mean})"),
+        "broadcast" => "f: broadcast($0 -> @0, root: 1)".to_owned(),
+        "reduce" => format!("f: reduce($0 -> @0, op: {mean}, root: 2)"),
+        "all_to_all" if seed % 2 == 0 => "f: all_to_all($0 -> @0)".to_owned(),
+        "all_to_all" => "f: all_to_all($0 -> @0, counts: [[1, 0, 2], [0, 1, 1], [2, 1, 0]])".to_owned(),
+        "send" | "recv" => "f: ring($0 -> @0)".to_owned(),
+        _ => return None,
+    };
+    let (inputs, outputs) = match name {
+        "all_gather" => (own, all),
+        "reduce_scatter" => (all, own),
+        "all_to_all" => (all.clone(), all),
+        _ => (own.clone(), own),
+    };
+    let more = match name {
+        "send" | "recv" => {
+            "def ring(x -> y) {\n  h: map(x * 2)\n  group {\n    send(h, to: (rank + 1) % world)\n    recv(-> y, from: (rank + 2) % world)\n  }\n}\n"
+        }
+        _ => "",
+    };
+    let function = Function {
+        more,
+        statement: &text,
+        inputs: vec![inputs],
+        outputs: vec![outputs],
+        gaps: false,
+        ranks: 3,
+        ..PLAIN
+    };
+    Some(function.case(seed))
+}
+
+/// Each operation has gradients, and a case, or a reason why it has none.
+#[test]
+fn each_operation_has_gradients_or_a_reason() {
+    for operation in CATALOGUE {
+        let name = operation.name();
+        let listed = WITHOUT.iter().any(|(without, _)| *without == name) || ENDS.contains(&name);
+        assert_ne!(listed, cases(name, 0).is_some(), "`{name}` has cases, or is listed, and not both");
+    }
+}
+
+#[test]
+fn gradients_are_differences() {
+    let mut failed = Vec::new();
+    for operation in CATALOGUE {
+        for seed in 0..SEEDS {
+            let Some(case) = cases(operation.name(), hash(seed, 77)) else { continue };
+            if std::panic::catch_unwind(|| judge(&case)).is_err() {
+                failed.push(format!("{} by seed {seed}", operation.name()));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed:?}");
+}
