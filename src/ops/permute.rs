@@ -407,3 +407,43 @@ const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
     put(x + (i64)row * (i64)sx + COLUMN(j, 0), result);
   }
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows come back as often as they chose an expert, and each expert's are neighbours in their order.
+    #[test]
+    fn rows_go_to_their_experts_and_back() {
+        let tensor = |dtype, sizes: &[u64]| {
+            let dims = Dims::from_slice(sizes).expect("few dimensions");
+            Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+        };
+        let (x, y) = (tensor(DType::F64, &[3, 2]), tensor(DType::F64, &[6, 2]));
+        let (choices, counts) = (tensor(DType::I32, &[3, 2]), tensor(DType::I32, &[3]));
+        let mut attrs = Attrs::default();
+        attrs.push("experts", Attr::Int(3), None);
+        let spec = |operation: &'static dyn Operation, inputs: &[Tensor], outputs: &[Tensor]| Spec {
+            operation,
+            attrs: attrs.clone(),
+            expression: None,
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            team: Team::ALONE,
+        };
+        let rows = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let chosen = [2.0, 0.0, 0.0, -1.0, 2.0, 3.0];
+        let mut outputs = vec![vec![9.0; 12], vec![9.0; 6], vec![9.0; 3]];
+        Permute.reference(&spec(&Permute, &[x, choices], &[y, choices, counts]), &[&rows, &chosen], &mut outputs);
+        assert_eq!(outputs[0], [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 5.0, 6.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(outputs[1], [2.0, 0.0, 1.0, -1.0, 3.0, -1.0]);
+        assert_eq!(outputs[2], [2.0, 0.0, 2.0]);
+        let mut back = vec![vec![9.0; 6]];
+        Unpermute.reference(&spec(&Unpermute, &[y, choices], &[x]), &[&outputs[0], &outputs[1]], &mut back);
+        assert_eq!(back[0], [2.0, 4.0, 3.0, 4.0, 5.0, 6.0]);
+        let weights = [0.5, 2.0, 3.0, 7.0, -1.0, 7.0];
+        let weighted = spec(&Unpermute, &[y, choices, tensor(DType::F64, &[3, 2])], &[x]);
+        Unpermute.reference(&weighted, &[&outputs[0], &outputs[1], &weights], &mut back);
+        assert_eq!(back[0], [2.5, 5.0, 9.0, 12.0, -5.0, -6.0]);
+    }
+}

@@ -1,4 +1,4 @@
-//! `work`: a kernel that takes what it is told to, in the place of another one.
+//! `work`: a kernel of a given cost, in place of another one.
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
@@ -26,6 +26,8 @@ struct Asked {
     /// `None` where it takes as long as it does.
     time: Option<Nanos>,
     units: u64,
+    /// The type of the factors if matrix units do the arithmetic; `None` for vector units.
+    matrix: Option<DType>,
 }
 
 impl Asked {
@@ -38,15 +40,34 @@ impl Asked {
             is_random: attrs.word("access") == "random",
             time: (time > 0.0).then_some(Nanos(time.round() as i64)),
             units: attrs.int("units") as u64,
+            matrix: (attrs.word("unit") == "matrix").then(|| attrs.dtype("dtype").unwrap_or(DType::BF16)),
         }
     }
 
     fn blocks(&self) -> u64 {
         match self.time {
             Some(_) => self.units,
-            // 16 KiB of memory or 1 MFLOP a block: enough blocks to fill a device when the work is large.
-            None => ((self.packs as f64 / 1024.0).max(self.flops / 1e6).ceil() as u64).clamp(1, 8192),
+            // 16 KiB of memory or some arithmetic a block: enough blocks to fill a device when the work is large.
+            None => {
+                let of_a_block = if self.matrix.is_some() { MATRIX_BLOCK } else { VECTOR_BLOCK };
+                ((self.packs as f64 / 1024.0).max(self.flops / of_a_block).ceil() as u64).clamp(1, 8192)
+            }
         }
+    }
+
+    /// Kernel text of the arithmetic, and the operations of a thread in each round.
+    fn arithmetic(&self) -> (String, f64) {
+        match self.matrix {
+            None => (FREE.replace("ARITHMETIC", VECTOR), 16.0),
+            Some(_) => (FREE.replace("ARITHMETIC", MATRIX), 512.0),
+        }
+    }
+
+    /// Kernel text of `multiply`, which multiplies two small matrices and adds the product to a third; none for vector units.
+    fn multiply(&self) -> String {
+        let Some(dtype) = self.matrix else { return String::new() };
+        let (element, suffix) = if dtype == DType::F16 { ("_Float16", "f16") } else { ("short", "bf16_1k") };
+        MULTIPLY.replace("TYPE", dtype.name()).replace("ELEMENT", element).replace("SUFFIX", suffix)
     }
 
     /// Bytes that memory moves: those of whole sectors.
@@ -72,20 +93,70 @@ impl Asked {
     }
 }
 
-/// Reads side by side, then eight fused multiply-adds a round and thread.
-const FREE: &str = r#"  f32 a[8];
-  u32 sum = 0;
+/// Operations of a block, by vector units and by matrix units.
+const VECTOR_BLOCK: f64 = 1e6;
+const MATRIX_BLOCK: f64 = 16e6;
+
+/// Reads side by side, then arithmetic with the result `all`.
+const FREE: &str = r#"  u32 sum = 0;
+  for (u64 i = GLOBAL_INDEX; i < packs; i += (u64)gridDim.x * blockDim.x) sum += read(x, i, packs, step);
+ARITHMETIC  // Never so: the compiler cannot know, and keeps the work.
+  if (all == -1.0f && sum == 0x12345u) x[0] = 1;
+"#;
+
+/// Eight fused multiply-adds a round and thread.
+const VECTOR: &str = r#"  f32 a[8];
 #pragma unroll
   for (int l = 0; l < 8; l++) a[l] = (f32)(threadIdx.x + l);
-  for (u64 i = GLOBAL_INDEX; i < packs; i += (u64)gridDim.x * blockDim.x) sum += read(x, i, packs, step);
   for (u64 r = 0; r < rounds; r++)
 #pragma unroll
     for (int l = 0; l < 8; l++) a[l] = a[l] * 0.999f + 0.5f;
   f32 all = 0;
 #pragma unroll
   for (int l = 0; l < 8; l++) all += a[l];
-  // Never so: the compiler cannot know, and keeps the work.
-  if (all == -1.0f && sum == 0x12345u) x[0] = 1;
+"#;
+
+/// Four independent products a round, of 128 operations a thread each.
+const MATRIX: &str = r#"  f32 d[4][4];
+  u32 a[4], b[2];
+#pragma unroll
+  for (int l = 0; l < 4; l++) a[l] = 0x3c003c00u + threadIdx.x;
+#pragma unroll
+  for (int l = 0; l < 2; l++) b[l] = 0x34003400u + threadIdx.x;
+#pragma unroll
+  for (int l = 0; l < 16; l++) d[l / 4][l % 4] = 0;
+  for (u64 r = 0; r < rounds; r++)
+#pragma unroll
+    for (int l = 0; l < 4; l++) multiply(d[l], a, b);
+  f32 all = 0;
+#pragma unroll
+  for (int l = 0; l < 16; l++) all += d[l / 4][l % 4];
+"#;
+
+/// A product of 16 × 16 by 16 × 8 for a warp of 32 threads, or of 16 × 16 by 16 × 16 for a wavefront of 64. A device
+/// without such units does as many multiply-adds.
+const MULTIPLY: &str = r#"
+#if defined(__CUDA_ARCH__)
+__device__ inline void multiply(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  asm volatile(
+    "mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#elif defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__)
+typedef ELEMENT Factor __attribute__((ext_vector_type(4)));
+typedef f32 Product __attribute__((ext_vector_type(4)));
+__device__ inline void multiply(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  union { u32 bits[2]; Factor factor; } left = {{a[0], a[1]}}, right = {{b[0], b[1]}};
+  Product sum = {d[0], d[1], d[2], d[3]};
+  sum = __builtin_amdgcn_mfma_f32_16x16x16SUFFIX(left.factor, right.factor, sum, 0, 0, 0);
+  for (int l = 0; l < 4; l++) d[l] = sum[l];
+}
+#else
+__device__ inline void multiply(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+  f32 left = bits_to_float(a[0]), right = bits_to_float(b[0]);
+  for (int l = 0; l < 64; l++) d[l % 4] = d[l % 4] * left + right;
+}
+#endif
 "#;
 
 /// A block spreads its reads over the time, by the device's own clock: it reads on when the clock says that they are due.
@@ -117,7 +188,7 @@ impl Operation for Work {
     }
 
     fn summary(&self) -> &'static str {
-        "a kernel that does a number of f32 operations, or lasts for a time, and reads a number of bytes of its own"
+        "a kernel that does a number of operations, or lasts for a time, and reads a number of bytes of its own"
     }
 
     fn category(&self) -> Category {
@@ -156,6 +227,13 @@ impl Operation for Work {
                         doc: "how long it lasts; 0 for as long as it takes",
                     },
                     OptionSpec::int("units", 1, 65_535, 1, "compute units that it holds for that time"),
+                    OptionSpec::word("unit", &["vector", "matrix"], "the units that do the arithmetic"),
+                    OptionSpec {
+                        name: "dtype",
+                        kind: OptionType::DType,
+                        default: Preset::Absent,
+                        doc: "the type of the matrices, `bf16` by default, or `f16`; products are added up in `f32`",
+                    },
                 ],
             }
         }
@@ -199,6 +277,21 @@ impl Operation for Work {
             let why = "in random order, at most 64 GiB are read".to_owned();
             return Err(call.bad_option("access", why, "lower `bytes`"));
         }
+        match (asked.matrix, call.attrs.dtype("dtype")) {
+            (None, Some(_)) => {
+                let why = "the vector units compute in f32".to_owned();
+                return Err(call.bad_option("dtype", why, "remove `dtype`, or write `unit: matrix`"));
+            }
+            (Some(dtype), _) if !matches!(dtype, DType::BF16 | DType::F16) => {
+                let why = format!("matrices of {dtype} are not in this version");
+                return Err(call.bad_option("dtype", why, "write `dtype: bf16` or `dtype: f16`"));
+            }
+            (Some(_), _) if asked.time.is_some() => {
+                let why = "a kernel that lasts for a given time does no arithmetic".to_owned();
+                return Err(call.bad_option("unit", why, "remove `unit` or `time`"));
+            }
+            _ => {}
+        }
         match asked.time {
             Some(_) if asked.flops > 0.0 => {
                 let why = "what lasts for a given time does no arithmetic that is counted".to_owned();
@@ -220,6 +313,7 @@ impl Operation for Work {
             blocks: asked.blocks(),
             share: if asked.time.is_some() { Cost::WHOLE_UNIT } else { 4 },
             hold: asked.time,
+            matrix: asked.matrix.map(|dtype| if dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 }),
             ..Cost::default()
         }
     }
@@ -240,9 +334,11 @@ impl Operation for Work {
                 args: args(Arg::Ticks(time)),
             },
             None => {
-                let rounds = asked.flops / (16.0 * (grid * u64::from(BLOCK)) as f64);
+                let (body, of_a_thread) = asked.arithmetic();
+                let rounds = asked.flops / (of_a_thread * (grid * u64::from(BLOCK)) as f64);
+                let name = if asked.matrix.is_some() { "work_matrix" } else { "work" };
                 Kernel {
-                    source: source("work", &asked.text(), &params("u64 rounds"), FREE),
+                    source: source(name, &(asked.text() + &asked.multiply()), &params("u64 rounds"), &body),
                     grid,
                     block: BLOCK,
                     shared: Shared::Bytes(0),

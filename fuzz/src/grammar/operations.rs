@@ -46,7 +46,9 @@ impl Generator<'_> {
                 Use::new(format!("spin({time}{units})"))
             }
             18 => {
-                Use::new(format!("work(flops: {}, bytes: {})", self.quantity(3), self.choices.pick(&["0B", "64MiB"])))
+                let unit = self.choices.pick(&["", ", unit: matrix", ", unit: matrix, dtype: f16", ", unit: vector"]);
+                let bytes = self.choices.pick(&["0B", "64MiB"]);
+                Use::new(format!("work(flops: {}, bytes: {bytes}{unit})", self.quantity(3)))
             }
             19 => {
                 let access = self.choices.pick(&["", ", stride: 128B", ", access: random", ", access: sequential"]);

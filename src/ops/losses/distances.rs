@@ -172,3 +172,73 @@ impl Operation for Distance {
         self.sums(&spec.attrs).launches(self.name(), spec, &self.extent(spec))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the results of an operation on rows of `f64`, by the options' defaults but for those given.
+    fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
+        let mut attrs = Attrs::default();
+        for option in operation.signature().options {
+            let given = options.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
+            let value = given.unwrap_or(match option.default {
+                Preset::Number(value) => Attr::Number(value),
+                Preset::Int(value) => Attr::Int(value),
+                Preset::Bool(value) => Attr::Bool(value),
+                _ => Attr::Absent,
+            });
+            attrs.push(option.name, value, None);
+        }
+        let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
+        let row =
+            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };
+        let result = Tensor { dims: Dims::new(), strides: Dims::new(), ..row };
+        let inputs = vec![row; rows.len()];
+        let spec = Spec {
+            operation: if operation == Distance::Cosine { &Distance::Cosine } else { &Distance::Triplet },
+            attrs,
+            expression: None,
+            inputs,
+            outputs: vec![result],
+            team: Team::ALONE,
+        };
+        let mut outputs = vec![vec![0.0]];
+        operation.reference(&spec, rows, &mut outputs);
+        outputs[0][0]
+    }
+
+    /// The formulas of `torch.nn.functional.cosine_similarity`, and of `triplet_margin_loss` with `pairwise_distance`.
+    #[test]
+    fn rows_are_compared_as_in_torch() {
+        let [a, b, c] = [[0.3, -1.2, 2.0], [1.1, 0.4, -0.5], [-0.7, -1.0, 1.5]];
+        let dot = |x: &[f64; 3], y: &[f64; 3]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+        let cosine = dot(&a, &b) / (dot(&a, &a).sqrt() * dot(&b, &b).sqrt());
+        assert!((results(Distance::Cosine, &[&a, &b], &[]) - cosine).abs() < 1e-15);
+        // A vector that is shorter than `eps` counts as one of that length.
+        let eps = [("eps", Attr::Number(100.0))];
+        assert!((results(Distance::Cosine, &[&a, &b], &eps) - dot(&a, &b) / 1e4).abs() < 1e-15);
+
+        let norm = |x: &[f64; 3], y: &[f64; 3], p: i32, eps: f64| {
+            let sum: f64 = x.iter().zip(y).map(|(x, y)| (x - y + eps).abs().powi(p)).sum();
+            sum.powf(1.0 / f64::from(p))
+        };
+        for (p, swap, margin, eps) in
+            [(2, false, 1.0, 1e-6), (1, false, 0.5, 0.1), (2, true, 3.0, 0.0), (1, true, 0.0, 0.0)]
+        {
+            let options = [
+                ("p", Attr::Int(p)),
+                ("swap", Attr::Bool(swap)),
+                ("margin", Attr::Number(margin)),
+                ("eps", Attr::Number(eps)),
+            ];
+            let p = p as i32;
+            let far = if swap { norm(&a, &c, p, eps).min(norm(&b, &c, p, eps)) } else { norm(&a, &c, p, eps) };
+            let expected = (norm(&a, &b, p, eps) - far + margin).max(0.0);
+            assert!(
+                (results(Distance::Triplet, &[&a, &b, &c], &options) - expected).abs() < 1e-14,
+                "p {p}, swap {swap}"
+            );
+        }
+    }
+}

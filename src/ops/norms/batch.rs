@@ -229,3 +229,45 @@ impl Operation for BatchNorm {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, with the variance in two passes, for data whose mean is a million times its deviation.
+    #[test]
+    fn channels_have_their_own_statistics() {
+        let (samples, channels, inner) = (4, 3, 5);
+        let dims = |sizes: &[u64]| Dims::from_slice(sizes).expect("few dimensions");
+        let tensor = |sizes: &[u64]| {
+            let dims = dims(sizes);
+            Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+        };
+        let (whole, each) = (tensor(&[samples, channels, inner]), tensor(&[channels]));
+        let mut attrs = Attrs::default();
+        attrs.push("eps", Attr::Number(1e-3), None);
+        let spec = Spec {
+            operation: &BatchNorm,
+            attrs,
+            expression: None,
+            inputs: vec![whole, each, each],
+            outputs: vec![whole, each, each],
+            team: Team::ALONE,
+        };
+        let x: Vec<f64> = (0..60).map(|index| 1e6 + f64::from(index * index % 17)).collect();
+        let (weight, bias) = ([0.5, -2.0, 3.0], [1.0, 0.0, -4.0]);
+        let mut outputs = vec![vec![0.0; 60], vec![0.0; 3], vec![0.0; 3]];
+        BatchNorm.reference(&spec, &[&x, &weight, &bias], &mut outputs);
+        for channel in 0..3 {
+            let places = (0..60).filter(|place| place / 5 % 3 == channel);
+            let own: Vec<f64> = places.clone().map(|place| x[place]).collect();
+            let mean = own.iter().sum::<f64>() / 20.0;
+            let variance = own.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 20.0;
+            assert!((outputs[1][channel] - mean).abs() < 1e-9 && (outputs[2][channel] / variance - 1.0).abs() < 1e-12);
+            for place in places {
+                let expected = (x[place] - mean) / (variance + 1e-3).sqrt() * weight[channel] + bias[channel];
+                assert!((outputs[0][place] - expected).abs() < 1e-8, "element {place}");
+            }
+        }
+    }
+}
