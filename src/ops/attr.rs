@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan};
 
-use super::{Crossing, Input, Signature, Spec};
+use super::{Crossing, Spec};
 
 /// One option (or one positional value) of an operation.
 #[derive(Debug)]
@@ -187,19 +187,6 @@ pub struct Attrs {
 impl Attrs {
     pub fn push(&mut self, name: &'static str, value: Attr, span: Option<SrcSpan>) {
         self.values.push((name, value, span));
-    }
-
-    /// The options of a use that no text has: those given, and the defaults of all others, in the order of the signature.
-    pub(super) fn of(signature: &Signature, given: &[(&'static str, Attr)]) -> Attrs {
-        let scalars = signature.inputs.iter().filter_map(|input| match input {
-            Input::Scalar(option) => Some(option),
-            _ => None,
-        });
-        let value = |option: &OptionSpec| match given.iter().find(|(name, _)| *name == option.name) {
-            Some((_, value)) => (option.name, value.clone(), None),
-            None => (option.name, option.default.value(), None),
-        };
-        Attrs { values: scalars.chain(signature.options).map(value).collect() }
     }
 
     /// Takes everything out, to be filled anew.

@@ -186,6 +186,10 @@ impl Operation for Permute {
         }));
         launches
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::permute(rule)
+    }
 }
 
 /// Blocks in which a group of threads has each of so many rows.
@@ -343,6 +347,10 @@ impl Operation for Unpermute {
             shared: Shared::Bytes(0),
             args,
         })]
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::unpermute(rule)
     }
 }
 

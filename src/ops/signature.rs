@@ -1,6 +1,6 @@
 //! Signatures of operations: inputs, outputs and options.
 
-use super::{Operation, OptionSpec, Preset};
+use super::{Attr, Attrs, Operation, OptionSpec, Preset};
 
 /// The most tensors that an operation takes which takes any number.
 const MOST_TENSORS: usize = 64;
@@ -15,6 +15,20 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// The options of a use that no text has: those given, and the defaults of all others, in the order of the signature.
+    pub(super) fn attrs(&self, given: &[(&'static str, Attr)]) -> Attrs {
+        let scalars = self.inputs.iter().filter_map(|input| match input {
+            Input::Scalar(option) => Some(option),
+            _ => None,
+        });
+        let mut attrs = Attrs::default();
+        for option in scalars.chain(self.options) {
+            let value = given.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
+            attrs.push(option.name, value.unwrap_or_else(|| option.default.value()), None);
+        }
+        attrs
+    }
+
     /// The signature of operations without operands, such as `nop()`, and of those that no text can name.
     pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
 

@@ -197,6 +197,10 @@ impl Operation for Sort {
         }));
         launches
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::top_k(rule)
+    }
 }
 
 /// Entries of a list: keys that ascend in the order of the result, and places. `leave` stores one as element `j` of a row.

@@ -173,6 +173,65 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
                     .case(seed),
             );
         }
+        "sort" => {
+            text = format!("buffer places: i32[{}, {}, {last}]\n", rows[0], rows[1]);
+            let statement = format!("f: sort($0, descending: {} -> @0, places)", d.below(2) == 0);
+            let (inputs, outputs) = (vec![rows.clone()], vec![rows]);
+            return Some(Function { more: &text, statement: &statement, inputs, outputs, ..PLAIN }.case(seed));
+        }
+        "permute" | "unpermute" => {
+            let (count, experts, k) = (1 + d.below(6), d.size(), 1 + d.below(3));
+            let per_row = d.below(2) == 0;
+            let choices = if per_row { vec![count] } else { vec![count, k] };
+            let all: u64 = choices.iter().product();
+            let tail = if d.below(2) == 0 { vec![last] } else { vec![rows[1], last] };
+            // Some choices are of no expert.
+            let more = format!(
+                "buffer i, j, places: i32{choices:?} = iota\nbuffer counts: i32[{experts}]\nbuffer sorted: \
+                 f64[{all}]\nbuffer data: f64[{count}]\n"
+            );
+            let chosen = format!("map(i * 5 % {} - 1 -> j)", experts + 1);
+            let tensor = |rows: u64| [vec![rows], tail.clone()].concat();
+            if name == "permute" {
+                text = format!("{chosen}  f: permute($0, j, experts: {experts} -> @0, places, counts)");
+                let (inputs, outputs) = (vec![tensor(count)], vec![tensor(all)]);
+                return Some(Function { more: &more, statement: &text, inputs, outputs, ..PLAIN }.case(seed));
+            }
+            let weights = d.below(2) == 0;
+            let first = format!("{chosen}  permute(data, j, experts: {experts} -> sorted, places, counts)");
+            text = format!("{first}  f: unpermute($0, places{} -> @0)", if weights { ", $1" } else { "" });
+            let inputs = [vec![tensor(all)], vec![choices; usize::from(weights)]].concat();
+            let (order, outputs) = (weights.then_some("$0, _, $1"), vec![tensor(count)]);
+            return Some(Function { more: &more, statement: &text, inputs, outputs, order, ..PLAIN }.case(seed));
+        }
+        "grad_norm" => Function {
+            statement: "f: grad_norm($0, $1, $2 -> @0)",
+            inputs: vec![rows, dims, vec![last]],
+            outputs: vec![Vec::new()],
+            gaps: false,
+            ..PLAIN
+        },
+        "cosine_similarity" => {
+            let (other, axis) = (repeated(d, &rows), d.below(3) as usize);
+            text = format!("f: cosine_similarity($0, $1, dim: {axis}, eps: 0.01 -> @0)");
+            let output = (0..3).filter(|other| *other != axis).map(|other| rows[other]).collect();
+            Function { statement: &text, inputs: vec![rows, other], outputs: vec![output], ..PLAIN }
+        }
+        "triplet" => {
+            let (p, swap) = (1 + d.below(2), d.below(2) == 0);
+            text = format!("f: triplet($0, $1, $2, margin: 2, p: {p}, swap: {swap} -> @0)");
+            let inputs = vec![rows.clone(), repeated(d, &rows), repeated(d, &rows)];
+            Function { statement: &text, inputs, outputs: vec![rows[..2].to_vec()], ..PLAIN }
+        }
+        "batch_norm" => {
+            let (channels, count) = (d.size(), d.below(3));
+            let more: String = (0..count).map(|index| format!(", ${}", index + 1)).collect();
+            text = format!("f: batch_norm($0{more}, eps: 0.01 -> @0, @1, @2)");
+            let rank = d.below(3);
+            let x = [vec![d.size() + 1, channels], d.dims(rank)].concat();
+            let inputs = [vec![x.clone()], vec![vec![channels]; count as usize]].concat();
+            Function { statement: &text, inputs, outputs: vec![x, vec![channels], vec![channels]], ..PLAIN }
+        }
         "sum" | "mean" | "prod" | "max" | "min" | "logsumexp" => {
             let b = repeated(d, &rows);
             let (axes, keep) = (d.below(5), d.below(2) == 0);

@@ -3,7 +3,7 @@
 use crate::base::Dims;
 
 use super::super::derivative::Derivatives;
-use super::super::reductions::{Extent, Function};
+use super::super::reductions::{Extent, Function, Sums};
 use super::*;
 
 /// Outputs of one `map`.
@@ -17,6 +17,9 @@ pub fn map(rule: &mut Backward) -> Result<(), NoRule> {
     elements(rule, &expression, (dims, &gradients), 1.0)
 }
 
+/// Why an expression has no gradients.
+const TOO_LARGE: NoRule = "the derivative of its expression has more than 65536 parts: make several operations of it";
+
 /// The gradients of an expression's inputs. `dims` is the shape of the inputs together, along which the gradients repeat;
 /// each of them is multiplied by `factor`.
 pub fn elements(
@@ -25,8 +28,6 @@ pub fn elements(
     (dims, gradients): (Dims, &[Option<Value>]),
     factor: f64,
 ) -> Result<(), NoRule> {
-    const TOO_LARGE: NoRule =
-        "the derivative of its expression has more than 65536 parts: make several operations of it";
     let count = rule.spec.inputs.len();
     let given: Vec<bool> = gradients.iter().map(Option::is_some).collect();
     let made = Derivatives::of(expression, count, &given, factor).ok_or(TOO_LARGE)?;
@@ -98,7 +99,7 @@ fn over_repeats(
 }
 
 /// A tensor repeated along the dimensions in which it has size 1 and the shape has not.
-fn repeated(rule: &mut Backward, value: Value, dims: Dims) -> Value {
+pub(super) fn repeated(rule: &mut Backward, value: Value, dims: Dims) -> Value {
     if rule.tape.dims(value) == dims {
         return value;
     }
@@ -197,6 +198,59 @@ fn values(rule: &mut Backward, expression: &Expression, operands: &[Value], dims
     let value = rule.tape.scratch(rule.compute(), dims);
     rule.tape.map(expression.clone(), operands, &[value]);
     value
+}
+
+/// An expression of several sums: the gradient of each sum, then those of the terms that it adds up.
+pub fn of_sums(rule: &mut Backward, sums: &Sums, extent: &Extent) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let kept = extent.result(true);
+    let gradient = rule.tape.reshape(gradient, kept);
+    let axes: Vec<usize> = (0..extent.dims.len()).filter(|&axis| extent.reduced[axis]).collect();
+    let compute = rule.compute();
+    let mut totals = Vec::new();
+    for &node in sums.terms.outputs() {
+        let (term, used) = sums.terms.part(&[node]);
+        let used: Vec<Value> = used.into_iter().map(|input| rule.input(input)).collect();
+        let used: Vec<Value> = used.into_iter().map(|value| repeated(rule, value, extent.dims)).collect();
+        totals.push(rule.reduced("sum", term, &used, (extent.dims, &axes), compute));
+    }
+    let made = Derivatives::of(&sums.result, totals.len(), &[true], 1.0).ok_or(TOO_LARGE)?;
+    let mut slopes = Vec::new();
+    for sum in 0..totals.len() {
+        slopes.push(made.depends_on(sum).then(|| {
+            let (expression, used) = made.select(&[sum]);
+            let used: Vec<Value> =
+                used.into_iter().map(|input| totals.get(input).copied().unwrap_or(gradient)).collect();
+            let slope = rule.tape.scratch(compute, kept);
+            rule.tape.map(expression, &used, &[slope]);
+            slope
+        }));
+    }
+    elements(rule, &sums.terms, (extent.dims, &slopes), 1.0)
+}
+
+/// `grad_norm`: each tensor divided by the norm. That of zeros has the gradient 0.
+pub fn grad_norm(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (compute, count) = (rule.compute(), rule.spec.inputs.len());
+    let norm = match rule.spec.outputs[0].dtype == compute {
+        true => rule.output(0),
+        // A rounded norm would scale all gradients by its error.
+        false => {
+            let inputs: Vec<Value> = (0..count).map(|input| rule.input(input)).collect();
+            rule.tape.operation("grad_norm", &[], &inputs, (compute, Dims::new()))
+        }
+    };
+    for input in 0..count {
+        let (x, dtype) = (rule.input(input), rule.spec.inputs[input].dtype);
+        let found = rule.map([x, norm, gradient], dtype, |formula, [x, norm, gradient]| {
+            let direction = formula.divide(x, norm);
+            let (slope, zero) = (formula.multiply(gradient, direction), formula.constant(0.0));
+            formula.select(norm, slope, zero)
+        });
+        rule.set(input, found);
+    }
+    Ok(())
 }
 
 /// `rope`: the rotation back, and the sums of what each angle turns.

@@ -106,7 +106,7 @@ pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `top_k`: each value goes back to its place in the row.
+/// `top_k` and `sort`: each value goes back to its place in the row.
 pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, indices) = (rule.spec.inputs[0], rule.output(1));
@@ -176,4 +176,65 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     });
     rule.set(0, found);
     Ok(())
+}
+
+/// `permute`: each row gets the gradients of all places that it went to.
+pub fn permute(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.given(0) else { return Ok(()) };
+    let (x, places) = (rule.spec.inputs[0], rule.output(1));
+    let gradient = rule.convert(gradient, x.dtype);
+    let of_choices = with_tail(rule.tape.dims(places), x.dims);
+    let found = rule.tape.operation("gather", &[], &[gradient, places], (x.dtype, of_choices));
+    let found = match rule.tape.dims(places).len() {
+        1 => found,
+        _ => rule.reduce("sum", ([found], &[1]), x.dtype, |_, [x]| x),
+    };
+    rule.set(0, found);
+    Ok(())
+}
+
+/// `unpermute`: the gradient of a row goes to all places that the row was added up from, times the weights; that of a weight is
+/// its row's product with the gradient.
+pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let (y, places) = (rule.spec.inputs[0], rule.input(1));
+    let choices = rule.tape.dims(places);
+    let of_choices = with_tail(choices, y.dims);
+    let ones = |count: usize| std::iter::repeat_n(1, count);
+    let tail = y.dims.len() - 1;
+    // A dimension for the choices of a row, along which its gradient repeats.
+    let beside: Vec<u64> =
+        choices.iter().take(1).copied().chain(ones(choices.len() - 1)).chain(y.dims[1..].iter().copied()).collect();
+    let gradient = rule.tape.reshape(gradient, dims(&beside));
+    let weights = rule.spec.inputs.get(2).map(|weights| weights.dtype);
+    let weighted = match weights {
+        Some(_) => {
+            let sizes: Vec<u64> = choices.iter().copied().chain(ones(tail)).collect();
+            let weights = rule.input(2);
+            let weights = rule.tape.reshape(weights, dims(&sizes));
+            rule.map([gradient, weights], y.dtype, |formula, [g, w]| formula.multiply(g, w))
+        }
+        None => {
+            let gradient = rule.convert(gradient, y.dtype);
+            repeated(rule, gradient, of_choices)
+        }
+    };
+    let found = scattered(rule, "add", weighted, places, (y.dtype, y.dims));
+    rule.set(0, found);
+    if let Some(dtype) = weights.filter(|_| rule.wants(2)) {
+        let rows = rule.input(0);
+        let rows = rule.tape.operation("gather", &[], &[rows, places], (y.dtype, of_choices));
+        let axes: Vec<usize> = (choices.len()..choices.len() + tail).collect();
+        let found = match axes.is_empty() {
+            true => rule.map([gradient, rows], dtype, |formula, [g, y]| formula.multiply(g, y)),
+            false => rule.reduce("sum", ([gradient, rows], &axes), dtype, |formula, [g, y]| formula.multiply(g, y)),
+        };
+        rule.set(2, found);
+    }
+    Ok(())
+}
+
+/// The dimensions of indices, then those of a tensor behind its first.
+fn with_tail(indices: Dims, tensor: Dims) -> Dims {
+    dims(&indices.iter().chain(&tensor[1..]).copied().collect::<Vec<_>>())
 }

@@ -153,6 +153,46 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     Ok(())
 }
 
+/// `batch_norm`: that of the normalized tensor, and those of the means and the variances, which are outputs too.
+pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
+    let x = rule.spec.inputs[0];
+    let (channels, alike) = (x.dims[1], x.dims[2..].iter().product());
+    let (whole, each) = (super::dims(&[x.dims[0], channels, alike]), super::dims(&[1, channels, 1]));
+    norm(rule, &NormParts { dims: whole, axes: vec![0, 2], weight: each, centred: true, adds: false })?;
+    let count = (x.dims[0] * alike) as f64;
+    let mut parts: Vec<Value> = rule.gradients[0].into_iter().collect();
+    if let Some(mean) = rule.given(1) {
+        let mean = rule.tape.reshape(mean, each);
+        let found = rule.scaled(1.0 / count, mean);
+        parts.push(repeated(rule, found, whole));
+    }
+    if let Some(variance) = rule.given(2) {
+        let (input, mean) = (rule.input(0), rule.output(1));
+        let input = rule.tape.reshape(input, whole);
+        let [mean, variance] = [mean, variance].map(|value| rule.tape.reshape(value, each));
+        let compute = rule.compute();
+        parts.push(rule.map([input, mean, variance], compute, |formula, [x, mean, variance]| {
+            let less = formula.subtract(x, mean);
+            let slope = formula.multiply(less, variance);
+            formula.scale(2.0 / count, slope)
+        }));
+    }
+    if parts.len() > 1 {
+        let parts: Vec<Value> = parts
+            .into_iter()
+            .map(|part| {
+                let part = rule.tape.reshape(part, whole);
+                rule.convert(part, x.dtype)
+            })
+            .collect();
+        let total = rule.tape.sum_of(&parts, (x.dtype, whole));
+        rule.set(0, total);
+    } else if let [part] = parts[..] {
+        rule.set(0, part);
+    }
+    Ok(())
+}
+
 /// The sum of an expression over these dimensions, in the type of an input.
 fn summed(
     rule: &mut Backward,

@@ -169,7 +169,7 @@ impl Tape {
         outputs: &[Value],
     ) {
         let operation = find(name).expect("rules name operations of the catalogue");
-        let attrs = Attrs::of(operation.signature(), options);
+        let attrs = operation.signature().attrs(options);
         self.add(Step {
             operation,
             attrs,

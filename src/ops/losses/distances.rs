@@ -171,6 +171,10 @@ impl Operation for Distance {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         self.sums(&spec.attrs).launches(self.name(), spec, &self.extent(spec))
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::of_sums(rule, &self.sums(&rule.spec.attrs), &self.extent(rule.spec))
+    }
 }
 
 #[cfg(test)]

@@ -228,6 +228,10 @@ impl Operation for BatchNorm {
     fn in_place(&self) -> bool {
         true
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::batch_norm(rule)
+    }
 }
 
 #[cfg(test)]

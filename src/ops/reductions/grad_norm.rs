@@ -157,6 +157,10 @@ impl Operation for GradNorm {
         };
         vec![Launch::Kernel(squares), Launch::Kernel(norm)]
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::grad_norm(rule)
+    }
 }
 
 /// The sum over the threads of a block, in the first of them.
