@@ -154,13 +154,9 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             }
         }
         "route" => {
-            text = format!(
-                "f: route($0, k: 2, capacity: {}, normalize: {} -> slots, @0, dropped)",
-                1 + d.below(4),
-                d.below(2) == 0
-            );
-            let capacity: u64 = text.split("capacity: ").nth(1)?.chars().next()?.to_digit(10)?.into();
-            text_route(&text, capacity, seed)?
+            let (capacity, normalize) = (1 + d.below(4), d.below(2) == 0);
+            text = format!("f: route($0, k: 2, capacity: {capacity}, normalize: {normalize} -> slots, @0, dropped)");
+            routed(&text, capacity)
         }
         "top_k" => {
             let k = 1 + d.below(last);
@@ -291,10 +287,7 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
         }
         "mse" | "l1" | "huber" | "kl_div" | "hinge" => {
             let reduction = d.pick(&["mean", "sum", "none"]);
-            text = match name {
-                "kl_div" => format!("f: {name}($0, $1 -> @0, reduction: {reduction})"),
-                _ => format!("f: {name}($0, $1 -> @0, reduction: {reduction})"),
-            };
+            text = format!("f: {name}($0, $1 -> @0, reduction: {reduction})");
             let output = if reduction == "none" { rows.clone() } else { Vec::new() };
             let init = if name == "kl_div" { " = ones" } else { "" };
             Function { statement: &text, inputs: vec![rows; 2], outputs: vec![output], init, ..PLAIN }
@@ -345,35 +338,29 @@ fn first_uses(text: &str) -> String {
     found.join(", ")
 }
 
-fn text_route(text: &str, capacity: u64, _: u64) -> Option<Function<'_>> {
+/// The gradient of weights that `route` gives to the slots of three experts.
+fn routed(text: &str, capacity: u64) -> Function<'_> {
     let more: &'static str = match capacity {
         1 => "buffer slots: i32[3, 1]\nbuffer dropped: i32[3]\n",
         2 => "buffer slots: i32[3, 2]\nbuffer dropped: i32[3]\n",
         3 => "buffer slots: i32[3, 3]\nbuffer dropped: i32[3]\n",
         _ => "buffer slots: i32[3, 4]\nbuffer dropped: i32[3]\n",
     };
-    Some(Function {
-        more,
-        statement: text,
-        inputs: vec![vec![5, 3]],
-        outputs: vec![vec![3, capacity]],
-        gaps: false,
-        ..PLAIN
-    })
+    Function { more, statement: text, inputs: vec![vec![5, 3]], outputs: vec![vec![3, capacity]], gaps: false, ..PLAIN }
 }
 
 /// Collectives of three ranks.
 fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
     let own = dims.to_vec();
     let all = [vec![3], own.clone()].concat();
-    let mean = if seed % 2 == 0 { "sum" } else { "mean" };
+    let mean = if seed.is_multiple_of(2) { "sum" } else { "mean" };
     let text = match name {
         "all_reduce" => format!("f: all_reduce($0 -> @0, op: {mean})"),
         "all_gather" => "f: all_gather($0 -> @0)".to_owned(),
         "reduce_scatter" => format!("f: reduce_scatter($0 -> @0, op: {mean})"),
         "broadcast" => "f: broadcast($0 -> @0, root: 1)".to_owned(),
         "reduce" => format!("f: reduce($0 -> @0, op: {mean}, root: 2)"),
-        "all_to_all" if seed % 2 == 0 => "f: all_to_all($0 -> @0)".to_owned(),
+        "all_to_all" if seed.is_multiple_of(2) => "f: all_to_all($0 -> @0)".to_owned(),
         "all_to_all" => "f: all_to_all($0 -> @0, counts: [[1, 0, 2], [0, 1, 1], [2, 1, 0]])".to_owned(),
         "send" | "recv" => "f: ring($0 -> @0)".to_owned(),
         _ => return None,

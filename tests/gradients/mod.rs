@@ -200,7 +200,7 @@ const PLAIN: Function = Function {
 
 impl Function<'_> {
     fn case(&self, seed: u64) -> Case {
-        let draw = |place: u64| (self.gaps && hash(seed, place) % 2 == 0).then(|| hash(seed, 100 + place));
+        let draw = |place: u64| (self.gaps && hash(seed, place).is_multiple_of(2)).then(|| hash(seed, 100 + place));
         let named = |prefix: &str, all: &[Vec<u64>], salt: u64| -> Vec<Part> {
             let each = all.iter().enumerate();
             each.map(|(index, dims)| Part::new(&format!("{prefix}{index}"), dims, draw(salt + index as u64))).collect()
