@@ -4,7 +4,7 @@
 use aorta::backend::host::Host;
 use aorta::base::{DType, MemoryId};
 use aorta::exec::{Control, LaunchMode, Session};
-use aorta::model::{MemoryKind, Program};
+use aorta::model::Program;
 use aorta::schedule;
 
 use crate::common;
@@ -131,29 +131,16 @@ impl Layer {
     }
 }
 
-/// The elements of a memory.
-fn read(session: &mut Session, program: &Program, memory: MemoryId) -> Vec<f64> {
-    let dtype = program.shapes.get(program.memory(memory).shape).0;
-    let bytes = session.read(memory).unwrap_or_else(|error| panic!("{error}")).expect("the CPU has memory");
-    bytes.chunks_exact(dtype.size() as usize).map(|element| dtype.load(element)).collect()
-}
-
-/// The elements of the buffer of that name.
-fn buffer(session: &mut Session, program: &Program, name: &str) -> Vec<f64> {
-    let named = |&id: &MemoryId| {
-        let memory = program.memory(id);
-        matches!(memory.kind, MemoryKind::Buffer(_)) && program.names.name(memory.name) == name
-    };
-    let memory = (0..program.memories.len()).map(MemoryId::from).find(named);
-    read(session, program, memory.unwrap_or_else(|| panic!("the file has a buffer {name}")))
-}
-
 /// The numbers of dropped choices that `route` counted, by chunk and expert.
 fn dropped(session: &mut Session, program: &Program) -> Vec<usize> {
     let step = &program.cycle[0];
     let routes = step.ids().filter(|&op| program.op_name(step.op(op)) == "route");
     let memories: Vec<MemoryId> = routes.map(|op| program.views.memory(step.outputs(op)[2])).collect();
-    memories.into_iter().flat_map(|memory| read(session, program, memory)).map(|count| count as usize).collect()
+    memories
+        .into_iter()
+        .flat_map(|memory| common::elements(session, program, memory))
+        .map(|count| count as usize)
+        .collect()
 }
 
 /// The results of a text on the CPU at a size: its `y`, its dropped choices, and the layer to compare them with.
@@ -176,7 +163,7 @@ fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
     let schedule = common::placed(&program, &plan, &Host, &options);
     let mut session = common::session(&program, &schedule, &Host);
     session.iterate(LaunchMode::Stream, 0, 2, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
-    let mut buffer = |name: &str| buffer(&mut session, &program, name);
+    let mut buffer = |name: &str| common::buffer(&mut session, &program, name);
     let layer = Layer {
         size,
         slots: (size.tokens / size.chunks * size.top_k).div_ceil(size.experts),

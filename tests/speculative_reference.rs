@@ -2,9 +2,8 @@
 //! with the same weights and the same initial keys and values, in code that shares nothing with the operations.
 
 use aorta::backend::host::Host;
-use aorta::base::{MemoryId, OpId};
-use aorta::exec::{Control, LaunchMode, Session};
-use aorta::model::{MemoryKind, Program};
+use aorta::base::OpId;
+use aorta::exec::{Control, LaunchMode};
 use aorta::schedule;
 
 use crate::common;
@@ -206,23 +205,6 @@ fn decode(size: Size, mut draft: Model, mut main: Model, mut tokens: Vec<usize>)
     outcome.expect("there is a round")
 }
 
-/// The elements of a memory.
-fn read(session: &mut Session, program: &Program, memory: MemoryId) -> Vec<f64> {
-    let dtype = program.layout(memory).dtype;
-    let bytes = session.read(memory).unwrap_or_else(|error| panic!("{error}")).expect("the CPU has memory");
-    bytes.chunks_exact(dtype.size() as usize).map(|element| dtype.load(element)).collect()
-}
-
-/// The elements of the buffer of that name.
-fn buffer(session: &mut Session, program: &Program, name: &str) -> Vec<f64> {
-    let named = |&id: &MemoryId| {
-        let memory = program.memory(id);
-        matches!(memory.kind, MemoryKind::Buffer(_)) && program.names.name(memory.name) == name
-    };
-    let memory = (0..program.memories.len()).map(MemoryId::from).find(named);
-    read(session, program, memory.unwrap_or_else(|| panic!("the file has a buffer {name}")))
-}
-
 fn whole(values: Vec<f64>) -> Vec<usize> {
     values.into_iter().map(|value| value as usize).collect()
 }
@@ -258,7 +240,7 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
     let options = schedule::Options { streams: None, share_scratch: false };
     let schedule = common::placed(&program, &plan, &Host, &options);
     let mut session = common::session(&program, &schedule, &Host);
-    let mut of = |name: &str| buffer(&mut session, &program, name);
+    let mut of = |name: &str| common::buffer(&mut session, &program, name);
     let mut model = |shape: Shape, name: &str| Model {
         shape,
         words: of(&format!("{name}_words")),
@@ -277,10 +259,10 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
     let step = &program.cycle[0];
     let last: OpId =
         step.ids().filter(|&op| program.op_text(step.op(op)) == "logits").last().expect("words are scored");
-    let logits = read(&mut session, &program, program.views.memory(step.outputs(last)[0]));
+    let logits = common::elements(&mut session, &program, program.views.memory(step.outputs(last)[0]));
     let judged = if size.cached { size.length + 1 } else { size.length };
     let rows: Vec<Vec<f64>> = logits.chunks(size.vocab).map(<[f64]>::to_vec).collect();
-    let mut of = |name: &str| buffer(&mut session, &program, name);
+    let mut of = |name: &str| common::buffer(&mut session, &program, name);
     let outcome = Outcome {
         tokens: whole(of("token")),
         checked: whole(of("checked")),

@@ -96,11 +96,11 @@ impl IdExchange {
     /// Reports that a rank is ready, with the ids that it created, or with `None` that it failed. Waits for the others
     /// and returns all ids; `None` if a rank has failed. All ranks must create a communicator together, or some would
     /// block forever.
-    pub fn gather(&self, own: Option<Ids>) -> Result<Option<Ids>, ExecError> {
-        let Some(peers) = &self.peers else { return Ok(self.gather_here(own)) };
-        let own: Option<Vec<(CommKey, Vec<u8>)>> =
-            own.map(|ids| ids.into_iter().map(|(comm, id)| (comm, id.to_bytes())).collect());
-        let all: Option<Vec<_>> = gather(peers.as_ref(), "communicators", &own)?.into_iter().collect();
+    pub fn gather(&self, created: Option<Ids>) -> Result<Option<Ids>, ExecError> {
+        let Some(peers) = &self.peers else { return Ok(self.gather_here(created)) };
+        let created: Option<Vec<(CommKey, Vec<u8>)>> =
+            created.map(|ids| ids.into_iter().map(|(comm, id)| (comm, id.to_bytes())).collect());
+        let all: Option<Vec<_>> = gather(peers.as_ref(), "communicators", &created)?.into_iter().collect();
         let ids = all.map(|all| all.into_iter().flatten());
         Ok(ids.map(|ids| ids.map(|(comm, id)| (comm, UniqueId::from_bytes(&id))).collect()))
     }
@@ -119,7 +119,7 @@ impl IdExchange {
 
     /// Waits, once, until all ranks of this process have finished their trials, which may write each other's memory.
     /// Returns whether none has failed.
-    pub fn tried(&self) -> bool {
+    pub fn wait_for_trials(&self) -> bool {
         let mut state = self.lock();
         state.trying = state.trying.saturating_sub(1);
         self.changed.notify_all();
@@ -135,7 +135,7 @@ impl IdExchange {
     }
 
     /// Counts progress.
-    pub fn goes_on(&self) {
+    pub fn note_progress(&self) {
         self.lock().count += 1;
     }
 
@@ -161,7 +161,7 @@ impl IdExchange {
 
     /// Notes that a rank begins to create a communicator. Returns false if a rank has failed, since that one may never
     /// take part.
-    fn makes(&self, comm: &CommKey, rank: u32) -> bool {
+    fn begin_communicator(&self, comm: &CommKey, rank: u32) -> bool {
         let mut state = self.lock();
         state.making.entry(comm.clone()).or_default().0.push(rank);
         state.count += 1;
@@ -169,7 +169,7 @@ impl IdExchange {
     }
 
     /// Notes that a rank has created its part of a communicator.
-    fn made(&self, comm: &CommKey) {
+    fn note_created(&self, comm: &CommKey) {
         let mut state = self.lock();
         state.count += 1;
         if let Some((there, through)) = state.making.get_mut(comm) {
@@ -276,14 +276,14 @@ impl Collectives {
         let number = comm.ranks.iter().position(|&other| other == rank).unwrap_or(0);
         let nobody = || Fault::new("ncclCommInitRank", "no rank has begun this communicator: a bug of aorta");
         let id = *ids.get(comm).ok_or_else(nobody)?;
-        if !meeting.makes(comm, rank) {
+        if !meeting.begin_communicator(comm, rank) {
             return Err(Fault::new("ncclCommInitRank", "not called, since another rank has failed"));
         }
         let mut made: Comm = std::ptr::null_mut();
         // SAFETY: the place is valid for the call.
         let code = unsafe { (self.table.comm_init_rank)(&mut made, comm.ranks.len() as c_int, id, number as c_int) };
         self.check("ncclCommInitRank", code)?;
-        meeting.made(comm);
+        meeting.note_created(comm);
         Ok(made)
     }
 

@@ -107,8 +107,8 @@ fn foreign(name: &str) -> io::Error {
 #[cfg(unix)]
 fn opened(name: &str) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
-    let own = name.strip_prefix(PREFIX).filter(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    if own.is_none_or(str::is_empty) {
+    let is_ours = name.strip_prefix(PREFIX).filter(|rest| rest.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+    if is_ours.is_none_or(str::is_empty) {
         return Err(foreign(name));
     }
     let how = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

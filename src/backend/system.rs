@@ -66,7 +66,7 @@ pub fn numa_node(bus: &str) -> Option<String> {
 
 /// Runs `work`, which installs signal handlers, and keeps hang-ups ignored if they were, as under `nohup`.
 #[cfg(unix)]
-pub fn keeping_hang_ups(work: impl FnOnce()) {
+pub fn preserving_ignored_hangup(work: impl FnOnce()) {
     use std::ffi::c_int;
 
     unsafe extern "C" {
@@ -87,7 +87,7 @@ pub fn keeping_hang_ups(work: impl FnOnce()) {
 
 /// Does nothing special on systems without hang-ups.
 #[cfg(not(unix))]
-pub fn keeping_hang_ups(work: impl FnOnce()) {
+pub fn preserving_ignored_hangup(work: impl FnOnce()) {
     work();
 }
 

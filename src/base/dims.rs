@@ -29,8 +29,8 @@ impl Dims {
 
     /// Adds an innermost dimension; `None` if there is no room.
     pub fn push(&mut self, size: u64) -> Option<()> {
-        let place = self.sizes.get_mut(usize::from(self.len))?;
-        *place = size;
+        let slot = self.sizes.get_mut(usize::from(self.len))?;
+        *slot = size;
         self.len += 1;
         Some(())
     }

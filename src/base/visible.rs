@@ -1,7 +1,7 @@
 //! Escapes characters that a terminal, a log or an editor would interpret instead of showing.
 //!
 //! Text from files, records and drivers may contain them. Every text that leaves the program passes through [`visible`]
-//! or [`inert`].
+//! or [`without_workflow_commands`].
 
 use std::borrow::Cow;
 
@@ -39,7 +39,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
 
 /// Like [`visible`], and also escapes commands of GitHub's workflows: `::` at the begin of a line and `##[`, by their
 /// first character.
-pub fn inert(text: &str) -> Cow<'_, str> {
+pub fn without_workflow_commands(text: &str) -> Cow<'_, str> {
     let shown = visible(text);
     if !shown.contains("::") && !shown.contains("##[") {
         return shown;
@@ -108,11 +108,11 @@ mod tests {
     #[test]
     fn commands_of_workflows_are_text() {
         assert_eq!(
-            inert("::error::x\n  ::stop-commands::y\na ::b\n"),
+            without_workflow_commands("::error::x\n  ::stop-commands::y\na ::b\n"),
             "\\u003a:error::x\n  \\u003a:stop-commands::y\na ::b\n"
         );
-        assert_eq!(inert("a ##[error]b"), "a \\u0023#[error]b");
-        assert_eq!(inert("aorta::model::x"), "aorta::model::x");
+        assert_eq!(without_workflow_commands("a ##[error]b"), "a \\u0023#[error]b");
+        assert_eq!(without_workflow_commands("aorta::model::x"), "aorta::model::x");
     }
 
     proptest! {
@@ -121,7 +121,7 @@ mod tests {
         fn json_keeps_its_meaning(text in any::<String>(), other in "[\u{0}-\u{ff}\u{200b}-\u{206f}:#\\[]*") {
             let value = serde_json::json!({ text.clone(): [other.clone(), text] });
             for json in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
-                let shown = inert(&json);
+                let shown = without_workflow_commands(&json);
                 prop_assert!(!shown.contains(is_hidden));
                 prop_assert_eq!(&serde_json::from_str::<serde_json::Value>(&shown).unwrap(), &value);
             }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::backend::{keeping_hang_ups, leave};
+use crate::backend::{leave, preserving_ignored_hangup};
 use crate::base::threads;
 use crate::exec::ExecError;
 
@@ -40,7 +40,7 @@ impl Interrupt {
             }
         };
         // Without a handler, Ctrl-C ends the program and with it the child.
-        keeping_hang_ups(|| drop(ctrlc::set_handler(handler)));
+        preserving_ignored_hangup(|| drop(ctrlc::set_handler(handler)));
         interrupt
     }
 

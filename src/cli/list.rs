@@ -11,13 +11,13 @@ pub fn run() -> CliResult {
     let mut category = String::new();
     for shipped in &shipped {
         let (ast, _) = syntax::parse(shipped.text, 0, &syntax::Limits::default());
-        let own = ast.category().unwrap_or_else(|| "other".to_owned());
-        if own != category {
+        let own_category = ast.category().unwrap_or_else(|| "other".to_owned());
+        if own_category != category {
             if !category.is_empty() {
                 text.push('\n');
             }
-            text += &format!("{own}\n");
-            category = own;
+            text += &format!("{own_category}\n");
+            category = own_category;
         }
         text += &format!("  {:width$}  {}\n", shipped.stem, ast.summary());
     }

@@ -68,8 +68,8 @@ const STANDARD_INPUT: &str = "-";
 
 /// The settings merged from all layers.
 pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
-    let own = environment::config_file();
-    let path: Option<PathBuf> = args.config_file.clone().or_else(|| own.filter(|path| path.is_file()));
+    let user_file = environment::config_file();
+    let path: Option<PathBuf> = args.config_file.clone().or_else(|| user_file.filter(|path| path.is_file()));
     let file = match &path {
         Some(path) => Some((path.display().to_string(), read(path, FileKind::Settings)?)),
         None => None,
@@ -155,13 +155,13 @@ pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
             }
             _ => "name a file",
         };
-        return Err(unreadable(format!("it is {}, and no file", what_else(&about)), Some(help)));
+        return Err(unreadable(format!("it is {}, and no file", file_type_name(&about)), Some(help)));
     }
     read_from(&path.display().to_string(), std::fs::File::open(path).map_err(failed)?, kind)
 }
 
 /// Names the type of a path that is neither a file nor a folder.
-fn what_else(about: &std::fs::Metadata) -> &'static str {
+fn file_type_name(about: &std::fs::Metadata) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;

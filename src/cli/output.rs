@@ -17,7 +17,7 @@ static LOST: OnceLock<String> = OnceLock::new();
 
 /// Prints text for people to standard output, escaped so that it cannot contain commands to a terminal or to GitHub.
 pub fn print(text: &str) {
-    put(io::stdout().lock(), "standard output", &visible::inert(text));
+    put(io::stdout().lock(), "standard output", &visible::without_workflow_commands(text));
 }
 
 /// Prints data for programs: the text of a file, or intended commands of GitHub's workflows.
@@ -33,7 +33,7 @@ pub fn stream(write: impl FnOnce(&mut VisibleWriter<StdoutLock>) -> io::Result<(
 
 /// Prints text for people to standard error.
 pub fn eprint(text: &str) {
-    put(io::stderr().lock(), "standard error", &visible::inert(text));
+    put(io::stderr().lock(), "standard error", &visible::without_workflow_commands(text));
 }
 
 /// Prints text coloured by [`error_style`] to standard error: colour sequences are kept, everything else is escaped.
@@ -145,10 +145,10 @@ fn target(path: &Path) -> Result<Target, InputError> {
         }
         _ => {}
     }
-    let mut place = path.to_owned();
+    let mut existing = path.to_owned();
     for _ in 0..MAX_LINKS {
-        let folder = existing_folder(path, &folder_of(&place))?;
-        let Some(name) = place.file_name() else { return Err(unwritable(path, "it names no file", None)) };
+        let folder = existing_folder(path, &folder_of(&existing))?;
+        let Some(name) = existing.file_name() else { return Err(unwritable(path, "it names no file", None)) };
         let file = folder.join(name);
         // `/dev/stdout` leads here even if it is a file, which must stay open.
         if file.starts_with("/proc") {
@@ -159,7 +159,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
                 let why = "it is another user's link in a folder that everybody may write to";
                 return Err(unwritable(path, why, Some("name a file in a folder of your own")));
             }
-            Ok(next) => place = folder.join(next),
+            Ok(next) => existing = folder.join(next),
             Err(_) => return Ok(Target::File { folder, path: file }),
         }
     }

@@ -138,8 +138,9 @@ fn over(record: &RunRecord, (name, span): (&String, &crate::config::Span)) -> Op
                 None => return Some(format!("limit on {name}: the workload has no such metric")),
             },
         };
-        let held = value.is_some_and(|value| span.holds(value));
-        (!held).then(|| format!("limit on {name}, as {}: {text} is not {}", launched(&variant.launch), words(span)))
+        let is_in_range = value.is_some_and(|value| span.holds(value));
+        (!is_in_range)
+            .then(|| format!("limit on {name}, as {}: {text} is not {}", launched(&variant.launch), words(span)))
     })
 }
 

@@ -42,8 +42,8 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     args.files.check()?;
     let mut sweep = ready(&args, how)?;
     let total = if args.search { args.budget as usize } else { sweep.planned.len() };
-    let own = journal::own_path(&sweep.header);
-    let mut runner = Runner::open(args.files.json.as_ref(), own, &sweep.header, args.resume, total)?;
+    let default_path = journal::own_path(&sweep.header);
+    let mut runner = Runner::open(args.files.json.as_ref(), default_path, &sweep.header, args.resume, total)?;
     if args.search {
         // Known cases are reused in the order in which they ran, so that the search takes the same path.
         let code = search::run(&sweep, args.budget as usize, args.seed, &mut runner);

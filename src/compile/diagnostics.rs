@@ -92,9 +92,9 @@ impl Reporting {
     pub fn with_syntax_errors(&self, syntax_errors: Vec<Boxed>, errors: Vec<Mistake>, ast: &Ast) -> CompileError {
         let broken = !syntax_errors.is_empty();
         let lost = ast.unparsed.iter().flat_map(|&span| syntax::declared(self.sources.text(span))).collect();
-        let own = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
+        let causes = errors.into_iter().filter(|mistake| !broken || !is_consequence(&mistake.error, &lost));
         let mut all = syntax_errors;
-        all.extend(boxed(own));
+        all.extend(boxed(causes));
         all.sort_by_key(|one| first_offset(one.as_ref()));
         self.mistakes(all)
     }

@@ -74,18 +74,18 @@ pub fn exchange(collective: &Collective, ranks: &[u32], links: &Links) -> f64 {
 
 /// Loads of one rank of a collective on links; empty for a barrier, and for a single rank.
 pub fn loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
-    let own = ranks[collective.rank as usize];
+    let rank = ranks[collective.rank as usize];
     let bytes = collective.bytes() as f64;
     if ranks.len() < 2 {
         return Vec::new();
     }
-    let sends = |to: u32, bytes: f64| outwards(own, to, bytes, links.port.collectives.value(), links);
-    let receives = |from: u32, bytes: f64| inwards(from, own, bytes, links.port.collectives.value(), links);
+    let sends = |to: u32, bytes: f64| sender_load(rank, to, bytes, links.port.collectives.value(), links);
+    let receives = |from: u32, bytes: f64| receiver_load(from, rank, bytes, links.port.collectives.value(), links);
     match collective.kind {
         CollectiveKind::Barrier => Vec::new(),
         CollectiveKind::Send => sends(ranks[collective.peer as usize], bytes).into_iter().collect(),
         CollectiveKind::Recv => receives(ranks[collective.peer as usize], bytes).into_iter().collect(),
-        _ => together(collective.kind, bytes, own, ranks, links),
+        _ => together(collective.kind, bytes, rank, ranks, links),
     }
 }
 
@@ -128,7 +128,7 @@ fn wire_bytes(kind: CollectiveKind, bytes: f64, ranks: u32) -> f64 {
 
 /// Load of a transfer on the sender's side; `None` if a rank sends to itself. `port` is the maximum rate of a device's
 /// port for such traffic, in bytes per second.
-pub fn outwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
+pub fn sender_load(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
     let node = links.node(from);
     let (path, capacity) = match (node == links.node(to), links.wiring) {
         (true, Wiring::Switch) => (Path::Out(from), port),
@@ -139,7 +139,7 @@ pub fn outwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Opt
 }
 
 /// Load of a transfer on the receiver's side; `None` if the sender's link is the only one between them.
-pub fn inwards(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
+pub fn receiver_load(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -> Option<Load> {
     let node = links.node(to);
     let (path, capacity) = match (links.node(from) == node, links.wiring) {
         (true, Wiring::Switch) => (Path::In(to), port),

@@ -4,7 +4,7 @@
 use crate::config::{Links, Profile, Wiring};
 use crate::ops::{self, Arithmetic, Category, Collective, CollectiveKind, Direction, Launch, Spec};
 
-use super::exchange::{Load, Path, inwards, loads, outwards};
+use super::exchange::{Load, Path, loads, receiver_load, sender_load};
 
 /// A resource with a peak rate: a part of a device, or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,12 +66,16 @@ impl Ideal {
         }
         let cost = spec.cost();
         if let Some(crossing) = ops::crossing(spec) {
-            let own = spec.team.rank;
+            let index_in_team = spec.team.rank;
             let links = &profile.topology;
             let port = links.port.copies.value();
-            let out = crossing.sends.iter().filter_map(|(to, _)| outwards(own, *to, cost.sent as f64, port, links));
+            let out = crossing
+                .sends
+                .iter()
+                .filter_map(|(to, _)| sender_load(index_in_team, *to, cost.sent as f64, port, links));
             let from = crossing.from.iter().zip(&spec.outputs);
-            let into = from.filter_map(|(from, output)| inwards(*from, own, output.bytes() as f64, port, links));
+            let into = from
+                .filter_map(|(from, output)| receiver_load(*from, index_in_team, output.bytes() as f64, port, links));
             ideal.add_loads(out.chain(into), links);
         } else if spec.operation.category() == Category::Collective {
             if ranks.len() > 1 {

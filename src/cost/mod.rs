@@ -11,7 +11,7 @@ mod peer;
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
 
-pub use exchange::{Load, Path, exchange, inwards, link_rate, loads, outwards};
+pub use exchange::{Load, Path, exchange, link_rate, loads, receiver_load, sender_load};
 pub use ideal::{Ideal, Resource};
 pub use peer::peer;
 
@@ -192,8 +192,8 @@ fn reread_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     let at_once = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
     let share = (at_once / cost.blocks.max(1) as f64).min(1.0);
     let bytes = cost.reread.device as f64;
-    let held = bytes * share <= cache_room(profile);
-    memory_time(bytes, if held { 1.0 } else { cached }, profile)
+    let fits = bytes * share <= cache_room(profile);
+    memory_time(bytes, if fits { 1.0 } else { cached }, profile)
 }
 
 /// Usable size of the cache in bytes: less than all of it, since its sets fill unevenly.

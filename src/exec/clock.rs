@@ -157,12 +157,12 @@ impl Session {
     fn sample(&mut self, stamp: u32) -> Result<Option<(Nanos, Nanos)>, ExecError> {
         let start = self.driver.now();
         let mut before = start;
-        let held = self.lowered.gate.holds(false);
-        if held {
+        let is_gated = self.lowered.gate.holds(false);
+        if is_gated {
             self.driver.hold(0, 0).map_err(device)?;
         }
         let stamped = self.driver.stamp(stamp, 0);
-        if held {
+        if is_gated {
             while before - start < SETTLE {
                 before = self.driver.now();
             }
@@ -178,7 +178,7 @@ impl Session {
             reached = self.driver.reached(stamp).map_err(device)?;
             after = self.driver.now();
         }
-        if held && self.driver.forced(0) {
+        if is_gated && self.driver.forced(0) {
             before = start;
         }
         Ok(Some((before, after)))

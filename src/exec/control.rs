@@ -26,7 +26,7 @@ pub struct Control {
     /// Number of times that [`Control::progress`] has found a computation on the CPU under way.
     computed: AtomicU64,
     /// Set once a rank has seen the request to stop.
-    noticed: AtomicBool,
+    has_seen_stop: AtomicBool,
     /// Set once iterations have begun, so that there may be samples to keep.
     begun: AtomicBool,
     /// Set once a rank has failed; the other ranks then end too.
@@ -49,7 +49,7 @@ impl Default for Control {
             stop: Arc::default(),
             done: AtomicU64::new(0),
             computed: AtomicU64::new(0),
-            noticed: AtomicBool::new(false),
+            has_seen_stop: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             failed: Arc::default(),
             first: AtomicU32::new(u32::MAX),
@@ -67,14 +67,14 @@ impl Control {
         let linked = self.linked.load(Ordering::Relaxed);
         let stopped = if linked { self.agreed.load(Ordering::Relaxed) } else { self.asked() };
         if stopped {
-            self.noticed.store(true, Ordering::Relaxed);
+            self.has_seen_stop.store(true, Ordering::Relaxed);
         }
         stopped
     }
 
     /// Whether the run has seen the request to stop. It then ends by itself, and keeps all samples.
-    pub fn noticed(&self) -> bool {
-        self.noticed.load(Ordering::Relaxed)
+    pub fn has_seen_stop(&self) -> bool {
+        self.has_seen_stop.load(Ordering::Relaxed)
     }
 
     /// Returns a number that changes whenever this process makes progress: with each iteration, and while the CPU
@@ -170,13 +170,13 @@ mod tests {
     fn iterations_and_computations_are_progress() {
         let control = Control::default();
         let mut seen = control.progress();
-        let mut goes_on = || {
+        let mut note_progress = || {
             let now = control.progress();
             std::mem::replace(&mut seen, now) < now
         };
         control.done.fetch_add(1, Ordering::Relaxed);
-        assert!(goes_on());
+        assert!(note_progress());
         // One that takes long, looked at several times.
-        assert!(computing::compute(|| goes_on() && goes_on()));
+        assert!(computing::compute(|| note_progress() && note_progress()));
     }
 }

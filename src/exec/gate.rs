@@ -106,9 +106,9 @@ impl Session {
         if self.lowered.cold {
             self.driver.flush(origin).map_err(device)?;
         }
-        let held = hold && mode == LaunchMode::Stream && self.lowered.gate.holds(observe);
-        self.lowered.gate.set_held(gate, held);
-        if held {
+        let is_gated = hold && mode == LaunchMode::Stream && self.lowered.gate.holds(observe);
+        self.lowered.gate.set_held(gate, is_gated);
+        if is_gated {
             self.driver.hold(gate, origin).map_err(device)?;
         }
         Ok(())

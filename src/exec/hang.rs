@@ -133,8 +133,8 @@ impl Outline {
     /// for.
     fn awaited(&self, lane: u32, position: Position, positions: &[Option<Position>]) -> Option<u32> {
         let commands = &self.step(position.iteration).commands;
-        let own = |command: &Step| matches!(*command, Step::Launch { lane: its, .. } if its == lane);
-        let from = commands[..position.command].iter().rposition(own).map_or(0, |index| index + 1);
+        let is_on_lane = |command: &Step| matches!(*command, Step::Launch { lane: its, .. } if its == lane);
+        let from = commands[..position.command].iter().rposition(is_on_lane).map_or(0, |index| index + 1);
         let waits = (from..position.command).filter_map(|index| match commands[index] {
             Step::Wait { lane: its, event, .. } if its == lane => Some((index, event)),
             _ => None,

@@ -72,15 +72,15 @@ impl Health {
 
     /// Returns the state in one line; `None` if nothing is known.
     pub fn line(&self) -> Option<String> {
-        let of = |now: Option<u32>, most: Option<u32>, unit: &str| match (now, most) {
+        let reading = |now: Option<u32>, most: Option<u32>, unit: &str| match (now, most) {
             (Some(now), Some(most)) => Some(format!("{now} of {most} {unit}")),
             (Some(now), None) => Some(format!("{now} {unit}")),
             _ => None,
         };
         let parts = [
-            of(self.clock_mhz, self.max_clock_mhz, "MHz"),
-            of(self.power_watts, self.power_limit_watts, "W"),
-            of(self.celsius, None, "°C"),
+            reading(self.clock_mhz, self.max_clock_mhz, "MHz"),
+            reading(self.power_watts, self.power_limit_watts, "W"),
+            reading(self.celsius, None, "°C"),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))

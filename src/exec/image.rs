@@ -222,17 +222,17 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
 /// Returns the launches of a spec for this rank. Ranks may share a program, so the rank enters a collective's launches
 /// here.
 fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
-    let own = |launch: Launch| match launch {
+    let of_rank = |launch: Launch| match launch {
         Launch::Collective(collectives) => {
-            let own = |mut one: Collective| {
+            let of_rank = |mut one: Collective| {
                 one.rank = rank.program.groups[one.group.index()].number_of(rank.number);
                 one
             };
-            Launch::Collective(collectives.iter().cloned().map(own).collect())
+            Launch::Collective(collectives.iter().cloned().map(of_rank).collect())
         }
         other => other,
     };
-    spec.launch().into_iter().map(own).collect()
+    spec.launch().into_iter().map(of_rank).collect()
 }
 
 /// The communicators of a program, one for each group and stream that needs one.

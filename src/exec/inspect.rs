@@ -75,11 +75,11 @@ pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Resu
     let all = ranks;
     let ranks = prepare_with(ranks, backend, options, |index, image, period| {
         let Rank { program, schedule, .. } = all[index];
-        let place = |memory| {
+        let address_of = |memory| {
             let (space, offset) = schedule.memory.offset(memory, 0);
             (Address { space, offset }, schedule.memory.placement(memory).bytes)
         };
-        let places = (0..program.memories.len()).map(MemoryId::from).map(place).collect();
+        let places = (0..program.memories.len()).map(MemoryId::from).map(address_of).collect();
         let (bytes, fills) = (image.bytes, image.fills.clone());
         let mut keeper = CopyInserter { image, end: bytes[0].next_multiple_of(ALIGN), unread: 0 };
         let steps = period.iter_mut().map(|step| keeper.step(step)).collect();
@@ -112,14 +112,14 @@ impl CopyInserter<'_> {
     fn step(&mut self, step: &mut StepCommands) -> Vec<Launched> {
         self.unread = 0;
         let launches: Vec<u32> = step.commands.iter().filter_map(launch).map(|(op, _)| op).collect();
-        let fates = fates(self.image, &launches);
+        let result_uses = result_uses(self.image, &launches);
         let mut launched = Vec::with_capacity(launches.len());
         let mut commands = Vec::with_capacity(step.commands.len());
         for command in std::mem::take(&mut step.commands) {
             commands.push(command);
             let Some((op, lane)) = launch(&command) else { continue };
             let turn = launched.len();
-            let copies = self.launched((step.step, step.ops[turn]), op, fates[turn], &mut launched);
+            let copies = self.launched((step.step, step.ops[turn]), op, result_uses[turn], &mut launched);
             commands.extend(copies.into_iter().map(|op| Step::Launch { op, lane }));
         }
         step.commands = commands;
@@ -180,10 +180,10 @@ fn launch(command: &Step) -> Option<(u32, u32)> {
 }
 
 /// Computes for each launch of an iteration whether its result is read and overwritten later.
-fn fates(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
+fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
     let mut later = Later::default();
-    let mut fates = vec![ResultUse { live: true, overwritten: false }; launches.len()];
-    for (fate, &op) in fates.iter_mut().zip(launches).rev() {
+    let mut result_uses = vec![ResultUse { live: true, overwritten: false }; launches.len()];
+    for (fate, &op) in result_uses.iter_mut().zip(launches).rev() {
         let op = &image.ops[op as usize];
         let spec = &image.works[op.work as usize].spec;
         let (inputs, outputs) = image.operands(op).split_at(spec.inputs.len());
@@ -203,7 +203,7 @@ fn fates(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
             later.note(at.space, reach(tensor, at), |next| Next { unread: false, ..next });
         }
     }
-    fates
+    result_uses
 }
 
 /// How the rest of an iteration uses a range of memory.

@@ -61,7 +61,7 @@ fn gather_with<T: Serialize + DeserializeOwned>(
 /// Gathers bytes of each process, in the order of ranks.
 fn gather_bytes(peers: &dyn Peers, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
     let all = peers.consult(what, said, failed, &mut |parts| joined(&parts))?;
-    let parts = parted(&all).filter(|parts| parts.len() == peers.world() as usize);
+    let parts = split_parts(&all).filter(|parts| parts.len() == peers.world() as usize);
     parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "what it sent cannot be understood".to_owned() })
 }
 
@@ -86,7 +86,7 @@ fn joined(parts: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Splits a message made by [`joined`]; `None` if it is malformed.
-fn parted(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
+fn split_parts(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut parts = Vec::new();
     while !all.is_empty() {
         let (length, rest) = all.split_first_chunk::<4>()?;
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn parts_are_found_again() {
         let parts = vec![vec![1, 2], Vec::new(), vec![3]];
-        assert_eq!(parted(&joined(&parts)), Some(parts));
-        assert_eq!(parted(&[1, 0, 0]), None);
-        assert_eq!(parted(&[9, 0, 0, 0, 1]), None);
+        assert_eq!(split_parts(&joined(&parts)), Some(parts));
+        assert_eq!(split_parts(&[1, 0, 0]), None);
+        assert_eq!(split_parts(&[9, 0, 0, 0, 1]), None);
     }
 }

@@ -187,7 +187,7 @@ pub(super) fn lower(
 /// Finds the launches that consist of sends and receives alone.
 fn transfers(image: &Image) -> Transfers {
     let between_two = |one: &Collective| matches!(one.kind, CollectiveKind::Send | CollectiveKind::Recv);
-    let of = |op: &ImageOp| {
+    let directions = |op: &ImageOp| {
         let comm = image.comms.get(op.comm as usize)?;
         let work = &image.works[op.work as usize];
         let calls = work.launches.iter().find_map(|launch| match launch {
@@ -197,7 +197,7 @@ fn transfers(image: &Image) -> Transfers {
         let side = |one: &Collective| Some((one.kind == CollectiveKind::Send, *comm.ranks.get(one.peer as usize)?));
         Some(calls.iter().filter_map(side).collect())
     };
-    (0..).zip(&image.ops).filter_map(|(number, op)| Some((number, of(op)?))).collect()
+    (0..).zip(&image.ops).filter_map(|(number, op)| Some((number, directions(op)?))).collect()
 }
 
 /// Returns the ranks with which some operation exchanges data.

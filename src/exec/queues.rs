@@ -14,10 +14,10 @@ pub struct Queues {
 
 impl Queues {
     /// Predicts the mapping of a device that assigns streams to queues round-robin. Nothing is measured yet.
-    pub fn dealt(streams: u32, queues: u32) -> Queues {
+    pub fn round_robin(streams: u32, queues: u32) -> Queues {
         let queues = queues.clamp(1, streams.max(1));
-        let of = |queue: u32| (queue..streams).step_by(queues as usize).collect();
-        Queues { predicted: (0..queues).map(of).collect(), probed: Groups::new(), at_once: 0 }
+        let streams_of = |queue: u32| (queue..streams).step_by(queues as usize).collect();
+        Queues { predicted: (0..queues).map(streams_of).collect(), probed: Groups::new(), at_once: 0 }
     }
 
     /// Adds the measured mapping.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_prediction_is_compared_with_what_was_found() {
-        let predicted = || Queues::dealt(6, 4);
+        let predicted = || Queues::round_robin(6, 4);
         assert_eq!(predicted().predicted, [vec![0, 4], vec![1, 5], vec![2], vec![3]]);
         let verdict =
             |probed: &[&[u32]]| predicted().found(probed.iter().map(|group| group.to_vec()).collect(), 4).verdict();
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(at_once(4), "4 streams, as predicted");
         assert_eq!(at_once(1), "1 stream, 4 predicted");
         assert_eq!(at_once(6), "6 streams at least, 4 predicted");
-        assert_eq!(Queues::dealt(2, 8).found(Vec::new(), 2).at_once(), "2 streams at least, as predicted");
-        assert_eq!(Queues::text(&Queues::dealt(2, 8).predicted), "2 queues; none share one");
+        assert_eq!(Queues::round_robin(2, 8).found(Vec::new(), 2).at_once(), "2 streams at least, as predicted");
+        assert_eq!(Queues::text(&Queues::round_robin(2, 8).predicted), "2 queues; none share one");
     }
 }

@@ -305,8 +305,8 @@ impl Ranks {
         }
         let done = self.each_here(control, work);
         peers.iter().for_each(|peers| peers.watch(None));
-        let own = done.map(|values| (values, control.asked()));
-        let ((common, asked), known) = peers::report(peers.as_deref(), what, own, |all| {
+        let results_and_request = done.map(|values| (values, control.asked()));
+        let ((common, asked), known) = peers::report(peers.as_deref(), what, results_and_request, |all| {
             let values: Vec<&T> = all.iter().flat_map(|(values, _)| values).collect();
             (common(&values), all.iter().any(|(_, asked)| *asked))
         })?;
@@ -521,7 +521,7 @@ impl Ranks {
     /// iterations are measured.
     pub fn health(&mut self) -> Result<Vec<Health>, ExecError> {
         // Concurrently: a query may take a millisecond, while devices cool down.
-        let own: Vec<Health> = match &mut self.sessions[..] {
+        let readings: Vec<Health> = match &mut self.sessions[..] {
             [only] => only.health().into_iter().collect(),
             sessions => {
                 let mut told: Vec<Option<Health>> = sessions.iter().map(|_| None).collect();
@@ -530,7 +530,7 @@ impl Ranks {
                 told.into_iter().flatten().collect()
             }
         };
-        Ok(self.agree("health", Ok(own))?.into_iter().flatten().collect())
+        Ok(self.agree("health", Ok(readings))?.into_iter().flatten().collect())
     }
 
     /// Observes iterations on every rank: [`Session::observe`]. With several processes, only rank 0 gets the traces of
@@ -563,8 +563,8 @@ impl Ranks {
 
     /// Notes of all drivers, each with its rank; without ranks if all drivers have the same notes.
     pub fn notes(&self) -> Result<Vec<String>, ExecError> {
-        let own: Vec<Vec<String>> = self.sessions.iter().map(Session::notes).collect();
-        let notes: Vec<Vec<String>> = self.agree("notes", Ok(own))?.into_iter().flatten().collect();
+        let notes_of_sessions: Vec<Vec<String>> = self.sessions.iter().map(Session::notes).collect();
+        let notes: Vec<Vec<String>> = self.agree("notes", Ok(notes_of_sessions))?.into_iter().flatten().collect();
         if notes.windows(2).all(|pair| pair[0] == pair[1]) {
             return Ok(notes.into_iter().next().unwrap_or_default());
         }

@@ -467,10 +467,10 @@ impl Session {
                 samples.stopped = true;
                 return Ok(());
             };
-            let held = self.was_held(*retired);
+            let was_gated = self.was_held(*retired);
             if *retired >= warmup {
                 samples.time.push(time);
-                samples.ungated += u64::from(samples.gated && !held);
+                samples.ungated += u64::from(samples.gated && !was_gated);
             }
             *retired += 1;
             control.done.fetch_add(1, Ordering::Relaxed);

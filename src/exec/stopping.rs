@@ -48,8 +48,8 @@ impl Stopping {
         };
         let agreements: Vec<_> = members.iter().map(agreement).collect();
         let of = |(rank, component): (usize, usize)| {
-            let place = members[component].iter().position(|&member| member == rank);
-            Stopping { agreement: agreements[component].clone(), place: place.expect("it is a member") }
+            let index = members[component].iter().position(|&member| member == rank);
+            Stopping { agreement: agreements[component].clone(), place: index.expect("it is a member") }
         };
         components.into_iter().enumerate().map(of).collect()
     }

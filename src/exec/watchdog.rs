@@ -157,7 +157,7 @@ fn watch_to_end(
             ending = Some(Ending { since: Instant::now(), aborted: false, left: false });
         }
         if let Some(ending) = &mut ending {
-            ending.go_on(ranks, control, || found.clone().or_else(&lost));
+            ending.escalate(ranks, control, || found.clone().or_else(&lost));
         }
     }
     found
@@ -179,7 +179,7 @@ struct Ending {
 impl Ending {
     /// Aborts the communicators of ranks that did not end within [`GRACE`]; if that does not help either, leaves the
     /// process.
-    fn go_on(&mut self, ranks: &[Watched], control: &Control, why: impl FnOnce() -> Option<ExecError>) {
+    fn escalate(&mut self, ranks: &[Watched], control: &Control, why: impl FnOnce() -> Option<ExecError>) {
         let waiting: Vec<&Watched> = ranks.iter().filter(|rank| !rank.progress.is_over()).collect();
         if waiting.is_empty() {
             return;

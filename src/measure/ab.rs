@@ -125,8 +125,8 @@ impl AbRecord {
     /// Values of a side's blocks, either interleaved (`in_turn`) or measured separately.
     pub fn levels(&self, side: AbSide, in_turn: bool) -> Vec<f64> {
         let period = self.side(side).period;
-        let of = self.blocks.iter().filter(|block| block.side == side && block.round.is_some() == in_turn);
-        of.filter_map(|block| level(&block.block.time_ns, period)).collect()
+        let side_blocks = self.blocks.iter().filter(|block| block.side == side && block.round.is_some() == in_turn);
+        side_blocks.filter_map(|block| level(&block.block.time_ns, period)).collect()
     }
 
     /// Evaluates the blocks, and adds warnings about the result.
@@ -202,8 +202,12 @@ impl AbRecord {
             let blocks = || self.blocks.iter().filter(move |block| block.side == side);
             let throttled: Vec<&String> = blocks().flat_map(|block| &block.block.throttled).collect();
             if let Some(why) = throttled.first() {
-                let held = blocks().filter(|block| !block.block.throttled.is_empty()).count();
-                doubts.push(format!("{} was throttled in {held} of {} blocks: {why}", side.name(), blocks().count()));
+                let throttled_blocks = blocks().filter(|block| !block.block.throttled.is_empty()).count();
+                doubts.push(format!(
+                    "{} was throttled in {throttled_blocks} of {} blocks: {why}",
+                    side.name(),
+                    blocks().count()
+                ));
             }
             let (early, all) = blocks()
                 .fold((0, 0), |(early, all), block| (early + block.block.ungated, all + block.block.time_ns.len()));

@@ -95,10 +95,10 @@ fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<Cat
     let computation = observed.computation();
     let computation = observed.folded(&computation.stretches());
     let record = |(category, operations): (Category, usize)| {
-        let own = observed.only(|spec| spec.operation.category() == category);
-        let busy = own.folded(&own.stretches());
-        let met = own.spans.iter().any(|span| own.iteration.wait(span.op).is_some());
-        let transfer = met.then(|| round(own.within(&own.working())));
+        let of_category = observed.only(|spec| spec.operation.category() == category);
+        let busy = of_category.folded(&of_category.stretches());
+        let met = of_category.spans.iter().any(|span| of_category.iteration.wait(span.op).is_some());
+        let transfer = met.then(|| round(of_category.within(&of_category.working())));
         let busy_ns = round(spans::length(&busy));
         CategoryRecord {
             category: category.name().to_owned(),

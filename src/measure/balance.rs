@@ -63,7 +63,7 @@ pub fn of(ranks: &[RankRecord], meetings: &[CollectiveRecord], straggler: Option
         let behind = behind(ranks, &imbalance.ranks);
         return Some(BalanceRecord { kind: "imbalance".to_owned(), behind, ..imbalance });
     }
-    let in_turn = handed_on(ranks, meetings);
+    let in_turn = waits_mostly_for_transfers(ranks, meetings);
     if in_turn && least >= EVERYBODY * most {
         return Some(BalanceRecord { kind: "pipeline bubble".to_owned(), ..record });
     }
@@ -92,8 +92,8 @@ fn median(times: impl Iterator<Item = Nanos>) -> Option<Nanos> {
 }
 
 /// Whether ranks wait longer for point-to-point transfers than in collectives.
-fn handed_on(ranks: &[RankRecord], meetings: &[CollectiveRecord]) -> bool {
-    let arrivals = ranks.iter().flat_map(|of| of.collectives.iter().map(|arrival| (of.rank, arrival)));
+fn waits_mostly_for_transfers(ranks: &[RankRecord], meetings: &[CollectiveRecord]) -> bool {
+    let arrivals = ranks.iter().flat_map(|rank| rank.collectives.iter().map(|arrival| (rank.rank, arrival)));
     let sent: BTreeSet<(u32, u32)> =
         arrivals.filter(|(_, arrival)| arrival.from.is_some()).map(|(rank, arrival)| (rank, arrival.id)).collect();
     let (mut transfers, mut collectives) = (Nanos(0), Nanos(0));
@@ -120,7 +120,7 @@ fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
         }
         sums
     };
-    let (late, others): (Vec<&RankRecord>, Vec<&RankRecord>) = ranks.iter().partition(|of| late.contains(&of.rank));
+    let (late, others): (Vec<&RankRecord>, Vec<&RankRecord>) = ranks.iter().partition(|rank| late.contains(&rank.rank));
     let (late, others): (Vec<Sums>, Vec<Sums>) =
         (late.into_iter().map(sums).collect(), others.into_iter().map(sums).collect());
     let time = |of: &[Sums], key| median(of.iter().map(|sums| sums.get(key).map_or(Nanos(0), |sum| sum.0)));

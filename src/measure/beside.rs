@@ -29,8 +29,8 @@ pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
         for span in &iteration.trace.spans {
             let Some(kernel) = kernel(subject, span) else { continue };
             let time = span.duration().0 as f64;
-            let own = [(span.start.0 as f64, span.end.0 as f64)];
-            match spans::length(&spans::common(&own, &waits)) {
+            let range = [(span.start.0 as f64, span.end.0 as f64)];
+            match spans::length(&spans::common(&range, &waits)) {
                 0.0 => apart.entry(kernel.spec).or_default().push(time),
                 common if common >= MOST * time => beside.push((kernel, time)),
                 _ => {}

@@ -124,15 +124,15 @@ impl Blocks {
     /// One warning per cause of throttling, with the number of samples that it affects.
     pub fn warnings(&self, mode: LaunchMode) -> Vec<String> {
         let records = self.records();
-        let held: Vec<&BlockRecord> = records.iter().filter(|block| block.throttled.is_some()).collect();
+        let throttled_blocks: Vec<&BlockRecord> = records.iter().filter(|block| block.throttled.is_some()).collect();
         let mut reasons = self.throttled(0, self.counts.len(), self.window(0..self.counts.len()));
         // A cause that had ended before the end of the run shows only in its block.
         if reasons.is_empty() {
-            reasons.extend(held.iter().filter_map(|block| block.throttled.clone()).take(1));
+            reasons.extend(throttled_blocks.iter().filter_map(|block| block.throttled.clone()).take(1));
         }
-        let samples: usize = held.iter().map(|block| block.iterations).sum();
+        let samples: usize = throttled_blocks.iter().map(|block| block.iterations).sum();
         let all: usize = self.counts.iter().sum();
-        let share = match held.len() {
+        let share = match throttled_blocks.len() {
             0 => String::new(),
             _ => format!("; that was while {samples} of {} were measured", counted(all, "iteration")),
         };

@@ -339,7 +339,11 @@ mod tests {
 
     #[test]
     fn every_figure_of_the_language_is_defined() {
-        let asked: Vec<&str> = DEFINITIONS.iter().filter(|of| !of.usage.is_empty()).map(|of| of.name).collect();
+        let asked: Vec<&str> = DEFINITIONS
+            .iter()
+            .filter(|definition| !definition.usage.is_empty())
+            .map(|definition| definition.name)
+            .collect();
         assert_eq!(asked, Figure::ALL.map(Figure::name));
         for definition in DEFINITIONS {
             let texts =

@@ -27,9 +27,9 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     let mut doubts = Vec::new();
     let floats: Vec<f64> = times.samples_ns.iter().map(|time| time.0 as f64).collect();
     if let Some(variation) = slots::variation(&floats, slots).filter(|variation| *variation > NOISE) {
-        let of = if slots > 1 { "the mean of their slot" } else { "their mean" };
+        let reference = if slots > 1 { "the mean of their slot" } else { "their mean" };
         doubts.push(format!(
-            "{name}: the times vary by {:.0} % of {of}: figures that differ by less say nothing",
+            "{name}: the times vary by {:.0} % of {reference}: figures that differ by less say nothing",
             variation * 100.0
         ));
     }
@@ -52,7 +52,7 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
         ));
     }
     if let Some(modes) = series::modes(&samples) {
-        doubts.push(two(name, modes, times));
+        doubts.push(two_modes_warning(name, modes, times));
     }
     let independent = effective(&samples, 50.0);
     if independent < FEW * samples.len() as f64 {
@@ -94,7 +94,7 @@ fn moved(trend: f64) -> &'static str {
     if trend > 0.0 { "rose" } else { "fell" }
 }
 
-fn two(name: &str, modes: Modes, times: &Times) -> String {
+fn two_modes_warning(name: &str, modes: Modes, times: &Times) -> String {
     let median = times.p50_ns.map_or(0.0, |median| median.0 as f64);
     let around = |share: f64| Nanos((share * median).round() as i64);
     format!(

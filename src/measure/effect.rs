@@ -133,7 +133,7 @@ impl Effect {
 
     fn between([base, other]: &[SideValue; 2], alone: Basis, direction: Direction, threshold: f64) -> Effect {
         let several = base.groups > 1 || other.groups > 1;
-        let interval = if several { welch(base, other) } else { mover(base, other) };
+        let interval = if several { welch_interval(base, other) } else { mover_interval(base, other) };
         let change = other.center - base.center;
         Effect {
             base: base.center.exp(),
@@ -231,7 +231,7 @@ fn log(value: f64) -> Option<f64> {
 }
 
 /// Interval of a difference by MOVER: the distances to the interval's ends add in quadrature.
-fn mover(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
+fn mover_interval(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let ((base_low, base_high), (low, high)) = (base.interval?, other.interval?);
     let change = other.center - base.center;
     let below = (other.center - low).hypot(base_high - base.center);
@@ -240,7 +240,7 @@ fn mover(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
 }
 
 /// Welch's interval of the difference of two means. A side with one run gets the other side's variance.
-fn welch(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
+fn welch_interval(base: &SideValue, other: &SideValue) -> Option<(f64, f64)> {
     let share = |side: &SideValue, variance: f64| variance / side.groups as f64;
     let degrees = |side: &SideValue| (side.groups - 1) as f64;
     let (error, freedom) = match (base.variance, other.variance) {

@@ -172,14 +172,14 @@ impl Evidence<'_> {
     fn serial(&self) -> Result<Vec<Vec<f64>>, String> {
         let samples = self.serial.map(|samples| self.by_slot(samples));
         samples
-            .filter(|samples| samples.iter().any(|of| !of.is_empty()))
+            .filter(|samples| samples.iter().any(|slot| !slot.is_empty()))
             .ok_or_else(|| "the serial run was not measured".to_owned())
     }
 
     /// Work of an iteration of each slot.
     fn works(&self, set: Option<&OpSet>, of: fn((f64, f64)) -> f64) -> Vec<f64> {
-        let own: Vec<f64> = self.program.cycle.iter().map(|step| of(work(self.program, step, set))).collect();
-        (0..self.slots).map(|slot| own[slot % own.len()]).collect()
+        let work_of_slots: Vec<f64> = self.program.cycle.iter().map(|step| of(work(self.program, step, set))).collect();
+        (0..self.slots).map(|slot| work_of_slots[slot % work_of_slots.len()]).collect()
     }
 
     /// Times of the observed iterations of each slot, in ns.
@@ -226,10 +226,10 @@ impl Evidence<'_> {
             (Figure::Bytes, set) => Ok(FigureSamples::Known(self.works(set, |(_, bytes)| bytes))),
             (Figure::Bandwidth, None) => {
                 let bytes = self.works(None, |(_, bytes)| bytes);
-                let of = |(times, over): (Vec<f64>, &f64)| {
+                let divided = |(times, over): (Vec<f64>, &f64)| {
                     times.into_iter().map(|under| Quotient { over: *over, under }).collect()
                 };
-                Ok(FigureSamples::Iterations(times()?.into_iter().zip(&bytes).map(of).collect()))
+                Ok(FigureSamples::Iterations(times()?.into_iter().zip(&bytes).map(divided).collect()))
             }
             (Figure::Bandwidth, Some(_)) => self.rate(set, |spec| Some(Moved::of(spec))),
             (Figure::BusBandwidth, _) => {
@@ -245,12 +245,12 @@ impl Evidence<'_> {
             (Figure::SerialTime, _) => Ok(plain(self.serial()?)),
             (Figure::Speedup, _) => {
                 let median = |samples: &Vec<f64>| Summary::of(samples).map_or(f64::NAN, |summary| summary.p50);
-                let of = |(times, serial): (Vec<f64>, &Vec<f64>)| {
+                let divided = |(times, serial): (Vec<f64>, &Vec<f64>)| {
                     let over = median(serial);
                     times.into_iter().map(|under| Quotient { over, under }).collect()
                 };
                 let serial = self.serial()?;
-                Ok(FigureSamples::Iterations(self.times()?.into_iter().zip(&serial).map(of).collect()))
+                Ok(FigureSamples::Iterations(self.times()?.into_iter().zip(&serial).map(divided).collect()))
             }
             (Figure::Slack, _) => self.observed(set, |observed| Ok(observed.slacks())).map(FigureSamples::Operations),
             (Figure::Utilization, _) => self.quotients(set, |observed| {
@@ -268,6 +268,6 @@ impl Evidence<'_> {
 
 /// Wraps plain amounts as samples.
 fn plain(samples: Vec<Vec<f64>>) -> FigureSamples {
-    let of = |samples: Vec<f64>| samples.into_iter().map(Quotient::plain).collect();
-    FigureSamples::Iterations(samples.into_iter().map(of).collect())
+    let quotients = |samples: Vec<f64>| samples.into_iter().map(Quotient::plain).collect();
+    FigureSamples::Iterations(samples.into_iter().map(quotients).collect())
 }

@@ -353,7 +353,7 @@ pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
         let values: Result<Vec<f64>, String> =
             ranks.iter().map(|rank| rank.over_rounds(&rank.program.metrics[index].value)).collect();
         let slot = |slot: usize| {
-            let values: Option<Vec<f64>> = slots.iter().map(|of| *of[index].get(slot)?).collect();
+            let values: Option<Vec<f64>> = slots.iter().map(|member| *member[index].get(slot)?).collect();
             values.map(join)
         };
         record(metric, values.map(join), (0..slots[0][index].len()).map(slot))
@@ -368,8 +368,8 @@ fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item
     };
     let to_si = |value: f64| units::unsigned_zero(value * metric.dimension.to_si());
     // The value is in SI units, so a unit of the language, such as `ms`, only affects its text.
-    let own = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
-    let unit = own.map_or_else(|| si_unit(metric.dimension), str::to_owned);
+    let custom_unit = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
+    let unit = custom_unit.map_or_else(|| si_unit(metric.dimension), str::to_owned);
     let text = value.map_or_else(|| "–".to_owned(), |value| shown(metric, value));
     let slots: Vec<Option<f64>> = slots.collect();
     let over_slots = Summary::of(&slots.iter().copied().flatten().collect::<Vec<_>>()).map(|summary| OverSlots {

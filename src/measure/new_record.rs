@@ -95,7 +95,7 @@ impl ProgramRecord {
         let program = &ranks[0].program;
         let (flops, bytes) = totals(program);
         let slots = model::slots(ranks.iter().map(|rank| &*rank.program));
-        let own: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
+        let operations_of_cycle: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
         let lane = |lane: &Lane| LaneRecord {
             name: lane.name.clone(),
             streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
@@ -106,7 +106,7 @@ impl ProgramRecord {
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
             cycle: slots,
-            cycle_operations: own * slots / program.cycle.len().max(1),
+            cycle_operations: operations_of_cycle * slots / program.cycle.len().max(1),
             flops,
             bytes: bytes as u64,
             plan: None,

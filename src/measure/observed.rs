@@ -102,13 +102,13 @@ impl<'a> Observed<'a> {
     pub fn gaps(&self) -> Vec<f64> {
         let lanes = self.iteration.trace.spans.iter().map(|span| span.lane.index() + 1).max().unwrap_or(0);
         let mut before: Vec<Option<Span>> = vec![None; lanes];
-        let mut own = self.spans.iter().peekable();
+        let mut spans = self.spans.iter().peekable();
         let mut gaps = Vec::new();
         // Spans are in the order of issue, also on each real stream.
         for span in &self.iteration.trace.spans {
             let LaneId(lane) = span.lane;
             let neighbour = before[lane as usize].replace(*span);
-            if own.next_if(|own| own.op == span.op).is_some()
+            if spans.next_if(|spans| spans.op == span.op).is_some()
                 && let Some(neighbour) = neighbour
             {
                 gaps.push((span.start - neighbour.end).0 as f64);

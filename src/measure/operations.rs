@@ -113,11 +113,11 @@ fn size(spec: &Spec) -> String {
     }
     let operands = spec.inputs.iter().chain(&spec.outputs);
     // The first of equal ones.
-    operands.rev().max_by_key(|tensor| tensor.bytes()).map_or_else(String::new, in_short)
+    operands.rev().max_by_key(|tensor| tensor.bytes()).map_or_else(String::new, short_shape)
 }
 
 /// Formats a tensor as `4096×1024 bf16`, or `bf16` for a single element.
-fn in_short(tensor: &Tensor) -> String {
+fn short_shape(tensor: &Tensor) -> String {
     let dims: Vec<String> = tensor.dims.iter().map(u64::to_string).collect();
     if dims.is_empty() { tensor.dtype.to_string() } else { format!("{} {}", dims.join("×"), tensor.dtype) }
 }

@@ -100,13 +100,13 @@ impl<'a> Request<'a> {
     }
 
     /// Whether a single iteration is requested, which tests the file and measures nothing.
-    pub(super) fn is_look(&self) -> bool {
+    pub(super) fn is_single_iteration(&self) -> bool {
         self.effort.iterations == 1
     }
 
     /// Number of measured iterations, rounded up to complete rounds so that each slot is measured equally often.
     pub(super) fn whole_rounds(&self) -> u64 {
-        let slots = if self.is_look() { 1 } else { self.slots() as u64 };
+        let slots = if self.is_single_iteration() { 1 } else { self.slots() as u64 };
         u64::from(self.effort.iterations).next_multiple_of(slots)
     }
 
@@ -115,7 +115,7 @@ impl<'a> Request<'a> {
     pub(super) fn observation(&self) -> Observation {
         let slots = self.slots() as u64;
         let times = u64::from(self.observed_iterations).min((OBSERVED / slots).max(1));
-        let most = if self.is_look() { u64::from(self.observed_iterations) } else { u64::MAX };
+        let most = if self.is_single_iteration() { u64::from(self.observed_iterations) } else { u64::MAX };
         Observation { slots, times, most }
     }
 

@@ -21,7 +21,7 @@ use super::warmup;
 /// Number of iterations of a run, for its progress bar.
 pub fn iterations(request: &Request) -> u64 {
     let each = u64::from(request.effort.warmup) + request.whole_rounds();
-    let runs = if needs_serial_run(request.first().program) { 2 } else { 1 };
+    let runs = if needs_single_stream_run(request.first().program) { 2 } else { 1 };
     let gated = request.exec.gate_depth > 0 && request.modes.contains(&LaunchMode::Stream) && each > 1;
     each * (runs * request.modes.len() as u64 + u64::from(gated))
 }
@@ -29,14 +29,14 @@ pub fn iterations(request: &Request) -> u64 {
 /// Runs everything that the request asks for. A run that is stopped or fails keeps its results so far; without a
 /// headline, a failure is returned as the error.
 pub fn measure(request: &Request) -> Result<Measured, ExecError> {
-    let mut warnings: Vec<String> = unlike_cycles(request).into_iter().collect();
+    let mut warnings: Vec<String> = cycle_warning(request).into_iter().collect();
     let mut sampled = Vec::new();
     let mut failure = headlines(request, &mut sampled, &mut warnings).err();
     if let Some(error) = failure.take_if(|_| sampled.is_empty()) {
         return Err(error);
     }
     let mut serial = Vec::new();
-    if failure.is_none() && needs_serial_run(request.first().program) && !request.control.stopped() {
+    if failure.is_none() && needs_single_stream_run(request.first().program) && !request.control.stopped() {
         failure = serials(request, &sampled, &mut serial, &mut warnings).err();
     }
     // A run that was stopped after the headline may lack observed iterations or the run on one stream.
@@ -65,7 +65,7 @@ fn keep(request: &Request, sampled: &[VariantSamples], serial: &[Option<Serial>]
 
 /// Warning about ranks whose programs repeat after numbers of iterations without a common multiple within the limit;
 /// `None` otherwise.
-fn unlike_cycles(request: &Request) -> Option<String> {
+fn cycle_warning(request: &Request) -> Option<String> {
     let slots = request.slots();
     let whole = request.ranks.iter().all(|rank| slots.is_multiple_of(rank.program.cycle.len().max(1)));
     (!whole).then(|| {
@@ -88,7 +88,7 @@ fn headlines(
             keep(request, sampled, &[], warnings);
         }
         sample(request, &mut session, mode, sampled, warnings)
-            .inspect_err(|error| warnings.push(failed(runs_as(mode), error)))?;
+            .inspect_err(|error| warnings.push(failed(run_name(mode), error)))?;
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ fn serials(
                 false => session.observe(variant.mode, request.observation(), request.control)?,
             };
             let observations = Observations::of(request.ranks, request.slots(), &traces);
-            let alone = observations.iterations.iter().map(|of| Alone::of_serial(of)).collect();
+            let alone = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
             serial.push(Some(Serial { samples, alone }));
         }
         Ok(())
@@ -133,7 +133,7 @@ fn serials(
 }
 
 /// Explains why a graph was refused, with the operation and a remedy.
-fn told_of(program: &Program, error: &ExecError) -> String {
+fn explain_refused_graph(program: &Program, error: &ExecError) -> String {
     let refused = match error {
         ExecError::Operation { at, .. } => {
             program.cycle.iter().flat_map(|step| &step.ops).find(|op| SourceSpan::from(op.span) == *at)
@@ -144,7 +144,7 @@ fn told_of(program: &Program, error: &ExecError) -> String {
     format!("{error}{}; `--launch stream` asks for none", label.unwrap_or_default())
 }
 
-fn runs_as(mode: LaunchMode) -> &'static str {
+fn run_name(mode: LaunchMode) -> &'static str {
     match mode {
         LaunchMode::Stream => "the run as streams",
         LaunchMode::Graph => "the run as a graph",
@@ -176,7 +176,7 @@ fn sample(
     if mode == LaunchMode::Graph
         && let Err(error) = session.capture(request.control)
     {
-        let told = told_of(request.first().program, &error);
+        let told = explain_refused_graph(request.first().program, &error);
         warnings.push(format!("no graph could be made, the run went on as streams: {told}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());
@@ -188,7 +188,7 @@ fn sample(
     let failure = blocks.failure.take();
     let (gated, stopped) = (blocks.samples.slowest.gated, blocks.samples.slowest.stopped);
     warnings.extend(blocks.warnings(mode));
-    warnings.extend(too_early(mode, &blocks.samples.slowest));
+    warnings.extend(early_gate_warning(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
     // From here on the headline is kept, whatever fails.
@@ -253,7 +253,7 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
 }
 
 /// Warning about gates that opened before the host had issued an iteration; `None` if none did.
-fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
+fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
             "{}: {} of {} began before the host had issued them: their times contain the host's",
@@ -265,10 +265,10 @@ fn too_early(mode: LaunchMode, samples: &Samples) -> Option<String> {
 }
 
 /// Whether a metric needs the run on one stream.
-fn needs_serial_run(program: &Program) -> bool {
+fn needs_single_stream_run(program: &Program) -> bool {
     fn asks(expr: &FigureExpr) -> bool {
         match expr {
-            FigureExpr::Figure { figure, .. } => figure.needs_serial_run(),
+            FigureExpr::Figure { figure, .. } => figure.needs_single_stream_run(),
             FigureExpr::Unary(_, inner) => asks(inner),
             FigureExpr::Binary(_, left, right) => asks(left) || asks(right),
             FigureExpr::Constant(_) | FigureExpr::BySlot(_) | FigureExpr::Metric { .. } => false,

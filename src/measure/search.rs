@@ -249,8 +249,8 @@ impl<O: Objective> State<'_, O> {
             for (point, part) in points.iter_mut().zip(parts) {
                 let within = self.draw(1 << 20) as f64 / f64::from(1 << 20);
                 let values = self.search.axes[axis].values;
-                let place = (part as f64 + within) / count as f64 * values as f64;
-                point.push((place as usize).min(values - 1));
+                let position = (part as f64 + within) / count as f64 * values as f64;
+                point.push((position as usize).min(values - 1));
             }
         }
         points
@@ -291,7 +291,7 @@ impl<O: Objective> State<'_, O> {
         let mut base = start;
         let mut value = self.mean(&base)?;
         loop {
-            let (mut next, mut better) = self.around(base.clone(), value, step)?;
+            let (mut next, mut better) = self.explore_axes(base.clone(), value, step)?;
             if better >= value {
                 if step == 1 {
                     return Ok(());
@@ -307,7 +307,7 @@ impl<O: Objective> State<'_, O> {
                     break;
                 }
                 let there = self.mean(&ahead)?;
-                let (point, found) = self.around(ahead, there, step)?;
+                let (point, found) = self.explore_axes(ahead, there, step)?;
                 if found < better {
                     (next, better) = (point, found);
                 }
@@ -325,7 +325,7 @@ impl<O: Objective> State<'_, O> {
     }
 
     /// Tries a step along each axis, in random order; keeps each improvement.
-    fn around(&mut self, mut point: Point, mut value: f64, step: usize) -> Step<(Point, f64), O> {
+    fn explore_axes(&mut self, mut point: Point, mut value: f64, step: usize) -> Step<(Point, f64), O> {
         let axes = self.search.axes.len();
         let mut order: Vec<usize> = (0..axes).collect();
         for at in (1..axes).rev() {

@@ -122,8 +122,8 @@ impl ArrivalTimes {
     /// Arrivals `behind(rank, iteration)` after the begins of iterations; `None` if a begin is unknown, or if ranks
     /// have different clocks.
     fn of(origins: &[&[MomentRecord]], behind: impl Fn(usize, usize) -> Nanos) -> Option<ArrivalTimes> {
-        let iterations = origins.iter().map(|of| of.len()).min().filter(|count| *count > 0)?;
-        if origins.iter().any(|of| of[0].clock != origins[0][0].clock) {
+        let iterations = origins.iter().map(|rank| rank.len()).min().filter(|count| *count > 0)?;
+        if origins.iter().any(|rank| rank[0].clock != origins[0][0].clock) {
             return None;
         }
         // Subtract the origin first: host times are too large for exact floats.
@@ -141,7 +141,7 @@ impl ArrivalTimes {
     /// From the first to the last arrival.
     fn skew(&self) -> Option<Estimate> {
         let skew = |at: usize| {
-            let all = || self.times.iter().map(|of| of[at]);
+            let all = || self.times.iter().map(|rank| rank[at]);
             all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)
         };
         let samples: Vec<f64> = (0..self.iterations()).map(skew).collect();

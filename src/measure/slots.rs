@@ -16,8 +16,8 @@ pub fn by_slot(samples: &[f64], slots: usize, first: u64) -> Vec<Vec<f64>> {
     let slots = slots.max(1);
     let whole = if samples.len() < slots { samples } else { &samples[..samples.len() / slots * slots] };
     let phase = (first % slots as u64) as usize;
-    let of = |slot: usize| whole.iter().skip((slot + slots - phase) % slots).step_by(slots).copied().collect();
-    (0..slots).map(of).collect()
+    let samples_of = |slot: usize| whole.iter().skip((slot + slots - phase) % slots).step_by(slots).copied().collect();
+    (0..slots).map(samples_of).collect()
 }
 
 /// Variation of samples around the mean of their own slot, as a share of it, which excludes differences between slots.
@@ -26,8 +26,8 @@ pub fn variation(samples: &[f64], slots: usize) -> Option<f64> {
     let slots = slots.clamp(1, samples.len().max(1));
     let freedom = samples.len().saturating_sub(slots);
     let mean = |slot: usize| {
-        let of = || samples.iter().skip(slot).step_by(slots);
-        of().sum::<f64>() / of().count() as f64
+        let own = || samples.iter().skip(slot).step_by(slots);
+        own().sum::<f64>() / own().count() as f64
     };
     let means: Vec<f64> = (0..slots).map(mean).collect();
     let squares = samples.iter().enumerate().map(|(index, sample)| match means[index % slots] {

@@ -97,6 +97,22 @@ impl Times {
         Times { n: samples.len(), samples_ns: samples.to_vec(), ..Times::default() }
     }
 
+    /// The statistics, each by the name of its field.
+    pub fn statistics(&self) -> [(&'static str, Option<Nanos>); 10] {
+        [
+            ("p50_ns", self.p50_ns),
+            ("p50_low_ns", self.p50_low_ns),
+            ("p50_high_ns", self.p50_high_ns),
+            ("mean_ns", self.mean_ns),
+            ("std_ns", self.std_ns),
+            ("min_ns", self.min_ns),
+            ("max_ns", self.max_ns),
+            ("p5_ns", self.p5_ns),
+            ("p95_ns", self.p95_ns),
+            ("p99_ns", self.p99_ns),
+        ]
+    }
+
     /// Number of rounds; of iterations, if all are alike.
     pub fn rounds(&self) -> usize {
         self.n / self.slots.len().max(1)

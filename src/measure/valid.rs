@@ -142,19 +142,7 @@ fn check_times(times: &Times, cycle: usize, at: &str) -> Checked {
     slots(times.slots.len(), cycle, &format!("{at}.slots"))?;
     below(times.first_slot as u64, cycle, &format!("{at}.first_slot"), "slots in `program.cycle`")?;
     let bounds = Bounds::of(samples);
-    let statistics = [
-        ("p50_ns", times.p50_ns),
-        ("p50_low_ns", times.p50_low_ns),
-        ("p50_high_ns", times.p50_high_ns),
-        ("mean_ns", times.mean_ns),
-        ("std_ns", times.std_ns),
-        ("min_ns", times.min_ns),
-        ("max_ns", times.max_ns),
-        ("p5_ns", times.p5_ns),
-        ("p95_ns", times.p95_ns),
-        ("p99_ns", times.p99_ns),
-    ];
-    bounds.times(at, statistics)?;
+    bounds.times(at, times.statistics())?;
     for (index, sample) in times.samples_ns.iter().enumerate() {
         bounds.time(*sample, || format!("{at}.samples_ns[{index}]"))?;
     }

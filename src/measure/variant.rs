@@ -63,7 +63,7 @@ pub fn record(
     let device = Device::new(&request.backend.device(), request.profile);
     let slot = longest_slot(&time, &sampled.traces);
     let observations = Observations::of(request.ranks, request.slots(), &sampled.traces);
-    let of = VariantData {
+    let data = VariantData {
         request,
         sampled,
         observations: &observations,
@@ -73,8 +73,8 @@ pub fn record(
         device,
         slot,
     };
-    let mut ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| of.rank(index)).collect();
-    if let Some(count) = (0..ranks.len()).find_map(|index| of.unlisted(index)) {
+    let mut ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| data.rank(index)).collect();
+    if let Some(count) = (0..ranks.len()).find_map(|index| data.unlisted_operations(index)) {
         warnings.push(format!("{name}: stopped before an operation was timed; the {count} operations are not listed"));
     }
     let skew = skew::of(&ranks);
@@ -94,7 +94,7 @@ pub fn record(
         ));
     }
     warnings.extend(slow_host);
-    let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| of.evidence(index)).collect();
+    let evidence: Vec<Evidence> = (0..request.ranks.len()).map(|index| data.evidence(index)).collect();
     Variant {
         refused,
         launch: name.to_owned(),
@@ -155,7 +155,7 @@ impl<'a> VariantData<'a> {
 
     /// The number of operations of a rank, if the run was stopped and listing them would delay its end; `None` if they are
     /// listed.
-    fn unlisted(&self, index: usize) -> Option<usize> {
+    fn unlisted_operations(&self, index: usize) -> Option<usize> {
         let program = self.request.ranks[index].program;
         let count = program.cycle[self.slot % program.cycle.len()].ops.len();
         (count > STOPPED_OPERATIONS && self.request.control.stopped()).then_some(count)
@@ -179,11 +179,11 @@ impl<'a> VariantData<'a> {
     }
 
     fn rank(&self, index: usize) -> RankRecord {
-        let of = &self.request.ranks[index];
-        let step = self.slot % of.program.cycle.len();
+        let rank = &self.request.ranks[index];
+        let step = self.slot % rank.program.cycle.len();
         let none = Samples::default();
         let samples = self.sampled.blocks.samples.ranks.get(index).unwrap_or(&none);
-        let unlisted = self.unlisted(index).is_some();
+        let unlisted = self.unlisted_operations(index).is_some();
         let all = if unlisted { &[] } else { self.iterations(index) };
         let iterations: Vec<&Iteration> = all.iter().filter(|iteration| iteration.trace.slot == self.slot).collect();
         let time = if self.refused { Times::bare(&samples.time) } else { self.request.times(samples) };
@@ -191,29 +191,29 @@ impl<'a> VariantData<'a> {
         let cold = self.request.exec.cold;
         let profile = self.request.profile.filter(|_| !unlisted);
         let cached =
-            profile.map(|profile| schedule::cached(of.program, of.schedule, cold, profile)).unwrap_or_default();
-        let peaks = profile.map(|profile| Peaks { program: of.program, rank: of.number, profile, cached: &cached });
+            profile.map(|profile| schedule::cached(rank.program, rank.schedule, cold, profile)).unwrap_or_default();
+        let peaks = profile.map(|profile| Peaks { program: rank.program, rank: rank.number, profile, cached: &cached });
         let as_streams = self.sampled.mode == LaunchMode::Stream;
         let analysis = analysis::analyze(&Subject {
-            program: of.program,
-            plan: of.plan,
+            program: rank.program,
+            plan: rank.plan,
             step,
             iterations: &iterations,
             alone: self.alone(index),
             host_bound: self.host_bound,
-            queues: as_streams.then(|| of.schedule.lanes.iter().map(|lane| lane.queue).collect()),
+            queues: as_streams.then(|| rank.schedule.lanes.iter().map(|lane| lane.queue).collect()),
             time: time.p50_ns,
             peaks: peaks.as_ref(),
         });
         let arrivals =
             self.observations.arrivals.get(self.slot).and_then(|ranks| ranks.get(index)).cloned().unwrap_or_default();
         RankRecord {
-            rank: of.number,
+            rank: rank.number,
             slot: self.slot,
             analysis,
             operations: match unlisted {
                 true => Vec::new(),
-                false => operations(self.request, of, step, &iterations, self.alone(index), peaks.as_ref()),
+                false => operations(self.request, rank, step, &iterations, self.alone(index), peaks.as_ref()),
             },
             observer_effect,
             trace: spans(&iterations),

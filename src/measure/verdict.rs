@@ -38,7 +38,7 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
     let mut of_peak = String::new();
     if let Some((bound, resource)) = bound(analysis, part) {
         let reached = 100.0 * bound.ideal_ns.0 as f64 / bound.chain_ns.0.max(1) as f64;
-        let resource = words_of(resource);
+        let resource = describe_resource(resource);
         if reached >= WORTH_TELLING {
             of_peak = match bound.limits {
                 true => format!(", at {reached:.0} % of its peak"),
@@ -70,8 +70,8 @@ pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRec
 
 /// The resource that bounds most of a category's part of the chain, with its name; `None` if none is known.
 fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundRecord, &'a str)> {
-    let own = analysis.bounds.iter().filter(|bound| bound.category == category);
-    let most = own.max_by_key(|bound| bound.chain_ns)?;
+    let bounds_of_category = analysis.bounds.iter().filter(|bound| bound.category == category);
+    let most = bounds_of_category.max_by_key(|bound| bound.chain_ns)?;
     Some((most, most.resource.as_deref()?))
 }
 
@@ -96,7 +96,7 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
 }
 
 /// The resource's name in a sentence, and what helps operations that it bounds.
-fn words_of(resource: &str) -> (String, &'static str) {
+fn describe_resource(resource: &str) -> (String, &'static str) {
     const FEWER: &str =
         "move fewer bytes: a smaller type, fewer passes over the data, operations joined with their neighbours";
     const EARLIER: &str =
@@ -185,7 +185,7 @@ fn words(part: &str) -> Words {
 
 /// Name of a resource in a sentence: `memory bandwidth`.
 pub fn resource(name: &str) -> String {
-    words_of(name).0
+    describe_resource(name).0
 }
 
 /// What usually helps an operation of a category.

@@ -179,7 +179,7 @@ impl<'a> Observations<'a> {
 
 /// Adds the waiting times of a slot's operations to the iterations.
 fn note_waits(arrivals: &[RankArrivals], slot: usize, iterations: &mut [Vec<Iteration>]) {
-    let ranks: Vec<_> = arrivals.iter().map(|of| (of.rank, &of.origins[..], &of.arrivals[..])).collect();
+    let ranks: Vec<_> = arrivals.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.arrivals[..])).collect();
     let meetings = MatchedOperations::of(&ranks);
     let by_rank: BTreeMap<u32, usize> = arrivals.iter().enumerate().map(|(index, of)| (of.rank, index)).collect();
     for party in &meetings.0 {

@@ -127,7 +127,7 @@ impl<'a> Analyzer<'a> {
             options,
             builtins,
             scopes: Scopes::new(),
-            words: words_of(ast, &names),
+            words: parameter_words(ast, &names),
             label_families: declared::label_families(ast),
             program,
             defs: defs.collect(),
@@ -248,7 +248,7 @@ impl<'a> Analyzer<'a> {
 }
 
 /// The words that parameters list as their values.
-fn words_of(ast: &Ast, names: &Interner) -> FxHashSet<Symbol> {
+fn parameter_words(ast: &Ast, names: &Interner) -> FxHashSet<Symbol> {
     let declared: FxHashSet<Symbol> = ast
         .decls
         .iter()

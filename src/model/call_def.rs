@@ -8,7 +8,7 @@ use super::error::{LimitError, ModelError};
 use super::expand::Written;
 use super::labels::{LabelData, Tensors};
 use super::limits::{CALLS, TURNS_PER_OPERATION};
-use super::turns::TurnKind;
+use super::turns::TurnOrigin;
 use super::value::Value;
 
 impl<'a> Analyzer<'a> {
@@ -86,8 +86,8 @@ impl<'a> Analyzer<'a> {
             self.expansion.label = label;
         }
         let outer_turn = self.expansion.turn;
-        let of = TurnKind::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
-        self.expansion.turn = self.program.turns.enter(outer_turn, of);
+        let origin = TurnOrigin::Call { definition: name.symbol, span: call.span, label: self.expansion.label };
+        self.expansion.turn = self.program.turns.enter(outer_turn, origin);
         self.expansion.calls.push(name.symbol);
         self.expansion.called += 1;
         let outer_call = std::mem::replace(&mut self.expansion.call, self.expansion.called);

@@ -12,7 +12,7 @@ use crate::syntax::ast::*;
 use crate::syntax::walk::Child;
 
 use super::callee::{GRADIENT, MARKERS};
-use super::declared::{collect_labels, declared_names, stream_name, worded_name};
+use super::declared::{collect_labels, declared_names, stream_name, word_parameter};
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
 use super::lower::elementwise_functions;
@@ -47,7 +47,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         place: NameRole::Any,
         has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Later { .. })),
         streams: ast.decls.iter().filter_map(stream_name).collect(),
-        worded: ast.decls.iter().filter_map(|decl| worded_name(decl, words)).collect(),
+        worded: ast.decls.iter().filter_map(|decl| word_parameter(decl, words)).collect(),
         of_module: false,
         has_mesh: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Mesh(_))),
         errors: Vec::new(),

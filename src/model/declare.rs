@@ -352,7 +352,7 @@ impl<'a> Analyzer<'a> {
             count => format!("[{}]", count.join(", ")),
         };
         let ty = if let Layout::Tensor(ty) = &buffer.layout { text(ty) } else { "f32[8]".to_owned() };
-        let place = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
+        let in_space = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
         let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
         let fill = match init.as_str() {
             " = zeros" if space_at.is_none() && index.is_empty() => format!("write `fill(0 -> {name})` below it, or "),
@@ -363,7 +363,7 @@ impl<'a> Analyzer<'a> {
             Some(_) => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
             None => ("be filled before the run".to_owned(), "buffers of a block hold nothing at first"),
         };
-        let help = format!("{fill}declare it above the step: `buffer {name}{index}: {ty}{place}{init}`");
+        let help = format!("{fill}declare it above the step: `buffer {name}{index}: {ty}{in_space}{init}`");
         self.error(ModelError::LocalBuffer { name, wants, why, help, at: at.into() });
     }
 

@@ -31,7 +31,7 @@ pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
 }
 
 /// The name of a parameter that lists words; `None` for any other declaration.
-pub(super) fn worded_name(decl: &Decl, words: &FxHashSet<Symbol>) -> Option<Symbol> {
+pub(super) fn word_parameter(decl: &Decl, words: &FxHashSet<Symbol>) -> Option<Symbol> {
     match &decl.kind {
         DeclKind::Param { name, allowed: Some(Expr { kind: ExprKind::List(items), .. }), .. } => {
             let lists_words = items.iter().filter_map(Expr::as_name).any(|item| words.contains(&item));

@@ -17,7 +17,7 @@ use super::labels::{self, LabelData, StepLabels};
 use super::limits::{CYCLE, TURNS_PER_OPERATION};
 use super::program::{After, Label, Priority, Step, Stream};
 use super::specs::Specs;
-use super::turns::TurnKind;
+use super::turns::TurnOrigin;
 use super::value::Value;
 
 /// How much a turn counts against the limit once there is an error.
@@ -238,8 +238,8 @@ impl<'a> Analyzer<'a> {
                 break;
             }
             let number = if let Value::Number(number) = &value { super::eval::plain(number) } else { None };
-            let of = TurnKind::Loop { span: over.span, variable: variable.symbol, value: number };
-            self.expansion.turn = self.program.turns.enter(outer, of);
+            let origin = TurnOrigin::Loop { span: over.span, variable: variable.symbol, value: number };
+            self.expansion.turn = self.program.turns.enter(outer, origin);
             self.scopes.enter();
             self.declare(variable, value);
             self.block(body);

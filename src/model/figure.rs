@@ -189,7 +189,7 @@ impl Figure {
     }
 
     /// True if the value needs a run of the same operations on one stream.
-    pub fn needs_serial_run(self) -> bool {
+    pub fn needs_single_stream_run(self) -> bool {
         matches!(self, Figure::SerialTime | Figure::Speedup | Figure::Stretch)
     }
 }

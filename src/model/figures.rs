@@ -93,8 +93,8 @@ impl<'a> Analyzer<'a> {
                     self.metric_family(*name, each, value, unit.as_deref(), decl.span);
                 }
                 DeclKind::Expect { condition, when } => {
-                    let lowered = self.truth(condition);
-                    let guard = when.as_ref().map(|when| self.truth(when));
+                    let lowered = self.condition(condition);
+                    let guard = when.as_ref().map(|when| self.condition(when));
                     if let (Some(condition), None | Some(Some(_))) = (lowered, &guard) {
                         let when = guard.flatten();
                         self.program.expectations.push(Expectation { condition, when, span: decl.span });
@@ -135,7 +135,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    fn truth(&mut self, expr: &Expr) -> Option<FigureExpr> {
+    fn condition(&mut self, expr: &Expr) -> Option<FigureExpr> {
         match self.figure(expr)? {
             (value, Type::Bool) => Some(value),
             (_, Type::Number(dimension)) => {
@@ -214,7 +214,7 @@ impl<'a> Analyzer<'a> {
                 (_, Type::Bool) => self.wrong_type("a number", &Value::Bool(true), inner.span),
             },
             ExprKind::Not(inner) => {
-                let value = self.truth(inner)?;
+                let value = self.condition(inner)?;
                 Some((FigureExpr::Unary(Unary::Not, Box::new(value)), Type::Bool))
             }
             ExprKind::Binary { op, left, right } => self.figure_binary(*op, left, right),

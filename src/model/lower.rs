@@ -120,10 +120,10 @@ impl Analyzer<'_> {
             });
             return Part::Failed;
         }
-        self.pushed(lowering.expression.push(Node::Input(input as u8)), expr.span)
+        self.part_of_node(lowering.expression.push(Node::Input(input as u8)), expr.span)
     }
 
-    fn pushed(&mut self, node: Option<u16>, span: SrcSpan) -> Part {
+    fn part_of_node(&mut self, node: Option<u16>, span: SrcSpan) -> Part {
         match node {
             Some(node) => Part::Node(node),
             None => {
@@ -150,13 +150,13 @@ impl Analyzer<'_> {
         match part {
             Part::Failed => Part::Failed,
             Part::Plain(..) => Part::Plain(self.eval(expr), expr.span),
-            Part::Node(node) => self.pushed(lowering.expression.push(Node::Unary(function, node)), expr.span),
+            Part::Node(node) => self.part_of_node(lowering.expression.push(Node::Unary(function, node)), expr.span),
         }
     }
 
     fn binary_part(&mut self, function: Binary, a: Part, b: Part, span: SrcSpan, lowering: &mut Lowering) -> Part {
         let (Some(a), Some(b)) = (self.node(a, lowering), self.node(b, lowering)) else { return Part::Failed };
-        self.pushed(lowering.expression.push(Node::Binary(function, a, b)), span)
+        self.part_of_node(lowering.expression.push(Node::Binary(function, a, b)), span)
     }
 
     fn call_part(&mut self, callee: Name, parts: Vec<Part>, expr: &Expr, lowering: &mut Lowering) -> Part {
@@ -220,7 +220,7 @@ impl Analyzer<'_> {
                 let (Some(a), Some(b)) = (self.node(yes_part, lowering), self.node(no_part, lowering)) else {
                     return Part::Failed;
                 };
-                self.pushed(lowering.expression.push(Node::Select(condition, a, b)), yes.span)
+                self.part_of_node(lowering.expression.push(Node::Select(condition, a, b)), yes.span)
             }
         }
     }

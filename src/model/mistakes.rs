@@ -92,7 +92,7 @@ impl Diagnostic for Mistake {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let own = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
+        let labels = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
             Some(text) if index == 0 && self.other_locations > 0 => {
                 let text = format!("{text}, nor in {}", counted(self.other_locations, "other place"));
                 LabeledSpan::new_with_span(Some(text), *label.inner())
@@ -102,7 +102,7 @@ impl Diagnostic for Mistake {
         let calls = self.calls.iter().enumerate().map(|(place, site)| {
             LabeledSpan::new(Some(self.call_text(place)), site.at.start as usize, site.at.len as usize)
         });
-        Some(Box::new(own.chain(calls)))
+        Some(Box::new(labels.chain(calls)))
     }
 }
 
@@ -141,12 +141,12 @@ impl Mistakes {
 
     /// Adds an error found in the call with number `call`; 0 means outside of calls.
     pub fn add(&mut self, error: ModelError, call: u32) {
-        let place = match &error {
+        let offset = match &error {
             // However often its result is used, the division is the location of the error.
             ModelError::NotWhole { division: Some(division), .. } => division.offset(),
             error => error.offset(),
         };
-        let key = (discriminant(&error), place);
+        let key = (discriminant(&error), offset);
         if let Some(&index) = self.known.get(&key) {
             let known = &mut self.found[index];
             known.other_calls += usize::from(known.last_call != call);

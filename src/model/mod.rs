@@ -69,7 +69,7 @@ pub use peers::link;
 pub use program::*;
 pub use sets::{OpSet, SetPart};
 pub use statistic::Statistic;
-pub use turns::{Turn, TurnKind, Turns};
+pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
 

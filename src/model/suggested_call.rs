@@ -161,13 +161,15 @@ impl Analyzer<'_> {
                 Role::Group if parts.over.is_none() => parts.over = Some(&setting.value),
                 Role::Operand if INPUTS.contains(&name.as_str()) => parts.inputs.push(&setting.value),
                 Role::Value(value) => {
-                    let option = taken(&mut left, |option| near.as_deref() == Some(option.name))
-                        .or_else(|| taken(&mut left, |option| is_required(option) && fits(&option.kind, &value)))?;
+                    let option =
+                        take_first(&mut left, |option| near.as_deref() == Some(option.name)).or_else(|| {
+                            take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
+                        })?;
                     parts.options.push((option.name, &setting.value));
                 }
                 // A bare word is not a value, so its option must be identified by name.
                 _ => {
-                    let option = taken(&mut left, |option| near.as_deref() == Some(option.name))?;
+                    let option = take_first(&mut left, |option| near.as_deref() == Some(option.name))?;
                     parts.options.push((option.name, &setting.value));
                 }
             }
@@ -185,8 +187,8 @@ impl Analyzer<'_> {
                         OptionType::DType | OptionType::Bool => true,
                         _ => false,
                     };
-                    let option = taken(&mut left, |option| is_required(option) && fits(&option.kind, &value))
-                        .or_else(|| taken(&mut left, |option| clear(option) && fits(&option.kind, &value)))?;
+                    let option = take_first(&mut left, |option| is_required(option) && fits(&option.kind, &value))
+                        .or_else(|| take_first(&mut left, |option| clear(option) && fits(&option.kind, &value)))?;
                     parts.options.push((option.name, extra));
                 }
                 _ if parts.inputs.iter().any(|input| written(input, &self.names) == written(extra, &self.names)) => {
@@ -217,9 +219,9 @@ fn is_required(option: &OptionSpec) -> bool {
 }
 
 /// Removes the first option that satisfies `asked`.
-fn taken(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -> bool) -> Option<&'static OptionSpec> {
-    let place = left.iter().position(|option| asked(option))?;
-    Some(left.remove(place))
+fn take_first(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -> bool) -> Option<&'static OptionSpec> {
+    let index = left.iter().position(|option| asked(option))?;
+    Some(left.remove(index))
 }
 
 /// True if an option accepts this kind of value.

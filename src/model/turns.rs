@@ -9,12 +9,12 @@ use crate::base::{LabelId, SrcSpan, Symbol, TurnId};
 pub struct Turn {
     /// The enclosing turn; 0 is the step itself.
     pub outer: TurnId,
-    pub of: TurnKind,
+    pub origin: TurnOrigin,
 }
 
-/// What a turn belongs to.
+/// The loop or the call that a turn belongs to.
 #[derive(Clone, Copy, Debug)]
-pub enum TurnKind {
+pub enum TurnOrigin {
     Loop {
         /// Location of the loop.
         span: SrcSpan,
@@ -44,11 +44,11 @@ impl Turns {
     }
 
     /// Adds a turn and returns its id; returns `outer` if turns are not kept.
-    pub(super) fn enter(&mut self, outer: TurnId, of: TurnKind) -> TurnId {
+    pub(super) fn enter(&mut self, outer: TurnId, origin: TurnOrigin) -> TurnId {
         if !self.kept {
             return outer;
         }
-        self.turns.push(Turn { outer, of });
+        self.turns.push(Turn { outer, origin });
         TurnId::from(self.turns.len())
     }
 
@@ -62,8 +62,8 @@ impl Turns {
     pub fn sibling_values(&self, turn: Option<TurnId>) -> FxHashSet<Vec<i64>> {
         let Some(turn) = turn else { return FxHashSet::default() };
         let spans = |turn: TurnId| self.loops(turn).map(|(span, _)| span);
-        let own: Vec<SrcSpan> = spans(turn).collect();
-        let all = (1..=self.turns.len()).map(TurnId::from).filter(|&other| spans(other).eq(own.iter().copied()));
+        let loops: Vec<SrcSpan> = spans(turn).collect();
+        let all = (1..=self.turns.len()).map(TurnId::from).filter(|&other| spans(other).eq(loops.iter().copied()));
         let values = |turn: TurnId| -> Option<Vec<i64>> {
             let mut values: Vec<i64> = self.loops(turn).map(|(_, value)| value).collect::<Option<_>>()?;
             values.reverse();
@@ -76,9 +76,9 @@ impl Turns {
     fn loops(&self, turn: TurnId) -> impl Iterator<Item = (SrcSpan, Option<i64>)> {
         let next = move |turn: &TurnId| (*turn != TurnId(0)).then(|| self.get(*turn).outer);
         let turns = std::iter::successors(Some(turn), next).take_while(|turn| *turn != TurnId(0));
-        turns.map_while(|turn| match self.get(turn).of {
-            TurnKind::Loop { span, value, .. } => Some((span, value)),
-            TurnKind::Call { .. } => None,
+        turns.map_while(|turn| match self.get(turn).origin {
+            TurnOrigin::Loop { span, value, .. } => Some((span, value)),
+            TurnOrigin::Call { .. } => None,
         })
     }
 

@@ -91,11 +91,11 @@ impl Written<'_> {
     fn missing(&self, step: &Step, op: OpId, left: &mut usize) -> Option<(ViewId, Region)> {
         step.inputs(op).iter().find_map(|&view| {
             let memory = self.program.views.memory(view);
-            self.is_open(memory).then(|| self.hole(view, memory, left)).flatten().map(|hole| (view, hole))
+            self.is_open(memory).then(|| self.uninitialized_part(view, memory, left)).flatten().map(|hole| (view, hole))
         })
     }
 
-    fn hole(&self, view: ViewId, memory: MemoryId, left: &mut usize) -> Option<Region> {
+    fn uninitialized_part(&self, view: ViewId, memory: MemoryId, left: &mut usize) -> Option<Region> {
         let wanted: Region = self.program.views.extents(view).to_vec();
         let Some((set, list)) = self.parts.get(&memory) else { return Some(wanted) };
         if set.contains(&view) {

@@ -10,7 +10,7 @@ use super::races;
 use super::regions::{MAX_PAIRS, Regions};
 
 /// Error for a memory with too many overlapping slices, at the first operation that uses it.
-fn tangled(program: &Program, memory: MemoryId) -> PlanError {
+fn too_many_overlaps(program: &Program, memory: MemoryId) -> PlanError {
     let uses = |step: &Step, op: OpId| {
         let views = step.inputs(op).iter().chain(step.outputs(op));
         views.into_iter().any(|view| program.views.memory(*view) == memory)
@@ -72,7 +72,7 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
     let rounds = if overlapping { 2 } else { 1 };
-    let regions = Regions::new(program).map_err(|memory| vec![tangled(program, memory)])?;
+    let regions = Regions::new(program).map_err(|memory| vec![too_many_overlaps(program, memory)])?;
     let mut steps = Vec::with_capacity(cycle as usize);
     let mut accesses = Accesses::new(program, &regions);
     let mut streams = Streams::new(program);

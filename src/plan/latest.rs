@@ -100,15 +100,15 @@ impl<T: Copy> Latest<T> {
     /// Removes all accesses of an item.
     pub fn clear(&mut self, thing: u32) {
         let mut at = std::mem::replace(&mut self.first[thing as usize], NONE);
-        let mut place = 0;
+        let mut index = 0;
         while let Some(node) = self.nodes.get_mut(at as usize) {
-            if place >= NEAR {
+            if index >= NEAR {
                 self.far.remove(&(thing, node.queue));
             }
             let next = std::mem::replace(&mut node.next, self.free);
             self.free = at;
             at = next;
-            place += 1;
+            index += 1;
         }
     }
 }

@@ -101,8 +101,8 @@ impl<'a> Walk<'a> {
             for (from, _) in before {
                 self.clocks.wait(queue, self.places[from.index()]);
             }
-            let place = self.clocks.push(queue, self.uses[op.index()]);
-            self.places.push(place);
+            let clock = self.clocks.push(queue, self.uses[op.index()]);
+            self.places.push(clock);
         }
     }
 

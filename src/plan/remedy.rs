@@ -6,7 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, TurnId};
-use crate::model::{Program, Step, TurnKind};
+use crate::model::{Program, Step, TurnOrigin};
 
 use super::accesses::At;
 use super::affine::{Affine, fit};
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
         let around = |at: At| turns.enclosing(self.step(at).turn(at.op));
         let (first, second) = (around(collision.first), around(collision.second));
         let common = first.iter().zip(&second).take_while(|(a, b)| a == b).map(|(turn, _)| *turn);
-        let is_call = |turn: &TurnId| matches!(turns.get(*turn).of, TurnKind::Call { .. });
+        let is_call = |turn: &TurnId| matches!(turns.get(*turn).origin, TurnOrigin::Call { .. });
         common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
     }
 
@@ -174,30 +174,30 @@ impl<'a> Search<'a> {
     fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
         let turns = &self.program.turns;
         let chain = turns.enclosing(step.turn(op));
-        let outer = match chain[..depth].last().map(|turn| turns.get(*turn).of) {
-            Some(TurnKind::Call { label, .. }) => label,
+        let outer = match chain[..depth].last().map(|turn| turns.get(*turn).origin) {
+            Some(TurnOrigin::Call { label, .. }) => label,
             _ => LabelId(0),
         };
-        let own = |label: LabelId| (label != outer).then_some(label);
+        let label_inside = |label: LabelId| (label != outer).then_some(label);
         let mut loops = Vec::new();
         for &turn in &chain[depth..] {
-            match turns.get(turn).of {
-                TurnKind::Loop { .. } => loops.push(turn),
-                TurnKind::Call { definition, span, label } => {
+            match turns.get(turn).origin {
+                TurnOrigin::Loop { .. } => loops.push(turn),
+                TurnOrigin::Call { definition, span, label } => {
                     let callee = self.program.names.name(definition).to_owned();
-                    return Statement { op, span, callee, is_call: true, label: own(label), loops };
+                    return Statement { op, span, callee, is_call: true, label: label_inside(label), loops };
                 }
             }
         }
         let found = step.op(op);
         let callee = self.program.op_name(found).to_owned();
-        Statement { op, span: found.span, callee, is_call: false, label: own(found.label), loops }
+        Statement { op, span: found.span, callee, is_call: false, label: label_inside(found.label), loops }
     }
 
     fn variables(&self, statement: &Statement) -> Vec<(Symbol, Option<i64>)> {
-        let loops = statement.loops.iter().filter_map(|turn| match self.program.turns.get(*turn).of {
-            TurnKind::Loop { variable, value, .. } => Some((variable, value)),
-            TurnKind::Call { .. } => None,
+        let loops = statement.loops.iter().filter_map(|turn| match self.program.turns.get(*turn).origin {
+            TurnOrigin::Loop { variable, value, .. } => Some((variable, value)),
+            TurnOrigin::Call { .. } => None,
         });
         loops.collect()
     }
@@ -219,10 +219,10 @@ impl<'a> Search<'a> {
     /// Label for the first statement of these groups.
     fn naming(&self, groups: &[&Group], free: &mut dyn FnMut() -> String) -> Naming {
         let first = groups[0].first();
-        let own = first.label.and_then(|label| self.program.labels[label.index()].name);
-        let own = own.map(|name| self.program.names.name(name).to_owned());
-        let (is_family, is_new) = (!self.index(first).is_empty(), own.is_none());
-        let name = own.unwrap_or_else(free);
+        let label_name = first.label.and_then(|label| self.program.labels[label.index()].name);
+        let label_name = label_name.map(|name| self.program.names.name(name).to_owned());
+        let (is_family, is_new) = (!self.index(first).is_empty(), label_name.is_none());
+        let name = label_name.unwrap_or_else(free);
         let write = |index: &str| {
             let what = if first.is_call { "the call" } else { "the first" };
             match is_new {
@@ -230,7 +230,7 @@ impl<'a> Search<'a> {
                 false => format!("give `{name}` an index, `{name}{index}: {}(…)`", first.callee),
             }
         };
-        let plain = first.loops.is_empty() || groups.iter().all(|group| group.in_one_turn());
+        let plain = first.loops.is_empty() || groups.iter().all(|group| group.precedes_in_same_iteration());
         if plain && !is_family {
             let give = is_new.then(|| write(""));
             return Naming { name, give, numbering: None };
@@ -260,8 +260,8 @@ impl<'a> Search<'a> {
             Numbering::Own => Some(self.index(first).to_vec()),
             Numbering::Variables => self.values(first),
             Numbering::Count => {
-                let place = group.firsts.binary_search_by_key(&first.op, |other| other.op).ok()?;
-                Some(vec![place as i64])
+                let index = group.firsts.binary_search_by_key(&first.op, |other| other.op).ok()?;
+                Some(vec![index as i64])
             }
         }
     }
@@ -270,8 +270,8 @@ impl<'a> Search<'a> {
 
     /// Suggested waits for these groups of one race: one wait, unless they are for different statements.
     fn waits(&self, groups: &[Group], names: &FxHashMap<SrcSpan, Naming>) -> Vec<String> {
-        let place = |group: &Group| (group.first().span, group.second().span);
-        let waits = groups.chunk_by(|a, b| place(a) == place(b)).map(|groups| {
+        let spans_of = |group: &Group| (group.first().span, group.second().span);
+        let waits = groups.chunk_by(|a, b| spans_of(a) == spans_of(b)).map(|groups| {
             let (first, second) = (groups[0].first(), groups[0].second());
             let naming = &names[&first.span];
             let edges: Vec<String> = groups.iter().map(|group| self.edge(naming, group)).collect();
@@ -365,7 +365,7 @@ impl Group {
     }
 
     /// Whether the first statement precedes the second in the same iteration of all surrounding loops.
-    fn in_one_turn(&self) -> bool {
+    fn precedes_in_same_iteration(&self) -> bool {
         let together = |(first, second): &(Statement, Statement)| {
             second.loops.starts_with(&first.loops) && first.span <= second.span
         };

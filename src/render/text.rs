@@ -53,7 +53,7 @@ fn drawn(diagnostic: &dyn Diagnostic, source: &dyn SourceCode, style: Style) -> 
     if handler.render_report(&mut out, &Shown { diagnostic, source, message, help, labels }).is_err() {
         out = format!("{diagnostic}\n");
     }
-    parted(&out)
+    restore_joined(&out)
 }
 
 /// A label's `file:line:column`, if the lines around it are too long to be shown; `None` otherwise.
@@ -107,7 +107,7 @@ fn joined(text: &str) -> String {
 }
 
 /// Restores the characters that [`joined`] has replaced.
-fn parted(text: &str) -> String {
+fn restore_joined(text: &str) -> String {
     let original = |c: char| (c as u32).checked_sub(JOINED).filter(|code| *code < 0xfffe).and_then(char::from_u32);
     text.chars().map(|c| original(c).unwrap_or(c)).collect()
 }
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn characters_between_backticks_come_back() {
         let text = "a b `on s { … } [é](x) -> y` c `d";
-        assert_eq!(parted(&joined(text)), text);
+        assert_eq!(restore_joined(&joined(text)), text);
         assert!(joined(text).contains("a b `on") && !joined(text).contains('…'));
     }
 

@@ -39,8 +39,8 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
             continue;
         }
         let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
-        let of = super::slots::of(record, rank);
-        section.title = format!("Where the time goes, in one observed iteration ({name}{of}{longest})");
+        let slot = super::slots::of(record, rank);
+        section.title = format!("Where the time goes, in one observed iteration ({name}{slot}{longest})");
         section.lines.extend([
             analysis.verdict.clone(),
             format!("{} = {}", analysis.split.time_ns, split(analysis)),
@@ -151,8 +151,8 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         let mut notes: Vec<String> =
             groups.iter().take(count).map(|group| format!("{}: {}", group.name, advice(group))).collect();
         notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
-        let of = format!("{}{}", variant_name(record, variant), super::slots::of(record, rank));
-        let title = format!("Operations with the most time of their own ({of})");
+        let described = format!("{}{}", variant_name(record, variant), super::slots::of(record, rank));
+        let title = format!("Operations with the most time of their own ({described})");
         Some(Section { title, table: Some(table), notes, ..Section::default() })
     };
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
@@ -179,8 +179,8 @@ fn advice(group: &Group) -> String {
             .to_owned();
     }
     if let Some((near, bound)) = group.of_peak().filter(|(near, _)| *near > NEAR_PEAK) {
-        let of = bound.map(|bound| format!(" of {}", verdict::resource(bound))).unwrap_or_default();
-        return format!("it reaches {:.0} % of the peak{of}: only doing less of it helps", 100.0 * near);
+        let bound_text = bound.map(|bound| format!(" of {}", verdict::resource(bound))).unwrap_or_default();
+        return format!("it reaches {:.0} % of the peak{bound_text}: only doing less of it helps", 100.0 * near);
     }
     verdict::help(&group.members[0].category).to_owned()
 }

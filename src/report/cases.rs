@@ -148,8 +148,8 @@ impl<'a> Columns<'a> {
         let rate = point.map(|(point, time)| CurvePoint { time, ..point }.rate(self.unit).value);
         let mut row: Vec<String> = Vec::from_iter(self.launch.then(|| variant.launch.clone()));
         if self.pace == Pace::Host {
-            let held = pace::held(variant) != Some(false);
-            row.push(cell(variant.time.p50_ns.filter(|_| held)));
+            let host_paced = pace::held(variant) != Some(false);
+            row.push(cell(variant.time.p50_ns.filter(|_| host_paced)));
         }
         row.push(cell(times.p50_ns));
         row.extend(self.intervals.then(|| cell(interval(times))));

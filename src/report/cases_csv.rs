@@ -20,12 +20,12 @@ fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
     for axis in &header.axes {
         first.insert(axis.name.clone(), case.values.get(&axis.name).cloned().unwrap_or_default());
     }
-    let own = [
+    let fixed_columns = [
         ("status", case.status.word().to_owned()),
         ("reason", case.reason.clone().unwrap_or_default()),
         ("seconds", case.seconds.to_string()),
     ];
-    first.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    first.extend(fixed_columns.map(|(name, value)| (name.to_owned(), value)));
     let Some(record) = &case.record else { return vec![first] };
     let with = |variant| {
         let mut row = first.clone();
@@ -43,10 +43,10 @@ fn rows(header: &Header, case: &Case) -> Vec<IndexMap<String, String>> {
 /// The columns of a run's own CSV with metrics named by their units, and without parameters that are axes.
 fn figures(record: &RunRecord, variant: &Variant) -> Vec<(String, String)> {
     let unit = |name: &str| {
-        let of = |metric: &&MetricRecord| {
+        let is_wanted = |metric: &&MetricRecord| {
             name.strip_prefix(&metric.name).is_some_and(|rest| rest.is_empty() || rest.starts_with(".slot["))
         };
-        variant.metrics.iter().find(of).map(|metric| metric.unit.as_str())
+        variant.metrics.iter().find(is_wanted).map(|metric| metric.unit.as_str())
     };
     let named = |(name, value): (String, String)| {
         let unit = name.strip_prefix("metric.").and_then(unit).filter(|unit| !unit.is_empty());

@@ -93,8 +93,8 @@ fn operations(pair: &CaseComparison) -> Section {
 
 fn operation(row: &OperationRow) -> [String; 9] {
     let share = |share: Option<f64>, bound: &Option<String>| {
-        let of = bound.as_ref().map(|bound| format!(" {bound}")).unwrap_or_default();
-        cell(share.map(|share| format!("{:.0} %{of}", 100.0 * share)))
+        let bound_text = bound.as_ref().map(|bound| format!(" {bound}")).unwrap_or_default();
+        cell(share.map(|share| format!("{:.0} %{bound_text}", 100.0 * share)))
     };
     let ratio = row.base.zip(row.other).filter(|(base, other)| *base > 0.0 && *other > 0.0);
     [

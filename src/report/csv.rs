@@ -110,18 +110,7 @@ fn analysis(variant: &Variant, add: &mut impl FnMut(&str, String)) {
 fn times(name: &str, times: &Times, add: &mut impl FnMut(&str, String)) {
     let text = |time: Option<Nanos>| time.map(|time| time.0.to_string()).unwrap_or_default();
     add(&format!("{name}.n"), times.n.to_string());
-    for (statistic, value) in [
-        ("p50_ns", times.p50_ns),
-        ("p50_low_ns", times.p50_low_ns),
-        ("p50_high_ns", times.p50_high_ns),
-        ("mean_ns", times.mean_ns),
-        ("std_ns", times.std_ns),
-        ("min_ns", times.min_ns),
-        ("max_ns", times.max_ns),
-        ("p5_ns", times.p5_ns),
-        ("p95_ns", times.p95_ns),
-        ("p99_ns", times.p99_ns),
-    ] {
+    for (statistic, value) in times.statistics() {
         add(&format!("{name}.{statistic}"), text(value));
     }
 }

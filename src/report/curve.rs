@@ -48,7 +48,7 @@ fn notes(along: &Along, name: &str) -> Vec<String> {
     if moves {
         notes.extend(along.elsewhere.iter().take(ELSEWHERE).map(|curve| {
             let best = if curve.conclusive { format!(" best: {}", best(curve, name)) } else { String::new() };
-            format!("at {}: {}{best}", held(curve), sparks(curve))
+            format!("at {}: {}{best}", held(curve), sparkline(curve))
         }));
         let hidden = along.elsewhere.len().saturating_sub(ELSEWHERE);
         notes.extend((hidden > 0).then(|| format!("and {} more", counted(hidden, "curve"))));
@@ -98,7 +98,7 @@ fn bar(share: f64) -> String {
 }
 
 /// A sparkline with one character per point.
-fn sparks(curve: &Curve) -> String {
+fn sparkline(curve: &Curve) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let height = |point: &CurvePoint| HEIGHTS[((share(curve, point) * 8.0).ceil() as usize).clamp(1, 8) - 1];
     curve.points.iter().map(height).collect()

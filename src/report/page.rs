@@ -92,12 +92,12 @@ impl Page {
 
     /// All text outside of tables: sections with their titles, the summary, and the warnings.
     fn all_text(&self) -> impl Iterator<Item = String> {
-        let of = |section: &Section| -> Vec<String> {
+        let lines_of = |section: &Section| -> Vec<String> {
             let title = if section.title.is_empty() { String::new() } else { format!("{}: ", section.title) };
             section.lines.iter().chain(&section.notes).map(|line| format!("{title}{line}")).collect()
         };
         let summary = Some(self.summary.clone()).filter(|summary| !summary.is_empty());
-        self.sections.iter().flat_map(of).chain(summary).chain(self.warning_lines())
+        self.sections.iter().flat_map(lines_of).chain(summary).chain(self.warning_lines())
     }
 
     /// The warnings as lines.
@@ -130,7 +130,7 @@ pub fn cell<T: ToString>(value: Option<T>) -> String {
 }
 
 /// The cells of a row that have a value, each after the name of its column.
-pub fn in_words<S: AsRef<str>>(names: &[S], row: &[String]) -> String {
+pub fn named_cells<S: AsRef<str>>(names: &[S], row: &[String]) -> String {
     let cells = names.iter().zip(row).filter(|(_, cell)| *cell != ABSENT);
     cells.map(|(name, cell)| format!("{} {cell}", name.as_ref())).collect::<Vec<_>>().join(", ")
 }

@@ -48,8 +48,9 @@ fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
         lines.extend(skew.balance.as_ref().map(reason));
         let begin = skew.begin_ns.zip(skew.begin_error_ns).filter(|begin| *begin != (Nanos(0), Nanos(0)));
         lines.extend(begin.map(|(begin, error)| format!("ranks begin an iteration within {}", within(begin, error))));
-        let of = |meeting: &CollectiveRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
-        let worst = skew.collectives.iter().filter_map(|meeting| Some((of(meeting)?, meeting)));
+        let last_of_straggler =
+            |meeting: &CollectiveRecord| meeting.last.filter(|last| Some(last.rank) == skew.straggler);
+        let worst = skew.collectives.iter().filter_map(|meeting| Some((last_of_straggler(meeting)?, meeting)));
         lines.extend(worst.max_by_key(|(last, _)| last.late_ns).map(|(last, meeting)| {
             let LateRecord { rank, late_ns, error_ns, times, of } = last;
             let late = within(late_ns, error_ns);

@@ -50,22 +50,22 @@ fn word(expectation: &ExpectationRecord) -> &'static str {
     }
 }
 
-fn expectation(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> String {
-    format!("{} ({}): {} ({})", word(of), variant_name(record, variant), of.text, of.place)
+fn expectation(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) -> String {
+    format!("{} ({}): {} ({})", word(expected), variant_name(record, variant), expected.text, expected.place)
 }
 
-fn check(record: &RunRecord, variant: &Variant, of: &ExpectationRecord) -> Check {
-    let kind = word(of);
+fn check(record: &RunRecord, variant: &Variant, expected: &ExpectationRecord) -> Check {
+    let kind = word(expected);
     Check {
         class: record.workload.name.clone(),
-        name: format!("{}, {}", of.text, variant_name(record, variant)),
+        name: format!("{}, {}", expected.text, variant_name(record, variant)),
         outcome: match kind {
             "passed" => Outcome::Passed,
             "failed" => Outcome::Failed,
             _ => Outcome::Skipped,
         },
         kind,
-        why: if kind == "passed" { String::new() } else { of.place.clone() },
+        why: if kind == "passed" { String::new() } else { expected.place.clone() },
         figures: String::new(),
         seconds: None,
     }
@@ -217,9 +217,9 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Sec
         ]);
     }
     let hidden = record.program.lanes.len().saturating_sub(LANES);
-    let of = slots::of(record, rank);
+    let slot = slots::of(record, rank);
     Some(Section {
-        title: format!("Streams, in one iteration ({}{of})", variant_name(record, variant)),
+        title: format!("Streams, in one iteration ({}{slot})", variant_name(record, variant)),
         table: Some(table),
         notes: Vec::from_iter((hidden > 0).then(|| format!("{hidden} more streams; --json has all of them"))),
         ..Section::default()

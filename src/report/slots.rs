@@ -48,7 +48,8 @@ fn over_slots(times: &Times) -> Option<OverSlots> {
 }
 
 fn differ(values: &[f64]) -> bool {
-    let (least, most) = values.iter().fold((f64::MAX, f64::MIN), |(least, most), of| (least.min(*of), most.max(*of)));
+    let (least, most) =
+        values.iter().fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(*value), most.max(*value)));
     most - least > ALIKE * least.abs().max(most.abs())
 }
 

@@ -8,7 +8,7 @@ use crate::measure::pace::{self, Pace};
 use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
 use super::cases::{check, reasons, records, tally};
-use super::page::{ABSENT, Page, Section, Table, cell, in_words};
+use super::page::{ABSENT, Page, Section, Table, cell, named_cells};
 use super::variant::launched;
 
 /// A suite that has run, or was read from its file of cases.
@@ -34,7 +34,7 @@ pub fn suite(suite: &Suite) -> Page {
     let mut checks = Vec::new();
     for case in &suite.cases {
         let columns = columns(case, pace);
-        checks.push(check(suite.header, case, in_words(&names[2..], &columns)));
+        checks.push(check(suite.header, case, named_cells(&names[2..], &columns)));
         table.row([case.name.clone(), case.status.word().to_owned()].into_iter().chain(columns));
     }
     let notes = reasons(&suite.cases).into_iter().chain(doubts(suite)).collect();
@@ -58,31 +58,31 @@ fn pace(suite: &Suite) -> Pace {
 fn columns(case: &Case, pace: Pace) -> Vec<String> {
     let count = if pace == Pace::Host { 5 } else { 4 };
     let Some(record) = case.record.as_deref() else { return vec![ABSENT.to_owned(); count] };
-    let of = |launch: &str| record.variants.iter().find(|variant| variant.launch == launch);
+    let variant_of = |launch: &str| record.variants.iter().find(|variant| variant.launch == launch);
     let median = |times: Option<&Times>| cell(times.and_then(|times| times.p50_ns));
-    let streams = of("stream");
+    let streams = variant_of("stream");
     let mut columns = match pace {
         Pace::Headline => vec![median(streams.map(|variant| &variant.time))],
         Pace::Host => {
-            let held = streams.filter(|variant| pace::held(variant) == Some(true));
-            vec![median(held.map(|variant| &variant.time)), median(streams.map(|variant| pace.times(variant)))]
+            let host_paced = streams.filter(|variant| pace::held(variant) == Some(true));
+            vec![median(host_paced.map(|variant| &variant.time)), median(streams.map(|variant| pace.times(variant)))]
         }
     };
-    columns.extend([median(of("graph").map(|variant| &variant.time)), headline(record), normal(record)]);
+    columns.extend([median(variant_of("graph").map(|variant| &variant.time)), headline(record), normal(record)]);
     columns
 }
 
 /// The first metric of the file, from the last variant that has it. For a family, its last member, which has the
 /// largest size.
 fn headline(record: &RunRecord) -> String {
-    let of = |variant: &Variant| {
+    let compared = |variant: &Variant| {
         let first = variant.metrics.first()?;
         let stem = first.name.split('[').next().unwrap_or_default();
         let family = |name: &str| name.split('[').next() == Some(stem);
         let metric = variant.metrics.iter().rfind(|metric| family(&metric.name)).unwrap_or(first);
         metric.value.map(|_| format!("{} {}", metric.name, metric.text))
     };
-    cell(record.variants.iter().rev().find_map(of))
+    cell(record.variants.iter().rev().find_map(compared))
 }
 
 /// How many figures with a known range are normal.

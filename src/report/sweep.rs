@@ -10,7 +10,7 @@ use crate::measure::scaling;
 
 use super::cases::{Columns, check, reasons, records, tally};
 use super::curve;
-use super::page::{Page, Section, Table, in_words};
+use super::page::{Page, Section, Table, named_cells};
 
 /// Maximum number of rows; the file of cases has all cases.
 const ROWS: usize = 200;
@@ -25,7 +25,7 @@ pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
     page.sections.extend(scaling::along(header, cases).iter().map(curve::section));
     let names = columns.names();
     let figures =
-        |case: &Case| columns.rows(case).iter().map(|row| in_words(&names, row)).collect::<Vec<_>>().join("; ");
+        |case: &Case| columns.rows(case).iter().map(|row| named_cells(&names, row)).collect::<Vec<_>>().join("; ");
     page.checks = cases.iter().map(|case| check(header, case, figures(case))).collect();
     page
 }

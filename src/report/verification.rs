@@ -24,9 +24,9 @@ fn operations(verification: &VerificationRecord) -> Vec<String> {
     if all == 0 {
         return Vec::new();
     }
-    let held = all - mistakes.len() as u64;
+    let passed = all - mistakes.len() as u64;
     let mut lines =
-        vec![format!("verified against the CPU, one by one: {held} of {} agree", counted(all as usize, "operation"))];
+        vec![format!("verified against the CPU, one by one: {passed} of {} agree", counted(all as usize, "operation"))];
     let worst = operations.iter().max_by(|a, b| a.error.total_cmp(&b.error));
     lines.extend(worst.filter(|worst| mistakes.is_empty() && worst.error > 0.0).map(|worst| {
         let share = (100.0 * worst.error).max(1.0);

@@ -20,8 +20,8 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
         let (single, member): (Vec<usize>, Vec<usize>) =
             (0..streams.len()).partition(|&stream| streams[stream].member.is_none());
         // Family members need at least one lane.
-        let own = single.len() + usize::from(!member.is_empty()) <= ceiling;
-        if own {
+        let singles_fit = single.len() + usize::from(!member.is_empty()) <= ceiling;
+        if singles_fit {
             groups.extend(single.iter().map(|&stream| vec![stream]));
             share(program, &member, ceiling - single.len(), &mut groups);
         } else {

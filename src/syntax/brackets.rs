@@ -99,7 +99,7 @@ impl Outline {
                 TokenKind::Open(_) => self.brace[self.past(index)],
                 TokenKind::Close(_) => count as u32,
                 TokenKind::Word if self.is_condition(index, text, base) => {
-                    self.condition_end[index] = self.past_condition(index, text, base);
+                    self.condition_end[index] = self.end_of_condition(index, text, base);
                     self.brace[self.condition_end[index] as usize]
                 }
                 _ => self.brace[index + 1],
@@ -114,7 +114,7 @@ impl Outline {
             && !(index > 0 && self.says(index - 1, ".", text, base))
     }
 
-    fn past_condition(&self, index: usize, text: &str, base: u32) -> u32 {
+    fn end_of_condition(&self, index: usize, text: &str, base: u32) -> u32 {
         let brace = self.brace[index + 1] as usize;
         if brace == self.tokens.len() {
             return index as u32 + 1;

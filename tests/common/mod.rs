@@ -21,9 +21,9 @@ pub mod worlds;
 
 use std::sync::Arc;
 
-use aorta::base::SourceMap;
+use aorta::base::{MemoryId, SourceMap};
 use aorta::compile::{self, CompileError, Compiled};
-use aorta::model::{self, Options, Program};
+use aorta::model::{self, MemoryKind, Options, Program};
 use aorta::plan::{self, Plan, Rank};
 use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
@@ -167,4 +167,21 @@ pub fn written(
             }
         })
         .collect()
+}
+
+/// The elements of a memory of a session of the CPU.
+pub fn elements(session: &mut Session, program: &Program, memory: MemoryId) -> Vec<f64> {
+    let dtype = program.layout(memory).dtype;
+    let bytes = session.read(memory).unwrap_or_else(|error| panic!("{error}")).expect("the CPU has memory");
+    bytes.chunks_exact(dtype.size() as usize).map(|element| dtype.load(element)).collect()
+}
+
+/// The elements of the buffer of that name, of a session of the CPU.
+pub fn buffer(session: &mut Session, program: &Program, name: &str) -> Vec<f64> {
+    let named = |&id: &MemoryId| {
+        let memory = program.memory(id);
+        matches!(memory.kind, MemoryKind::Buffer(_)) && program.names.name(memory.name) == name
+    };
+    let memory = (0..program.memories.len()).map(MemoryId::from).find(named);
+    elements(session, program, memory.unwrap_or_else(|| panic!("the file has a buffer {name}")))
 }

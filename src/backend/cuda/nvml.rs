@@ -193,7 +193,7 @@ impl Nvml {
         add("power_limit_watts", number(health.power_limit_watts));
         add("default_power_limit_watts", number(self.one(table.default_power_limit).map(|limit| limit / 1000)));
         add("celsius", number(health.celsius));
-        add("held_down_by", self.reasons().map(|bits| none_or(&names(bits))));
+        add("held_down_by", self.reasons().map(|bits| names_or_nothing(&names(bits))));
         add("ecc", self.mode(table.ecc).map(on));
         add("persistence", self.one(table.persistence).map(|mode| on(mode != 0)));
         add("mig", self.mode(table.mig).map(on));
@@ -213,7 +213,7 @@ fn names(bits: u64) -> Vec<&'static str> {
     REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
 }
 
-fn none_or(names: &[&str]) -> String {
+fn names_or_nothing(names: &[&str]) -> String {
     if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(names(0x01), Vec::<&str>::new(), "idle");
         assert_eq!(names(0x02), Vec::<&str>::new(), "a clock that somebody set");
         assert_eq!(names(0x24), ["power cap", "temperature"]);
-        assert_eq!(none_or(&names(0)), "nothing");
+        assert_eq!(names_or_nothing(&names(0)), "nothing");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub struct Part {
 /// Assigns `all` units in the order of the streams; `None` for a stream that asks for none. Each part is a multiple of
 /// `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
 /// again and overlaps others.
-pub fn deal(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {
+pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {
     let step = step.clamp(1, all.max(1));
     let most = (all / step * step).max(1);
     let mut next = 0;
@@ -34,11 +34,15 @@ mod tests {
     fn streams_have_units_of_their_own_while_there_are_some() {
         let quarter = Some(Units::Share(250_000));
         let part = |first, count| Some(Part { first, count });
-        assert_eq!(deal([quarter, None, quarter], 304, 8), [part(0, 80), None, part(80, 80)], "10 of each of 8 chips");
+        assert_eq!(
+            assign([quarter, None, quarter], 304, 8),
+            [part(0, 80), None, part(80, 80)],
+            "10 of each of 8 chips"
+        );
         let large = Some(Units::Count(200));
-        assert_eq!(deal([large, large], 304, 8), [part(0, 200), part(0, 200)], "the second lies over the first");
-        assert_eq!(deal([Some(Units::Count(2))], 132, 8), [part(0, 8)]);
-        assert_eq!(deal([Some(Units::Count(999))], 132, 8), [part(0, 128)], "whole steps");
-        assert_eq!(deal([large], 0, 8), [part(0, 1)], "a device that says nothing");
+        assert_eq!(assign([large, large], 304, 8), [part(0, 200), part(0, 200)], "the second lies over the first");
+        assert_eq!(assign([Some(Units::Count(2))], 132, 8), [part(0, 8)]);
+        assert_eq!(assign([Some(Units::Count(999))], 132, 8), [part(0, 128)], "whole steps");
+        assert_eq!(assign([large], 0, 8), [part(0, 1)], "a device that says nothing");
     }
 }

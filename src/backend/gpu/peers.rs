@@ -75,8 +75,8 @@ impl<A: Api> PeerDevices<A> {
 
     /// Publishes a rank: its flags, and the base address of its device memory.
     pub fn publish(&self, api: &Arc<A>, image: &Image, flags: &Flags, base: u64) {
-        let place = PeerDevice { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
-        self.insert(image.rank, place);
+        let device = PeerDevice { api: Some(api.clone()), flags: flags.begin(), base, crossings: Crossings::of(image) };
+        self.insert(image.rank, device);
     }
 
     /// Publishes a rank of another process: the addresses of its flags and its device memory in this process.
@@ -225,15 +225,15 @@ fn reach<A: Api>(own: &PeerDevice<A>, other: &PeerDevice<A>) -> Result<bool, Exe
 pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<String>, ExecError> {
     let sent = image.ops.iter().filter_map(|op| peer_of(image, op)?.sends.as_ref()).map(|sent| sent.to);
     let receivers: std::collections::BTreeSet<u32> = sent.filter(|to| *to != image.rank).collect();
-    let own = devices.of(image.rank)?;
+    let device = devices.of(image.rank)?;
     let note = |to: u32| -> Result<String, ExecError> {
         let other = devices.of(to)?;
-        let link = own.api.as_ref().zip(other.api.as_ref()).and_then(|(own, other)| own.link(other));
+        let link = device.api.as_ref().zip(other.api.as_ref()).and_then(|(device, other)| device.link(other));
         let link = match other.api {
             Some(_) => link.map(|link| format!(" ({link})")).unwrap_or_default(),
             None => ", in its process".to_owned(),
         };
-        Ok(match reach(&own, &other)? {
+        Ok(match reach(&device, &other)? {
             true => format!("copies to rank {to}: direct, from device to device{link}"),
             false => {
                 format!(
@@ -243,7 +243,7 @@ pub fn notes<A: Api>(devices: &PeerDevices<A>, image: &Image) -> Result<Vec<Stri
         })
     };
     let mut notes = receivers.into_iter().map(note).collect::<Result<Vec<_>, _>>()?;
-    notes.extend(shared(devices, image, &own)?);
+    notes.extend(shared(devices, image, &device)?);
     Ok(notes)
 }
 

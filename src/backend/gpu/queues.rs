@@ -45,7 +45,7 @@ pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queu
     let mut kernels = Kernels::load(api, &wanted, cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
     kernels.unload(api);
-    let predicted = Queues::dealt(streams.clamp(1, STREAMS), api.topology().queues);
+    let predicted = Queues::round_robin(streams.clamp(1, STREAMS), api.topology().queues);
     probed.map(|(groups, at_once)| predicted.found(groups, at_once)).map_err(device)
 }
 
@@ -86,15 +86,15 @@ impl<A: Api> Probe<'_, A> {
         }
         let mut groups: Vec<Vec<u32>> = Vec::new();
         for stream in 0..self.streams.len() as u32 {
-            let mut own = None;
+            let mut queue_of_stream = None;
             for (index, group) in groups.iter().enumerate() {
                 // A single late launch may be due to a slow host, so the test is repeated.
                 if self.shares_queue(&group[..1], stream)? && self.shares_queue(&group[..1], stream)? {
-                    own = Some(index);
+                    queue_of_stream = Some(index);
                     break;
                 }
             }
-            match own {
+            match queue_of_stream {
                 Some(index) => groups[index].push(stream),
                 None => groups.push(vec![stream]),
             }

@@ -15,7 +15,7 @@ pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> 
     // Querying the device takes time, and most files ask for no units.
     let all = if asked { api.device().units.unwrap_or(0) } else { 0 };
     let step = if asked { api.unit_step() } else { 1 };
-    let parts = parts::deal(lanes.iter().map(|lane| lane.units), all, step);
+    let parts = parts::assign(lanes.iter().map(|lane| lane.units), all, step);
     for (lane, part) in lanes.iter().zip(parts) {
         let (Some(part), Some(units)) = (part, lane.units) else {
             streams.push(api.stream(lane.priority)?);

@@ -91,9 +91,9 @@ impl Smi {
         // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.count)(&mut count) };
         let device = (0..if code == 0 { count } else { 0 }).find(|&device| {
-            let mut place = 0;
+            let mut value = 0;
             // SAFETY: the output pointer is valid for the call.
-            unsafe { (table.bus)(device, &mut place) == 0 && written(place) == bus }
+            unsafe { (table.bus)(device, &mut value) == 0 && written(value) == bus }
         })?;
         let mut smi = Smi { table, device, first: None };
         smi.first = smi.throttle_counters().map(|counters| (Instant::now(), counters));
@@ -102,10 +102,10 @@ impl Smi {
 
     /// Current and highest clock of a domain, in MHz.
     fn clock(&self, domain: u32) -> Option<(u32, u32)> {
-        let mut place = [0u64; CLOCKS_ROOM];
+        let mut buffer = [0u64; CLOCKS_ROOM];
         // SAFETY: the buffer is larger than the structure of every version.
-        let code = unsafe { (self.table.clocks)(self.device, domain, place.as_mut_ptr()) };
-        if code == 0 { parse_clock(&place, self.table.power.is_some()) } else { None }
+        let code = unsafe { (self.table.clocks)(self.device, domain, buffer.as_mut_ptr()) };
+        if code == 0 { parse_clock(&buffer, self.table.power.is_some()) } else { None }
     }
 
     fn watts(&self, read: impl FnOnce(*mut u64) -> i32) -> Option<u32> {
@@ -131,10 +131,10 @@ impl Smi {
 
     /// The throttling counters; `None` if the device has none.
     fn throttle_counters(&self) -> Option<ThrottleCounters> {
-        let mut place = vec![0u64; METRICS_ROOM];
+        let mut buffer = vec![0u64; METRICS_ROOM];
         // SAFETY: the buffer is larger than the structure of every version.
-        let code = unsafe { (self.table.metrics)(self.device, place.as_mut_ptr()) };
-        if code == 0 { parse_counters(&place) } else { None }
+        let code = unsafe { (self.table.metrics)(self.device, buffer.as_mut_ptr()) };
+        if code == 0 { parse_counters(&buffer) } else { None }
     }
 
     /// Current clocks, power and throttling of the device.
@@ -144,8 +144,8 @@ impl Smi {
         let share = |of: fn(&ThrottleCounters) -> u64| {
             let ((start, first), now) = since?;
             let rounds = now.rounds.checked_sub(first.rounds).filter(|rounds| *rounds > 0)?;
-            let held = of(&now).checked_sub(of(&first))?.min(rounds) as f64 / rounds as f64;
-            Some(Nanos((start.elapsed().as_nanos() as f64 * held) as i64))
+            let throttled_share = of(&now).checked_sub(of(&first))?.min(rounds) as f64 / rounds as f64;
+            Some(Nanos((start.elapsed().as_nanos() as f64 * throttled_share) as i64))
         };
         Health {
             clock_mhz: clock.map(|(now, _)| now),

@@ -15,12 +15,12 @@ pub struct CommStates {
 }
 
 /// One direction of a copy between ranks: its number, the sender and the receiver.
-type Way = (u32, u32, u32);
+type CopyDirection = (u32, u32, u32);
 
 /// Data that was sent and not yet received.
 #[derive(Debug, Default)]
 pub struct CopiesInFlight {
-    sent: Mutex<BTreeMap<Way, VecDeque<Vec<f64>>>>,
+    sent: Mutex<BTreeMap<CopyDirection, VecDeque<Vec<f64>>>>,
     changed: Condvar,
 }
 
@@ -111,7 +111,7 @@ impl CommState {
     }
 
     /// Releases all ranks that wait here, now and later.
-    pub fn break_off(&self) {
+    pub fn abort(&self) {
         self.lock().broken = true;
         self.changed.notify_all();
     }

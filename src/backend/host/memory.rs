@@ -51,18 +51,18 @@ impl Memory {
         while !rest.is_empty() {
             let from = at % 4;
             let count = (4 - from).min(rest.len());
-            let place = &self.words[at / 4];
+            let cell = &self.words[at / 4];
             let mut word = [0; 4];
             word[from..from + count].copy_from_slice(&rest[..count]);
             let word = u32::from_le_bytes(word);
             if count == 4 {
-                place.store(word, Ordering::Relaxed);
+                cell.store(word, Ordering::Relaxed);
             } else {
                 let mut mask = [0; 4];
                 mask[from..from + count].fill(0xff);
                 // Two atomic steps, neither of which affects the other bytes of the word.
-                place.fetch_and(!u32::from_le_bytes(mask), Ordering::Relaxed);
-                place.fetch_or(word, Ordering::Relaxed);
+                cell.fetch_and(!u32::from_le_bytes(mask), Ordering::Relaxed);
+                cell.fetch_or(word, Ordering::Relaxed);
             }
             rest = &rest[count..];
             at += count;

@@ -303,7 +303,7 @@ impl Driver for HostDriver {
     fn abandon(&mut self) {
         self.abandoned = true;
         // Release lanes that wait for other ranks, so that their threads can end.
-        self.shared.meetings.iter().for_each(|meeting| meeting.break_off());
+        self.shared.meetings.iter().for_each(|meeting| meeting.abort());
     }
 
     fn reset(&mut self) -> Result<(), Box<Fault>> {

@@ -75,13 +75,13 @@ pub enum ConnectError {
 
 /// Authenticates to rank 0 and checks its proof. Reads nothing from the other side but its nonce and proof.
 pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: Instant) -> Result<Seals, ConnectError> {
-    let own = opening().map_err(ConnectError::Unreachable)?;
+    let opening_of_client = opening().map_err(ConnectError::Unreachable)?;
     let hello = serde_json::to_vec(hello).expect("plain data can be written");
     let mut stream = stream.until(deadline);
     let mut answer = [0; OPENING + TAG];
-    let heard = stream.write_all(&own).and_then(|()| stream.read_exact(&mut answer));
+    let heard = stream.write_all(&opening_of_client).and_then(|()| stream.read_exact(&mut answer));
     let (other, proof) = answer.split_at(OPENING);
-    let begun = [&own, other].concat();
+    let begun = [&opening_of_client, other].concat();
     if heard.is_err() || !other.starts_with(&MAGIC) || !holds(secret, FIRST, &[&begun], proof) {
         return Err(ConnectError::Unknown);
     }
@@ -145,9 +145,9 @@ impl Guest {
             if !self.heard.starts_with(&MAGIC) {
                 return Err(ErrorKind::InvalidData.into());
             }
-            let own = opening()?;
-            let begun = [self.heard.as_slice(), &own].concat();
-            let answer = [own.as_slice(), &tag(secret, FIRST, &[&begun])].concat();
+            let opening_of_server = opening()?;
+            let begun = [self.heard.as_slice(), &opening_of_server].concat();
+            let answer = [opening_of_server.as_slice(), &tag(secret, FIRST, &[&begun])].concat();
             // The send buffer of a new connection is empty, so this does not block.
             self.stream.write_all(&answer)?;
             self.begun = Some(begun);

@@ -481,9 +481,9 @@ impl Shared {
     fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
-        let own = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
+        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
         // If rank 0 cannot be reached, the thread that reads from it knows why.
-        let sent = self.send(0, &own);
+        let sent = self.send(0, &frame);
         let answer = self.next(0, turn, what)?;
         sent.map_err(|error| lost(reason(&error)))?;
         Ok(answer.bytes)

@@ -101,9 +101,10 @@ impl<'a> Digest<'a> {
             None => return self.word(stamp),
         };
         let of_rank = stamp - base.first;
-        let place = if of_rank < base.ring { (of_rank + base.ring - base.next) % base.ring } else { of_rank };
+        let position_in_ring =
+            if of_rank < base.ring { (of_rank + base.ring - base.next) % base.ring } else { of_rank };
         self.word(1u64);
         self.size(rank);
-        self.word(place);
+        self.word(position_in_ring);
     }
 }

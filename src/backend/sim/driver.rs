@@ -113,10 +113,10 @@ pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driv
     let world = Arc::new(World::new(machine, &stamps, each));
     let (mut first_lane, mut first_stamp) = (0, 0);
     let drivers = images.iter().zip(parts).enumerate().map(|(rank, (image, parts))| {
-        let place = RankBase { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
+        let base = RankBase { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
         first_lane += image.lanes.len() as u32;
         first_stamp += image.stamps;
-        Box::new(SimDriver::new(profile, image, world.clone(), place, parts)) as Box<dyn Driver>
+        Box::new(SimDriver::new(profile, image, world.clone(), base, parts)) as Box<dyn Driver>
     });
     drivers.collect()
 }

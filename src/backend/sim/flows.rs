@@ -114,10 +114,10 @@ impl<T: Copy> Flows<T> {
         let id = self.flows.add(Flow { owner, left: time, at: now, rate: 0.0, demands, dominant, version: 0, seen: 0 });
         for &Demand { resource, share } in self.flows.get(id).into_iter().flat_map(|flow| &flow.demands) {
             let users = &mut self.capacities[resource as usize].users;
-            let place = users.partition_point(|(user, _)| *user < id);
-            users.insert(place, (id, share));
+            let index = users.partition_point(|(user, _)| *user < id);
+            users.insert(index, (id, share));
         }
-        self.share_out(now, Some(id), Vec::new());
+        self.update_rates(now, Some(id), Vec::new());
     }
 
     /// Removes the flow that ends first, at its end. Returns its owner and the time at full speed, in ns, that rounding
@@ -134,7 +134,7 @@ impl<T: Copy> Flows<T> {
             }
             capacity.users.retain(|(user, _)| *user != id);
         }
-        self.share_out(now, None, freed);
+        self.update_rates(now, None, freed);
         Some((flow.owner, flow.left - (now - flow.at) as f64 * flow.rate))
     }
 
@@ -161,7 +161,7 @@ impl<T: Copy> Flows<T> {
 
     /// Updates the speeds of a flow that has begun, of users of freed capacities, and of all flows that share contended
     /// capacities with them.
-    fn share_out(&mut self, now: Time, begun: Option<FlowId>, freed: Vec<Resource>) {
+    fn update_rates(&mut self, now: Time, begun: Option<FlowId>, freed: Vec<Resource>) {
         self.round += 1;
         let round = self.round;
         let mut flows: Vec<FlowId> = begun.into_iter().collect();
@@ -229,8 +229,8 @@ impl<T: Copy> Flows<T> {
         // Dominant share of each unfixed flow, and its share of this capacity.
         let mut takers: Vec<(f64, f64)> = Vec::new();
         for &(id, share) in &self.capacities[resource as usize].users {
-            let place = rates.binary_search_by_key(&id, |(id, _)| *id).expect("all users of it were found");
-            match rates[place].1 {
+            let index = rates.binary_search_by_key(&id, |(id, _)| *id).expect("all users of it were found");
+            match rates[index].1 {
                 Some(rate) => left -= share * rate,
                 None => takers.push((self.flow(id).dominant, share)),
             }

@@ -251,7 +251,7 @@ impl Machine {
         let blocks = match action {
             Action::Run(Task::Kernel { blocks, .. }) => blocks,
             Action::Exchange(exchange) | Action::Meet(exchange) => {
-                self.take_turns(id, placing.lane, exchange);
+                self.number_on_channels(id, placing.lane, exchange);
                 self.meetings.exchanges[exchange as usize].units
             }
             _ => 0,
@@ -368,7 +368,7 @@ impl Machine {
             EventKind::Ready(task) => self.ready(task),
             EventKind::Begin(task) => {
                 self.admit(task);
-                self.deal(self.device(task));
+                self.assign_units(self.device(task));
             }
             EventKind::BlocksEnd(group) => self.blocks_end(group, 0.0),
             EventKind::Transferred(transfer) => self.transferred(transfer),
@@ -402,7 +402,7 @@ impl Machine {
                 self.started(task);
                 self.at(self.now + self.floor(action), EventKind::Begin(task));
             }
-            (_, Some(queue)) => self.pull(queue),
+            (_, Some(queue)) => self.start_ready(queue),
         }
     }
 
@@ -416,7 +416,7 @@ impl Machine {
     }
 
     /// Starts tasks at the head of a hardware queue that are ready.
-    fn pull(&mut self, queue: u32) {
+    fn start_ready(&mut self, queue: u32) {
         while let Some(&head) = self.queues[queue as usize].front() {
             let now = self.now;
             let rule = self.rule;
@@ -489,7 +489,7 @@ impl Machine {
             && self.rule == QueueRule::Serial
         {
             self.queues[queue as usize].pop_front();
-            self.pull(queue);
+            self.start_ready(queue);
         }
         // A task's end is needed until no dependent can be submitted whose start it affects.
         let forgotten = now - self.longest_gap;

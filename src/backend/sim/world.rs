@@ -257,7 +257,7 @@ impl World {
             state.seen.clear();
             self.pass(&mut state);
         }
-        drop(self.until_turn(state, rank));
+        drop(self.wait_for_turn(state, rank));
     }
 
     /// A rank's thread ends.
@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    fn until_turn<'a>(&self, state: MutexGuard<'a, State>, rank: usize) -> MutexGuard<'a, State> {
+    fn wait_for_turn<'a>(&self, state: MutexGuard<'a, State>, rank: usize) -> MutexGuard<'a, State> {
         let waited = self.turns[rank].wait_while(state, |state| !state.together || state.turn != rank);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
@@ -326,7 +326,7 @@ impl World {
             if !state.is_there(Awaited::Issued(count)) {
                 state.ranks[rank].waiting = Some(Awaited::Issued(count));
                 self.pass(&mut state);
-                state = self.until_turn(state, rank);
+                state = self.wait_for_turn(state, rank);
                 state.ranks[rank].waiting = None;
                 time = time.max(state.machine.now());
             }
@@ -368,7 +368,7 @@ impl World {
                 Awaited::Issued(_) => {}
             }
             self.pass(&mut state);
-            state = self.until_turn(state, rank);
+            state = self.wait_for_turn(state, rank);
             state.ranks[rank].waiting = None;
             if let Awaited::Room { lane, .. } = awaited {
                 state.machine.has_room(lane);

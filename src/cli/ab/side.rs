@@ -31,9 +31,9 @@ impl SideArgs {
         let option = format!("`--{}`", side.name());
         let mistake = |why: &str, help: &str| InputError::bad_value(&option, given, why, help);
         let quotes = || mistake("a quote is not closed", "write the quote's other end");
-        let mut own = shell::words(given).ok_or_else(quotes)?;
-        let file = match own.first() {
-            Some(first) if !first.starts_with('-') || first == "-" => own.remove(0),
+        let mut given_words = shell::words(given).ok_or_else(quotes)?;
+        let file = match given_words.first() {
+            Some(first) if !first.starts_with('-') || first == "-" => given_words.remove(0),
             _ => file.to_owned(),
         };
         if file == "-" {
@@ -42,8 +42,8 @@ impl SideArgs {
                 "write the text to a file, and name that",
             ));
         }
-        let both = both.iter().filter(|word| !overridden(word, &own)).cloned().collect();
-        let arguments: Vec<String> = [vec![file], both, own].concat();
+        let both = both.iter().filter(|word| !overridden(word, &given_words)).cloned().collect();
+        let arguments: Vec<String> = [vec![file], both, given_words].concat();
         let exec = exec_args(&arguments).map_err(|mistake| mistake.of(&option, given))?;
         if let Some((option, instead)) = exec.by_itself() {
             return Err(mistake(&format!("`{option}` is for a run by itself"), instead));

@@ -56,10 +56,10 @@ impl Options {
             command.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
         };
         let both = names(&Passed::<SideOptions>::augment_args(clap::Command::new("both")));
-        let own = names(&AbArgs::augment_args(clap::Command::new("ab")));
+        let ab_options = names(&AbArgs::augment_args(clap::Command::new("ab")));
         Options {
             exec: ExecArgs::augment_args(clap::Command::new("exec")),
-            own: own.into_iter().filter(|name| !both.contains(name)).collect(),
+            own: ab_options.into_iter().filter(|name| !both.contains(name)).collect(),
         }
     }
 
@@ -68,13 +68,13 @@ impl Options {
         let mut rest = words;
         while let [word, behind @ ..] = rest {
             rest = behind;
-            let own = if SIDES.contains(word) { self.side(rest) } else { 0 };
+            let words_of_side = if SIDES.contains(word) { self.side(rest) } else { 0 };
             let is_empty = rest.first().is_some_and(|next| SIDES.contains(next));
-            if own == 0 && !(SIDES.contains(word) && is_empty) {
+            if words_of_side == 0 && !(SIDES.contains(word) && is_empty) {
                 quoted.push((*word).to_owned());
                 continue;
             }
-            let (side, behind) = rest.split_at(own);
+            let (side, behind) = rest.split_at(words_of_side);
             rest = behind;
             quoted.push(format!("{word}={}", shell::command(side)));
         }

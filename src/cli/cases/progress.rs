@@ -46,7 +46,7 @@ impl Progress {
     pub fn begin(&self, name: &str) {
         let Some(bar) = &self.bar else { return };
         let left = estimate(&self.took, self.total.saturating_sub(self.ended));
-        let left = left.map(|seconds| format!(", about {} left", rough(seconds))).unwrap_or_default();
+        let left = left.map(|seconds| format!(", about {} left", approximate(seconds))).unwrap_or_default();
         bar.set_message(visible::visible(&format!("{name}{left}")).into_owned());
     }
 
@@ -89,7 +89,7 @@ fn estimate(took: &[f64], left: usize) -> Option<f64> {
 }
 
 /// Formats a duration roughly, such as `5 min`.
-fn rough(seconds: f64) -> String {
+fn approximate(seconds: f64) -> String {
     let seconds = seconds.ceil() as u64;
     match seconds {
         0..=90 => format!("{seconds} s"),
@@ -106,6 +106,9 @@ mod tests {
     fn the_remaining_time_is_estimated_from_completed_cases() {
         assert_eq!(estimate(&[], 4), None);
         assert_eq!(estimate(&[1.0, 3.0], 4), Some(8.0));
-        assert_eq!([0.2, 90.0, 91.0, 5400.0, 5401.0].map(rough), ["1 s", "90 s", "2 min", "90 min", "1 h 30 min"]);
+        assert_eq!(
+            [0.2, 90.0, 91.0, 5400.0, 5401.0].map(approximate),
+            ["1 s", "90 s", "2 min", "90 min", "1 h 30 min"]
+        );
     }
 }

@@ -35,8 +35,8 @@ pub fn run(planned: &Planned, arguments: &[String], interrupt: &Interrupt) -> Re
     let folder = tempfile::Builder::new().prefix("aorta-case-").tempdir().map_err(failed)?;
     let path = folder.path().join("record.json");
     // `arguments` may contain any word, also `--`, so our own options come first.
-    let own = ["--diagnostics", "json", "--until-input-ends", "--json"].map(OsStr::new);
-    let words = own.into_iter().chain([path.as_os_str()]).chain(arguments.iter().map(OsStr::new));
+    let fixed_arguments = ["--diagnostics", "json", "--until-input-ends", "--json"].map(OsStr::new);
+    let words = fixed_arguments.into_iter().chain([path.as_os_str()]).chain(arguments.iter().map(OsStr::new));
     let began = Instant::now();
     let mut child = Child::start(words).map_err(failed)?;
     let mut errors = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::backend::{self, keeping_hang_ups};
+use crate::backend::{self, preserving_ignored_hangup};
 use crate::cli::INTERRUPTED;
 use crate::exec::Control;
 
@@ -40,7 +40,7 @@ pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() +
             let (give_up, control) = (give_up.clone(), control.clone());
             let end = move || {
                 std::thread::sleep(NOTICE_TIMEOUT);
-                if control.noticed() {
+                if control.has_seen_stop() {
                     std::thread::sleep(REPORT_TIMEOUT);
                 }
                 give_up();
@@ -51,5 +51,5 @@ pub(super) fn watch(control: &Arc<Control>, launched: bool, give_up: impl Fn() +
         first.get_or_insert_with(Instant::now);
     };
     // Without a handler, Ctrl-C ends the program at once.
-    keeping_hang_ups(|| drop(ctrlc::set_handler(handler)));
+    preserving_ignored_hangup(|| drop(ctrlc::set_handler(handler)));
 }

@@ -96,8 +96,8 @@ impl<'a> Run<'a> {
         };
         output::make_folder(folder)?;
         let peers = backend.peers();
-        let own = |rank: &exec::Rank| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
-        for (rank, buffers) in ranks.iter().zip(buffers).filter(|(rank, _)| own(rank)) {
+        let is_in_this_process = |rank: &exec::Rank| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
+        for (rank, buffers) in ranks.iter().zip(buffers).filter(|(rank, _)| is_in_this_process(rank)) {
             let folder = match ranks.len() {
                 1 => folder.to_owned(),
                 _ => folder.join(format!("rank{}", rank.number)),

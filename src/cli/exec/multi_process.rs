@@ -172,16 +172,16 @@ impl Process {
     /// exit with its code.
     fn conclude(&self, result: CliResult, how: DiagnosticsArg) -> CliResult {
         let ended = |error: &CliError| matches!(error, CliError::Exec { error: ExecError::Ended, .. });
-        let own = match &result {
+        let own_outcome = match &result {
             Ok(code) => Outcome { code: *code, error: None },
             Err(error) => {
                 Outcome { code: error.code(), error: Some(error).filter(|error| !ended(error)).map(CliError::text) }
             }
         };
-        let all: Vec<Outcome> = match exec::gather(self.meeting.as_ref(), "outcome", &own) {
+        let all: Vec<Outcome> = match exec::gather(self.meeting.as_ref(), "outcome", &own_outcome) {
             Ok(all) => all,
             Err(lost) => {
-                self.meeting.leave(Some(own.error.as_deref().unwrap_or("it has lost another rank")));
+                self.meeting.leave(Some(own_outcome.error.as_deref().unwrap_or("it has lost another rank")));
                 let lost = CliError::from(lost);
                 let error = result.err().filter(|error| !ended(error)).unwrap_or(lost);
                 if prints_error(&error, self.launcher.rank) {
@@ -192,14 +192,14 @@ impl Process {
         };
         let before = all.iter().take(self.launcher.rank as usize);
         if let Err(error) = &result
-            && own.error.is_some()
-            && !before.into_iter().any(|outcome| outcome.error == own.error)
+            && own_outcome.error.is_some()
+            && !before.into_iter().any(|outcome| outcome.error == own_outcome.error)
         {
             error.print(how);
         }
         self.meeting.leave(None);
         let first = all.iter().find(|outcome| outcome.error.is_some()).or(all.first());
-        Ok(first.map_or(own.code, |outcome| outcome.code))
+        Ok(first.map_or(own_outcome.code, |outcome| outcome.code))
     }
 }
 

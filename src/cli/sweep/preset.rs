@@ -15,7 +15,7 @@ pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut Options
         options.fixed.iter().any(|word| fixed.iter().any(|start| word.starts_with(start)))
             || options.axes.iter().any(|axis| axis.name == name)
     };
-    let mut place = 0;
+    let mut index = 0;
     for decl in &ast.decls {
         let DeclKind::Preset { name, values } = &decl.kind else { continue };
         if ast.names.name(name.symbol) != preset {
@@ -36,8 +36,8 @@ pub fn lists(ast: &Ast, sources: &SourceMap, preset: &str, options: &mut Options
                 [] => {}
                 [only] => options.fixed.push(format!("--set={name}={only}")),
                 _ => {
-                    options.axes.insert(place, axis);
-                    place += 1;
+                    options.axes.insert(index, axis);
+                    index += 1;
                 }
             }
         }

@@ -147,8 +147,8 @@ fn groups<'a>(side: &'a RunSet, split: &[&'static str]) -> Vec<Group<'a>> {
     let mut groups: Vec<Group> = groups.into_values().collect();
     let workloads: IndexSet<String> = groups.iter().map(workload).collect();
     groups.sort_by(|a, b| {
-        let place = |group: &Group| workloads.get_index_of(&workload(group));
-        place(a).cmp(&place(b)).then_with(|| by_values(&a.key, &b.key))
+        let order_of = |group: &Group| workloads.get_index_of(&workload(group));
+        order_of(a).cmp(&order_of(b)).then_with(|| by_values(&a.key, &b.key))
     });
     groups
 }

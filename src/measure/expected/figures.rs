@@ -109,11 +109,11 @@ fn time_alone(
         return operation.alone_ns;
     }
     let meetings = variant.skew.iter().flat_map(|skew| &skew.collectives);
-    let mut own = meetings.filter(|meeting| {
-        let place = meeting.ranks.iter().position(|number| *number == rank.rank);
-        place.is_some_and(|place| meeting.ids.get(place) == Some(&operation.id))
+    let mut meetings_of_operation = meetings.filter(|meeting| {
+        let index = meeting.ranks.iter().position(|number| *number == rank.rank);
+        index.is_some_and(|index| meeting.ids.get(index) == Some(&operation.id))
     });
-    own.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.work_ns())
+    meetings_of_operation.next().map(|meeting| meeting.transfer_ns).or(operation.alone_ns).or(operation.work_ns())
 }
 
 /// Operations that overlapped others in the traced iteration, or do not appear in it.
@@ -127,10 +127,10 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
     // Among operations that began earlier, the one that ends last.
     let mut last: Option<(Nanos, u32, Nanos)> = None;
     for span in spans {
-        let own = span.end_ns - span.start_ns;
+        let duration = span.end_ns - span.start_ns;
         if let Some((end, id, length)) = last {
             let common = (end.0.min(span.end_ns.0) - span.start_ns.0) as f64;
-            if common > BESIDE * own.0 as f64 {
+            if common > BESIDE * duration.0 as f64 {
                 beside.insert(span.id);
             }
             if common > BESIDE * length.0 as f64 {
@@ -138,7 +138,7 @@ fn beside(rank: &RankRecord) -> HashSet<u32> {
             }
         }
         if last.is_none_or(|(end, ..)| span.end_ns > end) {
-            last = Some((span.end_ns, span.id, own));
+            last = Some((span.end_ns, span.id, duration));
         }
     }
     beside

@@ -65,9 +65,9 @@ pub fn keys(inspected: &Inspected) -> Vec<Vec<Option<MatchKey>>> {
                 if collectives(&launched.work.launches).iter().all(is_transfer) {
                     return Some(MatchKey::Transfers(ranks, stream));
                 }
-                let place = places.entry(number).or_default();
-                *place += 1;
-                Some(MatchKey::Collective(ranks, stream, *place - 1))
+                let contributions = places.entry(number).or_default();
+                *contributions += 1;
+                Some(MatchKey::Collective(ranks, stream, *contributions - 1))
             }
         };
         step.iter().map(of_launch).collect()
@@ -175,15 +175,15 @@ fn transfers(
         for call in collectives(&spec.launch()) {
             let (CollectiveKind::Recv, Some(target)) = (call.kind, call.target) else { continue };
             let values = sent.get_mut(&(call.peer, number(one.rank))).and_then(VecDeque::pop_front);
-            let place = usize::from(target) - spec.inputs.len();
+            let output = usize::from(target) - spec.inputs.len();
             if let (Some(own), Some(values)) = (own, values) {
-                let tensor = spec.outputs[place];
-                let actual = Elements { tensor, bytes: &own.actual[place] }.values();
+                let tensor = spec.outputs[output];
+                let actual = Elements { tensor, bytes: &own.actual[output] }.values();
                 let check = ops::compare(tensor.dtype, &actual, &values.values(), &ops::Tolerance::Exact);
-                checks.push((place, check));
+                checks.push((output, check));
             }
         }
-        checks.sort_by_key(|(place, _)| *place);
+        checks.sort_by_key(|(output, _)| *output);
         if !checks.is_empty() {
             let checks = checks.into_iter().map(|(_, check)| check).collect();
             found.push(CheckResult { rank: one.rank, op: one.op, checks });

@@ -91,10 +91,11 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
     if !order::witness(question, &schedules, &mut variants)? {
         return Ok(None);
     }
-    let held = !variants.is_empty()
+    let all_passed = !variants.is_empty()
         && mistakes.is_empty()
         && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held) && variant.missed.is_empty());
-    let record = VerificationRecord { iterations: iterations as u32, held, operations, mistakes, unread, variants };
+    let record =
+        VerificationRecord { iterations: iterations as u32, held: all_passed, operations, mistakes, unread, variants };
     Ok(Some(Verification { record, warnings }))
 }
 
@@ -116,7 +117,7 @@ fn again(
     let mut compared = || {
         let mut found = Vec::new();
         for &(rank, memory) in outputs {
-            let Some((actual, expected)) = walk.now_and_before(rank, memory)? else { continue };
+            let Some((actual, expected)) = walk.current_and_previous(rank, memory)? else { continue };
             let (number, program, _) = ranks[rank];
             let (dtype, dims) = program.shapes.get(program.memory(memory).shape);
             let row = dims.last().map_or(1, |&length| length as usize);

@@ -31,8 +31,8 @@ pub fn witness(
         if witness.ranks.iterate(mode, 0, 2 * period + 1, control)?.slowest.stopped {
             return Ok(false);
         }
-        let own = seen(question, &mut witness);
-        for (witnessed, missed) in witness.ranks.agree("witnessed edges", own)? {
+        let checked = checked_dependencies(question, &mut witness);
+        for (witnessed, missed) in witness.ranks.agree("witnessed edges", checked)? {
             if let Some(edges) = witnessed {
                 variant.witnessed = Some(variant.witnessed.unwrap_or(0) + edges);
             }
@@ -43,7 +43,10 @@ pub fn witness(
 }
 
 /// Number of dependencies that this process checked, if it could, and those that were violated, in words.
-fn seen(question: &VerifyRequest, witness: &mut exec::Witness) -> Result<(Option<u64>, Vec<String>), ExecError> {
+fn checked_dependencies(
+    question: &VerifyRequest,
+    witness: &mut exec::Witness,
+) -> Result<(Option<u64>, Vec<String>), ExecError> {
     let (mut witnessed, mut all) = (None, Vec::new());
     for index in witness.ranks.own() {
         let (number, program, _) = question.ranks[index];

@@ -41,7 +41,7 @@ struct Buffers {
 }
 
 /// Bytes of a memory on the device, and in the host's copy after the last walk.
-type NowAndBefore<'a> = (&'a [u8], &'a [u8]);
+type CurrentAndPrevious<'a> = (&'a [u8], &'a [u8]);
 
 /// Outcome of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,11 @@ impl<'a> Walk<'a> {
 
     /// Current contents of a rank's memory, and those after the last walk; `None` if another process runs the rank, or
     /// the backend has no memory.
-    pub fn now_and_before(&mut self, rank: usize, memory: MemoryId) -> Result<Option<NowAndBefore<'_>>, ExecError> {
+    pub fn current_and_previous(
+        &mut self,
+        rank: usize,
+        memory: MemoryId,
+    ) -> Result<Option<CurrentAndPrevious<'_>>, ExecError> {
         let Walk { inspection: Inspection { ranks, inspected }, memories, room, .. } = self;
         let own = rank.checked_sub(ranks.own().start).filter(|own| *own < inspected.len().min(memories.len()));
         let Some(own) = own else { return Ok(None) };
@@ -240,12 +244,13 @@ impl<'a> Walk<'a> {
             operation: (*name).to_owned(),
             ..known.clone()
         };
-        let own: Vec<CheckedOperations> = self.operations.iter().map(named).collect();
-        let all = self.inspection.ranks.agree("operations", Ok((own, self.mistakes.clone(), self.unread)))?;
+        let checked_operations: Vec<CheckedOperations> = self.operations.iter().map(named).collect();
+        let all =
+            self.inspection.ranks.agree("operations", Ok((checked_operations, self.mistakes.clone(), self.unread)))?;
         let mut operations: BTreeMap<String, CheckedOperations> = BTreeMap::new();
         let mut findings = Findings { operations: Vec::new(), mistakes: Vec::new(), unread: 0 };
-        for (own, mistakes, unread) in all {
-            for one in own {
+        for (checked_operations, mistakes, unread) in all {
+            for one in checked_operations {
                 operations.entry(one.operation.clone()).or_default().add(one);
             }
             findings.mistakes.extend(mistakes);

@@ -16,7 +16,7 @@ use super::ModelWarning;
 /// No warning for operations whose inputs nothing computes (a benchmark of a shape needs no reader), for outputs given
 /// as `_`, and for operations that a metric or a `grad` names.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
-    let meant = meant(ast);
+    let deliberately_unread = deliberately_unread(ast);
     let written = written(program);
     // For each location, the first such operation; `None` once an operation there has been read.
     let mut found: FxHashMap<SrcSpan, Option<String>> = FxHashMap::default();
@@ -34,7 +34,7 @@ pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarni
     let mut figures = figure_names(ast);
     figures.extend(gradient_names(ast));
     for (span, name) in found {
-        let Some(name) = name.filter(|_| !meant.contains(&span)) else { continue };
+        let Some(name) = name.filter(|_| !deliberately_unread.contains(&span)) else { continue };
         let in_figure = |part: &str| figures.iter().any(|symbol| ast.names.name(*symbol) == part);
         // A metric of `f` or of `up` covers `f[3].up`.
         if !name.split(['.', '[', ']']).any(in_figure) {
@@ -74,8 +74,8 @@ fn read(program: &Program, step: &Step) -> Vec<bool> {
 
 /// Calls with `_` as an output, and calls that write an output of the enclosing definition, whose caller decides
 /// whether to read it.
-fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
-    let mut meant = FxHashSet::default();
+fn deliberately_unread(ast: &Ast) -> FxHashSet<SrcSpan> {
+    let mut deliberately_unread = FxHashSet::default();
     let mut mark = |body: &Block, outputs: &[Param]| {
         let given = |symbol: Symbol| outputs.iter().any(|output| output.name.symbol == symbol);
         walk::block(body, &mut |stmt| {
@@ -86,7 +86,7 @@ fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
                     .filter_map(|arg| arg.value.as_name())
                     .any(|symbol| ast.names.name(symbol) == "_" || given(symbol))
             {
-                meant.insert(call.span);
+                deliberately_unread.insert(call.span);
             }
         });
     };
@@ -97,7 +97,7 @@ fn meant(ast: &Ast) -> FxHashSet<SrcSpan> {
             _ => {}
         }
     }
-    meant
+    deliberately_unread
 }
 
 /// Names of what gradients are taken of, whose results they may need alone.

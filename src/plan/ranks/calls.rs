@@ -176,9 +176,9 @@ impl Followers {
         let mut ops = vec![OpId(0); plan.edges()];
         for edge in plan.all() {
             // Moves each begin to the end of its list.
-            let place = &mut ends[edge.from.index()];
-            ops[*place as usize] = edge.to;
-            *place += 1;
+            let end = &mut ends[edge.from.index()];
+            ops[*end as usize] = edge.to;
+            *end += 1;
         }
         ends.pop();
         Followers { ends, ops }

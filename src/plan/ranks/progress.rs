@@ -36,14 +36,14 @@ pub struct Progress<'a> {
     pub iterations: u32,
     channels: FxHashMap<Channel, ChannelState>,
     /// Sends and receives between two ranks of a channel, by their numbers in the world.
-    ways: FxHashMap<(Channel, u32, u32), TransferQueue>,
+    transfers: FxHashMap<(Channel, u32, u32), TransferQueue>,
     /// Number of calls in which each operation under way still waits.
     waiting: FxHashMap<Node, u32>,
     ready: VecDeque<Node>,
     /// All-to-alls with explicit counts that were compared already.
     compared: FxHashSet<Vec<*const Collective>>,
     /// Source locations of mismatches that were reported.
-    told: FxHashSet<[u32; 2]>,
+    reported: FxHashSet<[u32; 2]>,
     /// Calls that meet and differ.
     pub differing: Vec<(CallSite, CallSite)>,
 }
@@ -97,11 +97,11 @@ impl<'a> Progress<'a> {
             ranks: states.collect(),
             iterations: model::slots(ranks.iter().map(|rank| &*rank.program)) as u32,
             channels: FxHashMap::default(),
-            ways: FxHashMap::default(),
+            transfers: FxHashMap::default(),
             waiting: FxHashMap::default(),
             ready: VecDeque::new(),
             compared: FxHashSet::default(),
-            told: FxHashSet::default(),
+            reported: FxHashSet::default(),
             differing: Vec::new(),
         }
     }
@@ -160,9 +160,9 @@ impl<'a> Progress<'a> {
         let table = tables.of(node.rank);
         let step = node.iteration as usize % table.program.cycle.len();
         let state = &mut self.ranks[node.rank as usize];
-        let place = (node.iteration - state.first) as usize;
-        state.open[place][node.op.index()] = DONE;
-        state.left[place] -= 1;
+        let index = (node.iteration - state.first) as usize;
+        state.open[index][node.op.index()] = DONE;
+        state.left[index] -= 1;
         let later = state.later.remove(&(node.iteration, node.op)).unwrap_or_default();
         let here = table.followers(step, node.op).iter().map(|&op| (node.iteration, op));
         for (iteration, op) in here.chain(later) {
@@ -200,19 +200,19 @@ impl<'a> Progress<'a> {
         let size = table.program.groups[group.index()].size() as usize;
         let meetings = self.channels.entry(channel).or_default();
         let arrived = meetings.arrived.entry(side.0.rank).or_default();
-        let place = *arrived - meetings.first;
+        let index = *arrived - meetings.first;
         *arrived += 1;
-        if meetings.open.len() <= place {
+        if meetings.open.len() <= index {
             meetings.open.push_back(Vec::new());
         }
-        let sides = &mut meetings.open[place];
+        let sides = &mut meetings.open[index];
         sides.push(side);
         let (first, all) = (sides[0], sides.len() == size);
         if !meetings.differs && !alike(self.call(first), self.call(side)) {
             self.disagree(channel, first, side);
         }
         if all && let Some(meetings) = self.channels.get_mut(&channel) {
-            let sides = meetings.open.remove(place).unwrap_or_default();
+            let sides = meetings.open.remove(index).unwrap_or_default();
             meetings.first += 1;
             self.compare_counts(channel, &sides);
             sides.into_iter().for_each(|side| self.passed(side));
@@ -243,14 +243,14 @@ impl<'a> Progress<'a> {
         if let Some(meetings) = self.channels.get_mut(&channel) {
             meetings.differs = true;
         }
-        self.tell(first, second);
+        self.report(first, second);
     }
 
     /// Reports a mismatch, once per source location: other groups may have the same one.
-    fn tell(&mut self, first: CallSite, second: CallSite) {
+    fn report(&mut self, first: CallSite, second: CallSite) {
         let (first, second) = (first.min(second), first.max(second));
         let places = [first.0, second.0].map(|node| self.step(node).op(node.op).span.start);
-        if self.differing.len() < MAX_ERRORS && self.told.insert(places) {
+        if self.differing.len() < MAX_ERRORS && self.reported.insert(places) {
             self.differing.push((first, second));
         }
     }
@@ -262,7 +262,7 @@ impl<'a> Progress<'a> {
         let peer = table.program.groups[call.group.index()].members_with(rank).nth(call.peer as usize).unwrap_or(rank);
         let sends = call.kind == CollectiveKind::Send;
         let (from, to) = if sends { (rank, peer) } else { (peer, rank) };
-        let way = self.ways.entry((channel, from, to)).or_default();
+        let way = self.transfers.entry((channel, from, to)).or_default();
         let (mine, others) =
             if sends { (&mut way.sends, &mut way.receives) } else { (&mut way.receives, &mut way.sends) };
         let Some(other) = others.pop_front() else { return mine.push_back(side) };
@@ -270,8 +270,8 @@ impl<'a> Progress<'a> {
         let known = way.differs;
         let (mine, theirs) = (self.call(side), self.call(other));
         if (mine.count, mine.dtype) != (theirs.count, theirs.dtype) && !known {
-            self.ways.entry((channel, from, to)).or_default().differs = true;
-            self.tell(side, other);
+            self.transfers.entry((channel, from, to)).or_default().differs = true;
+            self.report(side, other);
         }
         self.passed(side);
         self.passed(other);
@@ -287,10 +287,10 @@ impl<'a> Progress<'a> {
     }
 
     /// Index on the channel of the collective that a call takes part in; `None` if it has completed.
-    pub fn place_of(&self, channel: Channel, side: CallSite) -> Option<usize> {
+    pub fn call_position(&self, channel: Channel, side: CallSite) -> Option<usize> {
         let meetings = self.channels.get(&channel)?;
-        let place = meetings.open.iter().position(|sides| sides.contains(&side))?;
-        Some(meetings.first + place)
+        let index = meetings.open.iter().position(|sides| sides.contains(&side))?;
+        Some(meetings.first + index)
     }
 
     /// Number of collectives at which a member has arrived on a channel.
@@ -299,10 +299,10 @@ impl<'a> Progress<'a> {
     }
 
     /// Number of an unmatched send or receive among those of its direction; `None` if it was matched.
-    pub fn place_on_way(&self, channel: Channel, from: u32, to: u32, side: CallSite) -> Option<usize> {
-        let way = self.ways.get(&(channel, from, to))?;
-        let place = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
-        Some(way.met + place)
+    pub fn transfer_position(&self, channel: Channel, from: u32, to: u32, side: CallSite) -> Option<usize> {
+        let way = self.transfers.get(&(channel, from, to))?;
+        let index = way.sends.iter().chain(&way.receives).position(|waiting| *waiting == side)?;
+        Some(way.met + index)
     }
 
     pub fn step(&self, node: Node) -> &'a Step {

@@ -57,7 +57,7 @@ pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanErr
     let texts = uneven(progress, first, second).unwrap_or_else(|| {
         [format!("rank {}: {}", ranks[0], describe(a)), format!("rank {}: {}", ranks[1], describe(b))]
     });
-    let (here, second_at, there) = beside(spans, texts);
+    let (here, second_at, there) = labels_at(spans, texts);
     let (first, second) = (ranks[0], ranks[1]);
     PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
 }
@@ -104,25 +104,25 @@ fn missing(progress: &Progress, node: Node) -> Option<Missing> {
     let table = progress.tables.of(node.rank);
     let step = node.iteration as usize % table.program.cycle.len();
     let calls = table.calls(step, node.op);
-    calls.iter().enumerate().find_map(|(place, call)| {
-        let side = (node, place as u32);
+    calls.iter().enumerate().find_map(|(position, call)| {
+        let side = (node, position as u32);
         let channel = table.channel(step, node.op, call.group, node.rank);
         let group = &table.program.groups[call.group.index()];
         if is_transfer(call) {
             let for_rank = group.members_with(node.rank).nth(call.peer as usize)?;
             let sends = call.kind == CollectiveKind::Send;
             let (from, to) = if sends { (node.rank, for_rank) } else { (for_rank, node.rank) };
-            let place = progress.place_on_way(channel, from, to, side)?;
+            let position = progress.transfer_position(channel, from, to, side)?;
             let fits = |other: &Collective| {
                 is_transfer(other)
                     && other.kind != call.kind
                     && group.members_with(for_rank).nth(other.peer as usize) == Some(node.rank)
             };
-            return Some(found(progress, Wait { side, for_rank }, channel, place, fits));
+            return Some(found(progress, Wait { side, for_rank }, channel, position, fits));
         }
-        let place = progress.place_of(channel, side)?;
-        let for_rank = group.members_with(node.rank).find(|rank| progress.arrived(channel, *rank) <= place)?;
-        Some(found(progress, Wait { side, for_rank }, channel, place, |other| !is_transfer(other)))
+        let position = progress.call_position(channel, side)?;
+        let for_rank = group.members_with(node.rank).find(|rank| progress.arrived(channel, *rank) <= position)?;
+        Some(found(progress, Wait { side, for_rank }, channel, position, |other| !is_transfer(other)))
     })
 }
 
@@ -242,7 +242,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
     };
     let at = span(progress, waits[0].side.0);
     let (here, second_at, there) = match waits.get(1) {
-        Some(second) => beside([at, span(progress, second.side.0)], [text(&waits[0]), text(second)]),
+        Some(second) => labels_at([at, span(progress, second.side.0)], [text(&waits[0]), text(second)]),
         None => (text(&waits[0]), None, String::new()),
     };
     PlanError::Deadlock { who, at: at.into(), here, second_at, there, help }
@@ -254,7 +254,7 @@ fn is_copy(progress: &Progress, (node, _): CallSite) -> bool {
 }
 
 /// Two texts at two source locations, or one combined text at a common one.
-fn beside(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette::SourceSpan>, String) {
+fn labels_at(spans: [SrcSpan; 2], texts: [String; 2]) -> (String, Option<miette::SourceSpan>, String) {
     let [here, there] = texts;
     match spans[0] == spans[1] {
         true => (format!("{here}; {there}"), None, String::new()),

@@ -67,7 +67,7 @@ impl<'a> Layout<'a> {
     fn between(&mut self, tokens: Range<usize>) {
         for index in tokens.clone() {
             self.trivia(index);
-            self.loose(index);
+            self.stray_token(index);
         }
         self.trivia(tokens.end);
     }
@@ -92,7 +92,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Lays out a token that belongs to no piece.
-    fn loose(&mut self, index: usize) {
+    fn stray_token(&mut self, index: usize) {
         let tokens = self.code.tokens;
         let (start, end, text) = (tokens.start(index), tokens.end(Some(index)), tokens.text(index));
         match tokens.outline.kind(index) {

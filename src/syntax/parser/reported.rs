@@ -18,21 +18,23 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     if errors.is_empty() || errors.iter().any(|error| matches!(error, SyntaxError::FileTooLarge { .. })) {
         return errors;
     }
-    let place = |error: &SyntaxError| error.offset() - base as usize;
+    let offset_of = |error: &SyntaxError| error.offset() - base as usize;
     let foreign = foreign(text);
     let texts = errors.iter().filter(|error| matches!(error, SyntaxError::UnclosedText { .. }));
-    let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, place(error))).collect();
+    let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, offset_of(error))).collect();
     let mut told: Vec<SyntaxError> = Vec::new();
     for error in errors {
         if told.len() == limit {
             break;
         }
-        let at = place(&error);
+        let at = offset_of(&error);
         // All errors in a comment or text of another language count as one, reported at its mark.
         let stretch = foreign.partition_point(|stretch| stretch.end <= at);
         let stretch = foreign.get(stretch).filter(|stretch| stretch.contains(&at));
         let is_mark = matches!(error, SyntaxError::UnexpectedCharacter { .. });
-        if stretch.is_some_and(|stretch| at > stretch.start || !is_mark) || swallowed(&error, at, &texts) {
+        if stretch.is_some_and(|stretch| at > stretch.start || !is_mark)
+            || closes_in_unterminated_text(&error, at, &texts)
+        {
             continue;
         }
         match (told.last(), &error) {
@@ -120,7 +122,7 @@ impl Unclosed {
 }
 
 /// True if a bracket is open only because the unterminated text that follows contains its closing bracket.
-fn swallowed(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
+fn closes_in_unterminated_text(error: &SyntaxError, at: usize, texts: &[Unclosed]) -> bool {
     let SyntaxError::Unclosed { close, .. } = error else { return false };
     let next = texts.get(texts.partition_point(|text| text.start < at));
     next.is_some_and(|text| text.closes.contains(close))

@@ -91,14 +91,14 @@ impl<A: Api> GpuDriver<A> {
         self.exchange_memory_handles(devices)?;
         self.resolve(devices)?;
         self.reset().map_err(device)?;
-        id_exchange.goes_on();
+        id_exchange.note_progress();
         self.choose_products(id_exchange)?;
         self.infer_engines(id_exchange)?;
-        if !id_exchange.tried() {
+        if !id_exchange.wait_for_trials() {
             return Err(ExecError::Ended);
         }
         self.reset().map_err(device)?;
-        id_exchange.goes_on();
+        id_exchange.note_progress();
         Ok(())
     }
 
@@ -295,8 +295,8 @@ impl<A: Api> GpuDriver<A> {
         let mut args = Args::default();
         for fill in self.image.fills.iter().filter(|fill| fill.space.on_device()) {
             if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
-                let place = crate::exec::Address { space: fill.space, offset: fill.offset };
-                let operands = [context.address(place)];
+                let address = crate::exec::Address { space: fill.space, offset: fill.offset };
+                let operands = [context.address(address)];
                 let call = context.kernel(&kernel, self.streams[0], (&operands, 0), &mut args)?;
                 fills.push(call);
             }
@@ -325,7 +325,7 @@ impl<A: Api> GpuDriver<A> {
             order: event(false)?,
         };
         let choose = |product| {
-            id_exchange.goes_on();
+            id_exchange.note_progress();
             chooser.choose(product)
         };
         let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
@@ -344,7 +344,7 @@ impl<A: Api> GpuDriver<A> {
     /// test.
     fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
-            id_exchange.goes_on();
+            id_exchange.note_progress();
             // A process does not know what the other ranks are doing, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);

@@ -150,7 +150,7 @@ impl Machine {
 
     /// Assigns an exchange its turn on each of its channels, when it is issued: the n-th of one side matches the n-th
     /// of the other.
-    pub(super) fn take_turns(&mut self, task: TaskId, lane: u32, exchange: u32) {
+    pub(super) fn number_on_channels(&mut self, task: TaskId, lane: u32, exchange: u32) {
         let device = self.device_of[lane as usize];
         let sides = &self.meetings.exchanges[exchange as usize].sides;
         let turns = sides.iter().map(|side| {
@@ -162,7 +162,7 @@ impl Machine {
     }
 
     /// Assigns free units to an exchange. Once it has all, it arrives at its channels.
-    pub(super) fn deal_units(&mut self, device: usize, task: TaskId) -> bool {
+    pub(super) fn assign_exchange_units(&mut self, device: usize, task: TaskId) -> bool {
         let unit = u64::from(Cost::WHOLE_UNIT);
         let free = self.devices[device].free / unit;
         let most = self.capacity / unit;
@@ -272,6 +272,6 @@ impl Machine {
             self.devices[device].free += self.blocks.remove(group).map_or(0, |blocks| blocks.held);
         }
         self.ended(task);
-        self.deal(device);
+        self.assign_units(device);
     }
 }

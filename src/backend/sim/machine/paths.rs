@@ -97,7 +97,8 @@ impl Paths {
     fn peer(&mut self, device: usize, to: u32, bytes: f64, time: f64, flows: &mut Flows<Owner>) -> Vec<Demand> {
         let (from, links) = (self.ranks[device], &self.profile.topology);
         let port = links.port.copies.value();
-        let loads = [cost::outwards(from, to, bytes, port, links), cost::inwards(from, to, bytes, port, links)];
+        let loads =
+            [cost::sender_load(from, to, bytes, port, links), cost::receiver_load(from, to, bytes, port, links)];
         let loads: Vec<Load> = loads.into_iter().flatten().collect();
         self.between(&loads, time, flows)
     }

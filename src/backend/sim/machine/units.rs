@@ -39,22 +39,22 @@ impl Machine {
         let tasks = &self.tasks;
         let urgency = |other: &TaskId| tasks[(*other - first) as usize].placing.priority <= priority;
         let admitted = &self.devices[self.device(task)].admitted;
-        let place = admitted.partition_point(urgency);
+        let index = admitted.partition_point(urgency);
         let device = self.device(task);
-        self.devices[device].admitted.insert(place, task);
+        self.devices[device].admitted.insert(index, task);
     }
 
     /// Assigns a device's free compute units: the first kernel gets as many as it can use, the next ones the rest.
-    pub(super) fn deal(&mut self, device: usize) {
+    pub(super) fn assign_units(&mut self, device: usize) {
         let mut index = 0;
         while index < self.devices[device].admitted.len() && self.devices[device].free > 0 {
             let task = self.devices[device].admitted[index];
             let exhausted = match self.state(task).action {
                 Action::Run(Task::Kernel { blocks, share, block_time, busy, .. }) => {
                     let kernel = KernelBlocks { blocks, share: u64::from(share), block_time, busy };
-                    self.deal_blocks(device, task, kernel)
+                    self.start_blocks(device, task, kernel)
                 }
-                Action::Exchange(_) => self.deal_units(device, task),
+                Action::Exchange(_) => self.assign_exchange_units(device, task),
                 _ => unreachable!("only kernels and exchanges are admitted"),
             };
             if exhausted {
@@ -66,7 +66,7 @@ impl Machine {
     }
 
     /// Starts as many blocks of a kernel as fit; returns whether none are left.
-    fn deal_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
+    fn start_blocks(&mut self, device: usize, task: TaskId, kernel: KernelBlocks) -> bool {
         let KernelBlocks { blocks, share, block_time, busy } = kernel;
         let (limit, used) = self.account(task).map_or((u64::MAX, 0), |account| *account);
         let capacity = self.capacity.min(limit);
@@ -91,10 +91,10 @@ impl Machine {
         let busy = busy.scaled(count as f64 / blocks as f64);
         let alone = compute.max(busy.longest());
         let time = (alone + left_out).max(0.0);
-        let held = fit * share;
-        self.devices[device].free -= held;
-        self.account(task).into_iter().for_each(|(_, used)| *used += held);
-        let group = self.blocks.add(Blocks { task, count, held });
+        let occupied = fit * share;
+        self.devices[device].free -= occupied;
+        self.account(task).into_iter().for_each(|(_, used)| *used += occupied);
+        let group = self.blocks.add(Blocks { task, count, held: occupied });
         let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
         if demands.is_empty() {
             self.state(task).left_out = time - whole(time) as f64;
@@ -117,6 +117,6 @@ impl Machine {
         if state.running == 0 && state.waiting == 0 {
             self.ended(task);
         }
-        self.deal(device);
+        self.assign_units(device);
     }
 }
