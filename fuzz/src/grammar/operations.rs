@@ -238,6 +238,10 @@ impl Generator<'_> {
     /// An operation on a tensor in other dimensions.
     fn view(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.gaps && !x.name.contains("view("));
+        if x.is_bare() {
+            // A view is of a tensor that has a name.
+            return Use::new("nop()".to_owned());
+        }
         let elements: u64 = x.dims.iter().product();
         let sizes = [vec![elements], vec![1, elements], vec![elements, 1]][self.choices.below(3)].clone();
         let view = format!("view({}, {sizes:?})", x.name);

@@ -117,8 +117,9 @@ impl Generator<'_> {
         let x = self.operand(&FLOATS, |x| x.space == "device");
         let (f, g) = (self.fresh("t"), self.fresh("t"));
         let name = &x.name;
-        let expression =
-            self.choices.pick(&["gelu(X) * 2", "X * X + 1", "exp(X) - sqrt(abs(X))", "max(X, 0) / (X * X + 1)"]);
+        // A bare type at two places would be two inputs.
+        let expressions = ["gelu(X) * 2", "X * X + 1", "exp(X) - sqrt(abs(X))", "max(X, 0) / (X * X + 1)"];
+        let expression = self.choices.pick(if x.is_bare() { &expressions[..1] } else { &expressions });
         self.add(&format!("{f}: map({})", expression.replace('X', name)));
         self.add(&format!("{g}: grad({f}, 1)"));
         if self.choices.once_in(2) {

@@ -12,7 +12,7 @@ pub struct Tensor {
     pub space: &'static str,
     /// True if its elements are not contiguous.
     pub gaps: bool,
-    /// Number of the memory that contains it. An operation must not write a memory that it reads.
+    /// Number of the memory that contains it; 0 for a bare type. An operation must not write a memory that it reads.
     pub memory: usize,
     pub writable: bool,
     /// True if it is a whole declared buffer.
@@ -20,6 +20,11 @@ pub struct Tensor {
 }
 
 impl Tensor {
+    /// True for a bare type, which is memory of its own at each place.
+    pub fn is_bare(&self) -> bool {
+        self.memory == 0
+    }
+
     /// True if both have the same element type and sizes.
     pub fn fits(&self, other: &Tensor) -> bool {
         self.dtype == other.dtype && self.dims == other.dims
