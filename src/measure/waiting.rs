@@ -1,7 +1,8 @@
 //! Splits the duration of operations between ranks into waiting and transfer.
 //!
 //! An operation waits from its start until the last matching operation of another rank has started; the rest is
-//! transfer. Two sources determine this. Durations need no common clock: operations that end together share the
+//! transfer. A group of sends and receives has several partners, and its first transfer begins when one of them is
+//! there, so its waiting ends then: what it waits for the others lies beside transfers. Two sources determine this. Durations need no common clock: operations that end together share the
 //! transfer, and the last to arrive waits for nobody, so the shortest duration is the transfer. Start times on a common
 //! clock bound the waiting up to the clocks' error. The durations decide, within those bounds.
 
@@ -21,8 +22,9 @@ pub struct MatchedOperation<'a> {
     pub origins: &'a [MomentRecord],
     /// One of its arrivals. All arrivals of an operation have the same times.
     pub arrival: &'a ArrivalRecord,
-    /// Indices of the matching operations.
-    partners: Vec<usize>,
+    /// Indices of the matching operations, for each channel: one for a collective, several for a group of sends and
+    /// receives.
+    partners: Vec<Vec<usize>>,
 }
 
 /// All operations of one slot that match operations of other ranks, by rank and in the order of the text.
@@ -70,7 +72,8 @@ impl<'a> MatchedOperations<'a> {
                 continue;
             }
             for &side in &sides {
-                parties[side].partners.extend(sides.iter().filter(|other| **other != side));
+                let others = sides.iter().copied().filter(|other| *other != side);
+                parties[side].partners.push(others.collect());
             }
         }
         MatchedOperations(parties)
@@ -78,8 +81,15 @@ impl<'a> MatchedOperations<'a> {
 
     /// How long an operation waits in an observed iteration. `None` if a matching operation was not observed.
     fn wait(&self, party: &MatchedOperation, at: usize) -> Option<Nanos> {
-        let partners = || party.partners.iter().map(|partner| &self.0[*partner]);
-        if party.partners.is_empty() || partners().chain([party]).any(|party| party.iterations() <= at) {
+        let waits: Option<Vec<Nanos>> =
+            party.partners.iter().map(|partners| self.wait_for(party, partners, at)).collect();
+        waits?.into_iter().min()
+    }
+
+    /// How long an operation waits for the partners of one channel.
+    fn wait_for(&self, party: &MatchedOperation, partners: &[usize], at: usize) -> Option<Nanos> {
+        let partners = || partners.iter().map(|partner| &self.0[*partner]);
+        if partners().chain([party]).any(|party| party.iterations() <= at) {
             return None;
         }
         let duration = party.duration(at);
@@ -107,7 +117,7 @@ impl<'a> MatchedOperations<'a> {
             while let Some(next) = open.pop() {
                 if !std::mem::replace(&mut seen[next], true) {
                     found.push(next);
-                    open.extend(&self.0[next].partners);
+                    open.extend(self.0[next].partners.iter().flatten());
                 }
             }
             found.sort_unstable();
