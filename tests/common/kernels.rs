@@ -6,11 +6,16 @@ use aorta::backend::gpu;
 use aorta::model::{MemoryKind, Options, Setting};
 use aorta::ops::{Launch, Source, witness};
 
-/// All kernels by name and source.
-pub fn all() -> BTreeMap<String, Source> {
+/// All kernels by name and source. Those of gradients are `map`s and reductions of other expressions: all of them with
+/// `AORTA_LONG`, otherwise those of one element type, for compilers that are as fast as that.
+pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
     let mut sources = BTreeMap::new();
+    let is_long = std::env::var_os("AORTA_LONG").is_some();
     for dtype in ["f64", "f32", "f16", "bf16"] {
-        of_operations(dtype, &mut sources);
+        of_file(include_str!("../workloads/operations.aorta"), dtype, &mut sources);
+        if is_long || (of_gradients && dtype == "bf16") {
+            of_file(include_str!("../workloads/gradients.aorta"), dtype, &mut sources);
+        }
     }
     for spec in [witness::mark(), witness::check(0)] {
         for launch in spec.launch() {
@@ -24,21 +29,10 @@ pub fn all() -> BTreeMap<String, Source> {
     sources
 }
 
-/// Adds every kernel of the file with all operations, for one element type; and of that with all gradients, whose kernels
-/// are `map`s and reductions of other expressions: for one type in CI, for all with `AORTA_LONG`.
-fn of_operations(dtype: &str, sources: &mut BTreeMap<String, Source>) {
-    let mut files = vec![include_str!("../workloads/operations.aorta")];
-    if dtype == "bf16" || std::env::var_os("AORTA_LONG").is_some() {
-        files.push(include_str!("../workloads/gradients.aorta"));
-    }
-    for text in files {
-        of_file(&text.replace("param dtype = f32", &format!("param dtype = {dtype}")), sources);
-    }
-}
-
-/// Adds every kernel of a file.
-fn of_file(text: &str, sources: &mut BTreeMap<String, Source>) {
-    let program = super::analyze_with(text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
+/// Adds every kernel of a file, for one element type.
+fn of_file(text: &str, dtype: &str, sources: &mut BTreeMap<String, Source>) {
+    let text = text.replace("param dtype = f32", &format!("param dtype = {dtype}"));
+    let program = super::analyze_with(&text, &Options { set: Vec::<Setting>::new(), ..Options::default() })
         .unwrap_or_else(|errors| panic!("{errors}"));
     let mut add = |source: &Source| {
         sources.insert(format!("{}\n{}", source.name, source.text), source.clone());
