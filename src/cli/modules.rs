@@ -6,9 +6,9 @@ use crate::compile::{ModuleText, standard_module};
 
 /// The workload that uses modules.
 pub struct User<'a> {
-    /// Its name in messages.
+    /// Name of the workload in messages.
     pub name: &'a str,
-    /// The file that it was read from; `None` for standard input and shipped workloads.
+    /// File that the workload was read from; `None` for standard input and shipped workloads.
     pub file: Option<&'a Path>,
 }
 

@@ -31,9 +31,9 @@ pub struct ModuleText {
 
 /// A linked module.
 struct Module {
-    /// What its names begin with: `blocks`.
+    /// Beginning of the full names of the module's declarations: `blocks` in `blocks.width`.
     prefix: String,
-    /// The names that it declares, without the prefix.
+    /// Names that the module declares, without the prefix.
     declared: FxHashSet<Symbol>,
 }
 
@@ -70,6 +70,9 @@ impl<'a> Linker<'a> {
     /// Links everything that the tree uses, directly or through others.
     pub fn link(&mut self, ast: &mut Ast) {
         let uses = self.uses(ast, None);
+        if uses.is_empty() {
+            return;
+        }
         self.rename(&mut ast.decls, &mut ast.names, None, &uses);
         let own = std::mem::take(&mut ast.decls);
         // Names that a module lacks are known without a value, so that no later stage reports them again.

@@ -12,7 +12,7 @@ use super::record::{Times, Variant};
 /// Maximum number of observed iterations, unless a single round has more.
 const OBSERVED: u64 = 64;
 
-/// What to measure.
+/// A measurement to make: the ranks, the backend, and how many iterations in which launch modes.
 pub struct Request<'a> {
     /// The ranks of the world, at least one. With peers, this process runs only its own.
     pub ranks: &'a [RankRequest<'a>],

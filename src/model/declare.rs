@@ -44,7 +44,7 @@ impl<'a> Analyzer<'a> {
                 self.draw(*name, dims, &call);
             }
             DeclKind::Require { condition, message } => self.require(condition, message.as_deref()),
-            // It was reported when modules were linked.
+            // The linker of modules has reported why this `use` failed.
             DeclKind::Later { word: "use", name } => {
                 name.iter().for_each(|name| self.scopes.declare(name.symbol, Value::Unknown));
             }

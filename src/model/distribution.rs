@@ -1,7 +1,8 @@
 //! Distributions of `draw`: functions from a uniform number, which comes from a seed and a counter, to a value.
 //!
-//! All ranks and all machines have to draw the same values. Sums, products and quotients are exact to the bit
-//! everywhere; logarithms, exponentials and powers come from `libm`, which computes them in Rust, not from the system.
+//! Every rank and every machine draws the same values. IEEE 754 fixes each bit of sums, products and quotients.
+//! Logarithms, exponentials and powers come from the crate `libm` instead of the system's library, which differs from
+//! machine to machine.
 
 use std::f64::consts::TAU;
 

@@ -21,11 +21,11 @@ pub struct Draw {
     /// Sizes of the lists, the outermost first; empty for a single value.
     pub dims: Dims,
     pub distribution: Distribution,
-    /// The values of the iteration that was asked for last.
+    /// The iteration that was asked for last, and its values; `None` before the first.
     pub current: Option<(i64, Value)>,
 }
 
-/// Where the values of a draw come from.
+/// The distribution of a draw's values, with checked arguments.
 #[derive(Debug)]
 pub enum Distribution {
     /// Whole numbers between two bounds, both included.

@@ -12,9 +12,9 @@ pub struct Lead {
     pub has_block: bool,
     /// The grammar rule of all of it, or of the head before its block.
     pub rule: Rule,
-    /// Its name in messages.
+    /// Name of the declaration or statement in messages: `the condition`.
     pub what: &'static str,
-    /// An example for help texts; empty for a declaration that this version does not support.
+    /// Example for help texts; empty for a declaration that this version does not support.
     pub form: &'static str,
 }
 

@@ -39,7 +39,7 @@ pub enum GradientError {
     Type {
         name: String,
         expected: String,
-        /// What it may be too, as the end of a sentence.
+        /// Another type that is allowed, as the end of a sentence; empty if there is none.
         or: &'static str,
         found: String,
         #[label("{found}")]
