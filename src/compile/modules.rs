@@ -35,6 +35,8 @@ struct Module {
     prefix: String,
     /// Names that the module declares, without the prefix.
     declared: FxHashSet<Symbol>,
+    /// True if the module's text has syntax errors, so that a name may be missing because of them.
+    broken: bool,
 }
 
 /// Links the modules of a workload.
@@ -134,6 +136,7 @@ impl<'a> Linker<'a> {
         let base = self.sources.add(name.as_str(), text.as_str()).ok_or("it is too large")?;
         let (mut ast, errors) = syntax::parse_module(&text, base, self.limits, std::mem::take(names));
         self.texts.push(text);
+        let broken = !errors.is_empty();
         self.errors.extend(boxed(errors));
         let uses = self.uses(&mut ast, Some(&name));
         // Files of one name in different folders have different prefixes.
@@ -159,7 +162,7 @@ impl<'a> Linker<'a> {
             }
         }
         let declared = ast.decls.iter().filter_map(declared).collect();
-        let module = Module { prefix, declared };
+        let module = Module { prefix, declared, broken };
         let mut decls = std::mem::take(&mut ast.decls);
         self.rename(&mut decls, &mut ast.names, Some(&module), &uses);
         self.decls.append(&mut decls);
@@ -300,13 +303,15 @@ impl Renaming<'_> {
         if linked.declared.contains(&name.symbol) {
             return Some(self.prefixed(&linked.prefix, name.symbol));
         }
-        let member = self.names.name(name.symbol).to_owned();
-        let mut known: Vec<&str> = linked.declared.iter().map(|&known| self.names.name(known)).collect();
-        known.sort_unstable();
-        let help = suggest::did_you_mean(&member, known.iter().copied())
-            .or_else(|| (!known.is_empty()).then(|| format!("it has {}", suggest::listed(&known))));
-        let module = self.names.name(module).to_owned();
-        self.errors.push(ModelError::UnknownMember { name: module, member, at: name.span.into(), help });
+        if !linked.broken {
+            let member = self.names.name(name.symbol).to_owned();
+            let mut known: Vec<&str> = linked.declared.iter().map(|&known| self.names.name(known)).collect();
+            known.sort_unstable();
+            let help = suggest::did_you_mean(&member, known.iter().copied())
+                .or_else(|| (!known.is_empty()).then(|| format!("it has {}", suggest::listed(&known))));
+            let module = self.names.name(module).to_owned();
+            self.errors.push(ModelError::UnknownMember { name: module, member, at: name.span.into(), help });
+        }
         let full = prefixed(self.names, &linked.prefix, name);
         self.unknown.push(full);
         Some(full.symbol)
