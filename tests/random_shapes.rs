@@ -179,6 +179,34 @@ fn rows_by_expert_and_back() {
 }
 
 #[test]
+fn routes_of_any_form() {
+    let mut file = File::new(14);
+    for _ in 0..14 {
+        let [size, groups, tokens] = [file.pick(&[1, 2, 3, 8, 33]), file.pick(&[1, 2, 3, 8, 32]), 1 + file.below(300)];
+        let (dtype, experts) = (file.pick(&FLOATS), size * groups);
+        let probs = file.tensor(dtype, &[tokens, experts]);
+        let bias = match file.below(2) {
+            0 => {
+                let dtype = file.pick(&FLOATS);
+                format!(", {}", file.tensor(dtype, &[experts]))
+            }
+            _ => String::new(),
+        };
+        let group_k = file.below(groups + 1);
+        let eligible = if group_k == 0 { experts } else { group_k * size };
+        let (k, capacity) = (1 + file.below(eligible.min(20)), 1 + file.below(tokens));
+        let scores = file.pick(&["given", "softmax", "sigmoid"]);
+        let group_score = if size > 1 { file.pick(&["best", "best_two"]) } else { "best" };
+        let normalize = file.pick(&["true", "false"]);
+        file.add(&format!(
+            "route({probs}{bias}, k: {k}, capacity: {capacity}, normalize: {normalize}, scores: {scores}, \
+             groups: {groups}, group_k: {group_k}, group_score: {group_score})"
+        ));
+    }
+    file.check();
+}
+
+#[test]
 fn concat_of_any_number_along_any_dimension() {
     let mut file = File::new(3);
     for _ in 0..10 {

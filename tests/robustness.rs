@@ -205,7 +205,7 @@ proptest! {
 }
 
 /// Short texts that once made a stage panic, by what they show.
-const CASES: [(&str, &str); 9] = [
+const CASES: [(&str, &str); 11] = [
     ("a step may be empty", "step { }"),
     ("a step may come to be empty", "step { if false { nop() } }"),
     ("a phase may be empty", "step { phase a { } }"),
@@ -213,6 +213,14 @@ const CASES: [(&str, &str); 9] = [
     ("a slice backwards that ends outside", "buffer x: f32[4]\nstep { map(x[2..-1] + 1) }"),
     ("a slice backwards in the middle", "buffer x: f32[8, 4, 96]\nstep { map(x[.., 7..3, ..] + 1) }"),
     ("an output larger than any memory", "step { gemm(f32[4294967296, 1], f32[1, 4294967296]) }"),
+    (
+        "a view of more elements than are counted",
+        "stream s\nbuffer x: f32[4]\nstep { on s { let v = view(x, [9223372036854775807, 3, 5]) map(v -> v) } }",
+    ),
+    (
+        "a view of more elements than 128 bits count",
+        "stream s\nbuffer x: f32[4]\nlet n = 9223372036854775807\nstep { on s { map(view(x, [n, n, n, n]) -> x) } }",
+    ),
     ("the least number divided by -1", "param n = floor_div(-9223372036854775807 - 1, -1)\nstep { nop() }"),
     ("the least duration in a message", "let t = -9223372036854775807 * 1ns - 1ns\nlet r = sqrt(t, 1)\nstep { nop() }"),
 ];

@@ -235,21 +235,23 @@ impl Analyzer<'_> {
             }
         }
         let name = written(&args[0], &self.names);
-        let (why, help) = match ops::reshaped(&tensor, dims) {
-            _ if dims.elements() != Some(tensor.elements()) => (
-                format!(
-                    "{name} has {} elements, and {dims} has {}",
-                    tensor.elements(),
-                    dims.iter().map(|&size| u128::from(size)).product::<u128>()
-                ),
+        // Their product may be no number that we count to.
+        let has = match dims.elements() {
+            Some(elements) if elements == tensor.elements() => Ok(ops::reshaped(&tensor, dims)),
+            Some(elements) => Err(elements.to_string()),
+            None => Err("more than 2^63".to_owned()),
+        };
+        let (why, help) = match has {
+            Err(has) => (
+                format!("{name} has {} elements, and {dims} has {has}", tensor.elements()),
                 "choose sizes whose product is the number of elements".to_owned(),
             ),
-            Ok(strides) => {
+            Ok(Ok(strides)) => {
                 let layout = self.program.layout(self.program.views.memory(view));
                 let view = self.program.views.reshape(view, dims, strides, &layout);
                 return Value::Tensor { view, family: 0 };
             }
-            Err(axis) => (
+            Ok(Err(axis)) => (
                 format!(
                     "dimension {axis} of {name}, {tensor}, has gaps between its elements, so it does not merge with dimension {}",
                     axis + 1

@@ -155,7 +155,12 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
         }
         "route" => {
             let (capacity, normalize) = (1 + d.below(4), d.below(2) == 0);
-            text = format!("f: route($0, k: 2, capacity: {capacity}, normalize: {normalize} -> slots, @0, dropped)");
+            let scores = d.pick(&["given", "softmax", "sigmoid"]);
+            let groups = if normalize { "" } else { d.pick(&["", ", groups: 3, group_k: 2"]) };
+            text = format!(
+                "f: route($0, k: 2, capacity: {capacity}, normalize: {normalize}, scores: {scores}{groups} \
+                 -> slots, @0, dropped)"
+            );
             routed(&text, capacity)
         }
         "top_k" => {

@@ -499,7 +499,19 @@ impl Generator<'_> {
         let x = self.operand(&FLOATS, |x| x.space != "host" && x.dims.len() == 2);
         let [_, experts] = x.dims[..] else { return Use::new("nop()".to_owned()) };
         let normalize = self.choices.pick(&["", ", normalize: true", ", normalize: false"]);
-        let text = format!("route({}, k: {}, capacity: {}{normalize})", x.name, self.whole(2), self.whole(3));
+        let bias =
+            if self.choices.once_in(4) { format!(", {}", tensor_type("f32", &[experts])) } else { String::new() };
+        let scores = self.choices.pick(&["", ", scores: softmax", ", scores: sigmoid"]);
+        let groups = match experts >= 4 && experts.is_multiple_of(2) {
+            true => self.choices.pick(&["", ", groups: 2", ", groups: 2, group_k: 1, group_score: best_two"]),
+            false => "",
+        };
+        let text = format!(
+            "route({}{bias}, k: {}, capacity: {}{normalize}{scores}{groups})",
+            x.name,
+            self.whole(2),
+            self.whole(3)
+        );
         let slots = vec![experts, 3];
         let scratch =
             vec![(".slots", "i32", slots.clone()), (".weights", x.dtype, slots), (".dropped", "i32", vec![experts])];

@@ -1,6 +1,7 @@
 //! Gradients of operations that move elements: the moves back.
 
 use crate::base::Dims;
+use crate::ops::routing::Choice;
 
 use super::*;
 
@@ -139,10 +140,18 @@ fn flat(rule: &mut Backward, x: Value, places: Value, (dtype, whole): (DType, Di
 }
 
 /// `route`: the gradient of a weight goes back to the probability of its row and expert. Normalized weights depend on all
-/// probabilities that their row chose.
+/// probabilities that their row chose. A bias decides the choice alone, and has no gradient.
 pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(1) else { return Ok(()) };
     let (probs, slots, compute) = (rule.spec.inputs[0], rule.output(0), rule.compute());
+    let (normalize, scores) = (rule.spec.attrs.bool("normalize"), rule.spec.attrs.word("scores"));
+    let choice = Choice::of(rule.spec);
+    if normalize && (choice.by_score || choice.groups > 1) {
+        return Err(
+            "of normalized weights with groups or a bias it is not known which experts a row chose, since full \
+                    experts drop rows; leave out `normalize`, and divide the weights by a `map`",
+        );
+    }
     let experts = probs.dims[1];
     let expert = rule.tape.iota(dims(&[experts, 1]));
     let places = rule.map([slots, expert], DType::I64, |formula, [slot, expert]| {
@@ -152,28 +161,49 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
         formula.select(empty, none, place)
     });
     let gradient = rule.convert(gradient, probs.dtype);
-    let found = flat(rule, gradient, places, (probs.dtype, probs.dims));
-    if !rule.spec.attrs.bool("normalize") {
-        rule.set(0, found);
-        return Ok(());
+    let input = rule.input(0);
+    let score = match scores {
+        "softmax" => rule.tape.operation("softmax", &[], &[input], (probs.dtype, probs.dims)),
+        "sigmoid" => rule.map([input], probs.dtype, |formula, [x]| formula.apply(Unary::Sigmoid, x)),
+        _ => input,
+    };
+    let mut found = flat(rule, gradient, places, (probs.dtype, probs.dims));
+    if normalize {
+        let k = rule.spec.attrs.int("k");
+        let chosen = dims(&[probs.dims[0], k as u64]);
+        let [values, indices] = [probs.dtype, DType::I32].map(|dtype| rule.tape.scratch(dtype, chosen));
+        rule.tape.write("top_k", &[("k", Attr::Int(k))], &[input], &[values, indices]);
+        let ones = rule.tape.operation("fill", &[("value", Attr::Number(1.0))], &[], (probs.dtype, chosen));
+        let is_chosen = to_columns(rule, ones, indices, (probs.dtype, probs.dims));
+        let total = rule.reduce("sum", ([score, is_chosen], &[1]), compute, |formula, [p, is_chosen]| {
+            let zero = formula.constant(0.0);
+            formula.select(is_chosen, p, zero)
+        });
+        let mean = rule.reduce("sum", ([found, score, total], &[1]), compute, |formula, [g, p, total]| {
+            let share = formula.divide(p, total);
+            formula.multiply(g, share)
+        });
+        found = rule.map([found, mean, total, is_chosen], probs.dtype, |formula, [g, mean, total, is_chosen]| {
+            let (less, zero) = (formula.subtract(g, mean), formula.constant(0.0));
+            let slope = formula.divide(less, total);
+            formula.select(is_chosen, slope, zero)
+        });
     }
-    let (input, k) = (rule.input(0), rule.spec.attrs.int("k"));
-    let chosen = dims(&[probs.dims[0], k as u64]);
-    let [values, indices] = [probs.dtype, DType::I32].map(|dtype| rule.tape.scratch(dtype, chosen));
-    rule.tape.write("top_k", &[("k", Attr::Int(k))], &[input], &[values, indices]);
-    let ones = rule.tape.operation("fill", &[("value", Attr::Number(1.0))], &[], (probs.dtype, chosen));
-    let is_chosen = to_columns(rule, ones, indices, (probs.dtype, probs.dims));
-    let total = rule.reduce("sum", ([values], &[1]), compute, |_, [x]| x);
-    let mean = rule.reduce("sum", ([found, input, total], &[1]), compute, |formula, [g, p, total]| {
-        let share = formula.divide(p, total);
-        formula.multiply(g, share)
-    });
-    let all = [found, mean, total, is_chosen];
-    let found = rule.map(all, probs.dtype, |formula, [g, mean, total, is_chosen]| {
-        let (less, zero) = (formula.subtract(g, mean), formula.constant(0.0));
-        let slope = formula.divide(less, total);
-        formula.select(is_chosen, slope, zero)
-    });
+    let found = match scores {
+        "softmax" => {
+            let mean = rule.reduce("sum", ([found, score], &[1]), compute, |formula, [g, p]| formula.multiply(g, p));
+            rule.map([found, mean, score], probs.dtype, |formula, [g, mean, p]| {
+                let less = formula.subtract(g, mean);
+                formula.multiply(less, p)
+            })
+        }
+        "sigmoid" => rule.map([found, score], probs.dtype, |formula, [g, p]| {
+            let one = formula.constant(1.0);
+            let (rest, slope) = (formula.subtract(one, p), formula.multiply(g, p));
+            formula.multiply(slope, rest)
+        }),
+        _ => found,
+    };
     rule.set(0, found);
     Ok(())
 }

@@ -1,0 +1,171 @@
+//! What `route` gives: the scores of experts, the choice of each row, and how much of both rounding decides.
+
+use crate::ops::ball::{Ball, Precision};
+use crate::ops::expression::{Binary, Unary};
+use crate::ops::top_k::ahead;
+use crate::ops::{Spec, check};
+
+/// How rows choose.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// Groups of experts; 1 where they limit nothing.
+    pub groups: usize,
+    /// Groups that a row chooses from.
+    pub group_k: usize,
+    /// Whether groups are ranked by the sum of their best two experts.
+    pub by_two: bool,
+    /// Whether experts are ranked by scores that are computed; otherwise by the first input, which has the same order.
+    pub by_score: bool,
+}
+
+impl Choice {
+    pub fn of(spec: &Spec) -> Choice {
+        let [groups, group_k] = ["groups", "group_k"].map(|name| spec.attrs.int(name) as usize);
+        let limited = group_k > 0 && group_k < groups;
+        let by_two = limited && spec.attrs.word("group_score") == "best_two";
+        Choice {
+            groups: if limited { groups } else { 1 },
+            group_k: if limited { group_k } else { 1 },
+            by_two,
+            by_score: by_two || spec.inputs.len() > 1,
+        }
+    }
+}
+
+/// The chosen experts of a row.
+struct Chosen {
+    /// In increasing order.
+    experts: Vec<usize>,
+    /// For each expert whether rounding decides if it is chosen.
+    open: Vec<bool>,
+}
+
+/// Routes each row. Returns by how much each output may differ on a device: not at all, or infinitely for slots that
+/// depend on a choice that rounding decides.
+pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<f64>; 3] {
+    let experts = spec.inputs[0].dims[1] as usize;
+    let (k, capacity) = (spec.attrs.int("k") as usize, spec.attrs.int("capacity") as usize);
+    let normalize = spec.attrs.bool("normalize");
+    let precision = Precision::of(spec.inputs[0].dtype.compute());
+    let choice = Choice::of(spec);
+    let mut radii = [0, 1, 2].map(|index| vec![0.0; outputs[index].len()]);
+    let [slots, weights, dropped] = outputs else { unreachable!("the signature has three outputs") };
+    slots.fill(-1.0);
+    weights.fill(0.0);
+    let mut taken = vec![0usize; experts];
+    for (token, row) in inputs[0].chunks(experts).enumerate() {
+        let scores = scores(spec, precision, row);
+        let Chosen { experts: chosen, open } = chosen(&choice, precision, k, row, &scores, inputs.get(1).copied());
+        let total = if normalize { sum(spec, chosen.iter().map(|&e| scores[e])) } else { Ball::exact(1.0) };
+        let is_open = open.contains(&true);
+        for e in (0..experts).filter(|&e| open[e]) {
+            // Whether the row is in its list decides where all rows behind it are.
+            for slot in e * capacity + taken[e].min(capacity)..(e + 1) * capacity {
+                (radii[0][slot], radii[1][slot]) = (f64::INFINITY, f64::INFINITY);
+            }
+            radii[2][e] = f64::INFINITY;
+        }
+        for e in chosen {
+            if taken[e] < capacity {
+                let slot = e * capacity + taken[e];
+                let weight = if normalize { precision.binary(Binary::Divide, scores[e], total) } else { scores[e] };
+                (slots[slot], weights[slot]) = (token as f64, weight.value);
+                radii[1][slot] = radii[1][slot].max(if is_open && normalize { f64::INFINITY } else { weight.radius });
+            }
+            taken[e] += 1;
+        }
+    }
+    for (dropped, taken) in dropped.iter_mut().zip(taken) {
+        *dropped = taken.saturating_sub(capacity) as f64;
+    }
+    radii
+}
+
+/// The sum of numbers that a device adds in any order.
+fn sum(spec: &Spec, terms: impl Iterator<Item = Ball> + Clone) -> Ball {
+    let values: Vec<f64> = terms.clone().map(|term| term.value).collect();
+    let moved: f64 = terms.map(|term| term.radius).sum();
+    Ball { value: values.iter().sum(), radius: moved + check::sum_error(spec.inputs[0].dtype.compute(), &values) }
+}
+
+/// The scores of a row's experts.
+fn scores(spec: &Spec, precision: Precision, row: &[f64]) -> Vec<Ball> {
+    let given = row.iter().map(|&x| Ball::exact(x));
+    match spec.attrs.word("scores") {
+        "sigmoid" => given.map(|x| precision.unary(Unary::Sigmoid, x)).collect(),
+        "softmax" => {
+            let top = Ball::exact(row.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+            let of = |x| precision.unary(Unary::Exp, precision.binary(Binary::Subtract, x, top));
+            let terms: Vec<Ball> = given.map(of).collect();
+            let total = sum(spec, terms.iter().copied());
+            terms.into_iter().map(|term| precision.binary(Binary::Divide, term, total)).collect()
+        }
+        _ => given.collect(),
+    }
+}
+
+/// The `k` experts of a row with the largest scores, in the groups with the largest.
+fn chosen(
+    choice: &Choice,
+    precision: Precision,
+    k: usize,
+    row: &[f64],
+    scores: &[Ball],
+    bias: Option<&[f64]>,
+) -> Chosen {
+    let add = |(score, bias): (&Ball, &f64)| precision.binary(Binary::Add, *score, Ball::exact(*bias));
+    let ranked: Vec<Ball> = match bias {
+        Some(bias) => scores.iter().zip(bias).map(add).collect(),
+        None if choice.by_score => scores.to_vec(),
+        None => row.iter().map(|&x| Ball::exact(x)).collect(),
+    };
+    // A device computes the same of the same: rounding then decides nothing.
+    let are_same = |a: usize, b: usize| row[a] == row[b] && bias.is_none_or(|bias| bias[a] == bias[b]);
+    let size = row.len() / choice.groups;
+    let of_group = |group: usize| {
+        let mut best: Vec<Ball> = ranked[group * size..][..size].to_vec();
+        best.sort_by(|a, b| b.value.total_cmp(&a.value));
+        match choice.by_two {
+            // The best two may be others than these, whose scores are as close.
+            true => {
+                let moved = best.iter().map(|ball| ball.radius).fold(0.0, f64::max);
+                let spread = |ball: &Ball| Ball { radius: moved, ..*ball };
+                precision.binary(Binary::Add, spread(&best[0]), spread(&best[1]))
+            }
+            false => Ball { radius: best.iter().map(|ball| ball.radius).fold(0.0, f64::max), ..best[0] },
+        }
+    };
+    let groups: Vec<Ball> = (0..choice.groups).map(of_group).collect();
+    let same_groups = |a: usize, b: usize| (0..size).all(|at| are_same(a * size + at, b * size + at));
+    let (of_groups, open_groups) = largest(&groups, choice.group_k, same_groups);
+    let eligible: Vec<usize> = (0..row.len()).filter(|e| of_groups.contains(&(e / size))).collect();
+    let (places, open_places) =
+        largest(&eligible.iter().map(|&e| ranked[e]).collect::<Vec<_>>(), k, |a, b| are_same(eligible[a], eligible[b]));
+    let mut open = vec![open_groups.contains(&true); row.len()];
+    eligible.iter().zip(open_places).for_each(|(&e, is_open)| open[e] |= is_open);
+    Chosen { experts: places.into_iter().map(|place| eligible[place]).collect(), open }
+}
+
+/// The places of the `k` largest values, of equal ones the earlier, in increasing order; and for each value whether
+/// rounding decides if it is among them.
+fn largest(values: &[Ball], k: usize, are_same: impl Fn(usize, usize) -> bool) -> (Vec<usize>, Vec<bool>) {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|&a, &b| match ahead(values[a].value, a, values[b].value, b) {
+        true => std::cmp::Ordering::Less,
+        false => std::cmp::Ordering::Greater,
+    });
+    let (inside, outside) = order.split_at(k);
+    let close = |a: usize, b: usize| {
+        let reach = values[a].radius + values[b].radius;
+        reach > 0.0 && !are_same(a, b) && !((values[a].value - values[b].value).abs() > reach)
+    };
+    let mut open = vec![false; values.len()];
+    for &a in inside {
+        for &b in outside.iter().filter(|&&b| close(a, b)) {
+            (open[a], open[b]) = (true, true);
+        }
+    }
+    let mut places = inside.to_vec();
+    places.sort_unstable();
+    (places, open)
+}

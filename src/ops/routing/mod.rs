@@ -1,0 +1,177 @@
+//! `route`: the assignment of tokens to experts.
+
+mod choice;
+mod kernel;
+
+use crate::base::{DType, Dims};
+
+use super::*;
+pub use choice::Choice;
+use choice::routed;
+
+/// `route(probs, k: n, capacity: m)`.
+pub struct Route;
+
+impl Operation for Route {
+    fn name(&self) -> &'static str {
+        "route"
+    }
+
+    fn summary(&self) -> &'static str {
+        "for each expert the rows that chose it among their top k, in order, -1 where a slot stays empty; \
+         what is over capacity is dropped and counted"
+    }
+
+    fn category(&self) -> Category {
+        Category::Movement
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("probs"), Input::Optional("bias")],
+                outputs: &["slots", "weights", "dropped"],
+                options: &[
+                    OptionSpec {
+                        name: "k",
+                        kind: OptionType::Int(1, 1024),
+                        default: Preset::Required,
+                        doc: "experts that each row chooses; of equal ones the earlier",
+                    },
+                    OptionSpec {
+                        name: "capacity",
+                        kind: OptionType::Int(1, 1 << 30),
+                        default: Preset::Required,
+                        doc: "rows that an expert takes",
+                    },
+                    OptionSpec::bool("normalize", false, "divide the weights of a row by the sum of its k"),
+                    OptionSpec::word(
+                        "scores",
+                        &["given", "softmax", "sigmoid"],
+                        "the probabilities: the first input itself, or its softmax or sigmoid",
+                    ),
+                    OptionSpec::int("groups", 1, MOST_GROUPS, 1, "groups of neighbouring experts, all of one size"),
+                    OptionSpec::int("group_k", 0, MOST_GROUPS, 0, "groups from which a row chooses; 0 for all"),
+                    OptionSpec::word(
+                        "group_score",
+                        &["best", "best_two"],
+                        "how groups are ranked: by their best expert, or by the sum of their best two",
+                    ),
+                ],
+            }
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let probs = &call.inputs[0];
+        call.needs_dtype(probs, probs.tensor.dtype.is_float(), "floating-point probabilities")?;
+        let &[tokens, experts] = &*probs.tensor.dims else {
+            return Err(OpError::Rank {
+                op: "route",
+                needs: "two dimensions: rows and experts".to_owned(),
+                found: probs.tensor.to_string(),
+                at: probs.span.into(),
+            });
+        };
+        let k = call.attrs.int("k") as u64;
+        if k > experts {
+            let why = format!("it asks for {k} of {experts} experts");
+            return Err(call.bad_option("k", why, format!("write 1 to {experts}")));
+        }
+        self.check_groups(call, experts, k)?;
+        if let Some(bias) = call.inputs.get(1) {
+            call.needs_dtype(bias, bias.tensor.dtype.is_float(), "a floating-point number for each expert")?;
+            if *bias.tensor.dims != [experts] {
+                let (has, found) = (format!("this has {experts} experts"), "this is the bias".to_owned());
+                return Err(call.differs(0, has, 1, found, &format!("the bias has one dimension of {experts}")));
+            }
+        }
+        if tokens > i32::MAX as u64 {
+            return Err(OpError::Rank {
+                op: "route",
+                needs: "at most 2^31 rows".to_owned(),
+                found: probs.tensor.to_string(),
+                at: probs.span.into(),
+            });
+        }
+        let slots = Dims::from_slice(&[experts, call.attrs.int("capacity") as u64]).expect("two dimensions");
+        let dropped = Dims::from_slice(&[experts]).expect("one dimension");
+        Ok(vec![
+            call.output(0, DType::I32, slots)?,
+            call.output(1, probs.tensor.dtype, slots)?,
+            call.output(2, DType::I32, dropped)?,
+        ])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (tokens, experts) = (spec.inputs[0].dims[0], spec.inputs[0].dims[1]);
+        // Each thread of a row finds the keys of its elements, then counts them once for each bit of the threshold.
+        let choice = Choice::of(spec);
+        let held = experts.div_ceil(TOGETHER);
+        let each = (held * 2 + 20) * ROUNDS + choice.groups as u64 * (held * 3 + 40);
+        let words = tokens.div_ceil(TOGETHER);
+        let workspace = Traffic::of(Space::Device, experts * words * 4 + tokens * kernel::row_bytes(spec));
+        Cost {
+            instructions: (tokens * TOGETHER * each) as f64,
+            read: Spec::bytes_of(&spec.inputs) + workspace,
+            written: Spec::bytes_of(&spec.outputs) + workspace,
+            blocks: words + experts,
+            share: 16,
+            ..spec.streaming_cost(0.0, 1)
+        }
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        routed(spec, inputs, outputs);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let radii = routed(spec, inputs, outputs);
+        radii.map(Tolerance::Within).into()
+    }
+
+    /// The first kernel has 32 threads choose a row's experts, and sets a bit for each row and expert. The second has a
+    /// block for each expert, which finds the slots of its rows by counting bits.
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        kernel::launch(spec)
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::route(rule)
+    }
+}
+
+impl Route {
+    /// Fails unless groups divide the experts, and those that a row chooses from have `k` of them.
+    fn check_groups(&self, call: &Call, experts: u64, k: u64) -> Result<(), OpError> {
+        let [groups, group_k] = ["groups", "group_k"].map(|name| call.attrs.int(name) as u64);
+        if !experts.is_multiple_of(groups) {
+            let why = format!("{experts} experts make no {groups} groups of one size");
+            return Err(call.bad_option("groups", why, format!("write a divisor of {experts}")));
+        }
+        let size = experts / groups;
+        if group_k > groups {
+            let why = format!("it asks for {group_k} of {groups} groups");
+            return Err(call.bad_option("group_k", why, format!("write 1 to {groups}, or 0 for all")));
+        }
+        if group_k > 0 && group_k * size < k {
+            let why = format!("{group_k} groups of {size} experts have fewer than the {k} that a row chooses");
+            return Err(call.bad_option("group_k", why, format!("write {} or more", k.div_ceil(size))));
+        }
+        if call.attrs.word("group_score") == "best_two" && size < 2 {
+            let why = format!("its {groups} groups have one expert each");
+            return Err(call.bad_option("group_score", why, "write `group_score: best`".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// The most groups of experts: one for each of the threads that choose together.
+const MOST_GROUPS: i64 = 32;
+
+/// Threads that choose a row's experts, and rows that share a word of bits.
+const TOGETHER: u64 = 32;
+
+/// Bits of the threshold that are looked at until it separates `k` random probabilities from the others, for the cost.
+const ROUNDS: u64 = 20;
