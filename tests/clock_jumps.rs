@@ -1,6 +1,6 @@
 //! A clock that jumps by an hour during a run.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
@@ -24,10 +24,15 @@ step {
 
 const HOUR: i64 = 3_600_000_000_000;
 
-/// Adds `by` to a clock's times from its `turn`-th query on.
+/// A clock that jumps by `by` at its `turn`-th query: what was stamped before has a time of before.
 fn jump(turn: u64, by: i64) -> impl Fn(Nanos) -> Nanos + Send + Sync + 'static {
-    let looks = AtomicU64::new(0);
-    move |time| Nanos(time.0 + if looks.fetch_add(1, Ordering::Relaxed) >= turn { by } else { 0 })
+    let (looks, moment) = (AtomicU64::new(0), AtomicI64::new(i64::MAX));
+    move |time| {
+        if looks.fetch_add(1, Ordering::SeqCst) == turn {
+            moment.store(time.0, Ordering::SeqCst);
+        }
+        Nanos(time.0 + if time.0 >= moment.load(Ordering::SeqCst) { by } else { 0 })
+    }
 }
 
 /// Adds `by` to a single time.

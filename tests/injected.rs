@@ -204,15 +204,20 @@ const PHASES: [&str; 12] = [
     "hipEventRecord:300",
 ];
 
-/// Runs two processes, one of them with a fault in each of the phases. Returns the other rank's output.
-fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &crate::hip::Output) + Sync) {
+/// Runs two processes, one of them with a fault in each of the phases, and passes the rank with the fault, the phase and
+/// the outputs of both to `judge`. `at_once` cases run on each processor.
+fn in_each_phase(
+    kind: &str,
+    at_once: usize,
+    judge: impl Fn(usize, &str, &crate::hip::Output, &crate::hip::Output) + Sync,
+) {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("peers.aorta");
     fs::write(&file, programs::PEERS.replace("VIA", "dma")).expect("a file of our own");
     let file = file.display().to_string();
     let cases: Vec<(usize, &str)> = PHASES.into_iter().flat_map(|phase| [(0, phase), (1, phase)]).collect();
-    let hit: Vec<bool> = parallel::map(&cases, |&(rank, phase)| {
+    let hit: Vec<bool> = parallel::map_on(at_once, &cases, |&(rank, phase)| {
         let fault = format!("{kind}:{phase}");
         let faults = if rank == 0 { [fault.as_str(), ""] } else { ["", fault.as_str()] };
         let arguments = [&file, "--config", "timeout=2s", "--config", "rendezvous=10s", "--config", "stall=5s"];
@@ -230,7 +235,7 @@ fn in_each_phase(kind: &str, judge: impl Fn(usize, &str, &crate::hip::Output, &c
 
 #[test]
 fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
-    in_each_phase("kill", |rank, phase, first, other| {
+    in_each_phase("kill", 1, |rank, phase, first, other| {
         let (killed, left) = if rank == 0 { (first, other) } else { (other, first) };
         let left_rank = 1 - rank;
         assert_eq!(killed.code, None, "{phase}: {}", killed.told);
@@ -248,7 +253,8 @@ fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
 
 #[test]
 fn a_rank_whose_call_never_returns_ends_all() {
-    in_each_phase("halt", |rank, phase, first, other| {
+    // They wait for their limits.
+    in_each_phase("halt", 3, |rank, phase, first, other| {
         let codes = (first.code, other.code);
         assert_eq!(codes, (Some(4), Some(4)), "rank {rank}, {phase}: {}\n{}", first.told, other.told);
         let said = format!("{}{}", first.told, other.told);

@@ -7,7 +7,7 @@
 use crate::base::Nanos;
 
 use super::error::ExecError;
-use super::session::{Session, device};
+use super::session::{Session, device, jumped};
 use super::trace::{Moment, Trace};
 
 /// Samples per window. Each takes about 20 µs on a GPU.
@@ -100,10 +100,21 @@ impl Session {
         Ok(window.map_or(Clock::None, |before| Clock::Device { before, since: Vec::new() }))
     }
 
-    /// Saves the begin stamp of an observed iteration, before a later iteration reuses it.
-    pub(super) fn note_begin(&mut self, clock: &mut Clock, begin: u32) -> Result<(), ExecError> {
+    /// Saves the begin stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
+    ///
+    /// # Errors
+    ///
+    /// The device's, or that of a clock that jumped: an iteration begins after its pass and before it is looked at.
+    pub(super) fn note_begin(&mut self, clock: &mut Clock, begin: u32, began: Nanos) -> Result<(), ExecError> {
         match (clock, self.lowered.clock_stamps) {
-            (Clock::Host(begins), _) => begins.push(self.driver.reached_at(begin).map_err(device)?),
+            (Clock::Host(begins), _) => {
+                let at = self.driver.reached_at(begin).map_err(device)?;
+                let now = self.driver.now();
+                if !(began..=now).contains(&at) {
+                    return Err(jumped(format!("an iteration began {} into a pass of {}", at - began, now - began)));
+                }
+                begins.push(at);
+            }
             (Clock::Device { since, .. }, Some(first)) => {
                 let elapsed = self.driver.elapsed(first, begin).map_err(device)?;
                 since.push((elapsed, self.driver.uncertainty(elapsed)));

@@ -107,7 +107,7 @@ impl Session {
             let longest = trace.spans.iter().flat_map(|span| [span.start, span.end]).max_by_key(|time| time.0.abs());
             self.within(longest.unwrap_or_default(), began)?;
             traces.push(trace);
-            self.note_begin(&mut clock, begin)?;
+            self.note_begin(&mut clock, begin, began)?;
         }
         self.end_clock(clock, &mut traces)?;
         Ok(traces)

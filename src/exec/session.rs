@@ -534,7 +534,7 @@ impl Session {
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.
-fn jumped(said: String) -> ExecError {
+pub(super) fn jumped(said: String) -> ExecError {
     ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
 }
 

@@ -41,7 +41,7 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     }
     // A run that was stopped after the headline may lack observed iterations or the run on one stream.
     let complete = failure.is_none() && !request.control.stopped();
-    let variants = records(request, &sampled, &serial, &mut warnings);
+    let variants = records(request, &sampled, &serial, true, &mut warnings);
     Ok(Measured { variants, warnings, complete, failure })
 }
 
@@ -49,17 +49,18 @@ fn records(
     request: &Request,
     sampled: &[VariantSamples],
     serial: &[Option<Serial>],
+    ended: bool,
     warnings: &mut Vec<String>,
 ) -> Vec<Variant> {
     let serial = |index: usize| serial.get(index).and_then(Option::as_ref);
-    let record = |(index, sampled)| variant::record(request, sampled, serial(index), warnings);
+    let record = |(index, sampled)| variant::record(request, sampled, serial(index), ended, warnings);
     sampled.iter().enumerate().map(record).collect()
 }
 
 /// Passes the results so far to `Request::keep` before the next phase.
 fn keep(request: &Request, sampled: &[VariantSamples], serial: &[Option<Serial>], warnings: &[String]) {
     let mut warnings = warnings.to_vec();
-    let variants = records(request, sampled, serial, &mut warnings);
+    let variants = records(request, sampled, serial, false, &mut warnings);
     (request.keep)(Measured { variants, warnings, complete: false, failure: None });
 }
 

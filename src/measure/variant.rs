@@ -29,15 +29,18 @@ const OBSERVER: f64 = 0.02;
 /// Share of the headline above which the host's issue time counts as the limit.
 const HOST: f64 = 0.9;
 
-/// Number of operations up to which an interrupted run does for each what its record has besides figures: lists it, and
-/// hashes it. For a million that takes seconds, and whoever has pressed Ctrl-C waits for it.
+/// Number of operations up to which the record of a run that ends early has what it needs for each of them besides
+/// figures: the list of them, and the hash of the plan. For a million that takes seconds, and whoever has pressed Ctrl-C
+/// waits for it.
 pub const STOPPED_OPERATIONS: usize = 50_000;
 
-/// Record of a variant. With several ranks, times are those of the slowest one in each iteration.
+/// Record of a variant. With several ranks, times are those of the slowest one in each iteration. `ended` is false for
+/// the record of a run that goes on, which is reported only if the run ends early.
 pub fn record(
     request: &Request,
     sampled: &VariantSamples,
     serial: Option<&Serial>,
+    ended: bool,
     warnings: &mut Vec<String>,
 ) -> Variant {
     let VariantSamples { blocks, ungated, warmup, mode, .. } = sampled;
@@ -68,6 +71,7 @@ pub fn record(
         sampled,
         observations: &observations,
         serial,
+        complete: ended && !request.control.stopped(),
         host_bound,
         refused: refused.is_some(),
         device,
@@ -75,7 +79,7 @@ pub fn record(
     };
     let mut ranks: Vec<RankRecord> = (0..request.ranks.len()).map(|index| data.rank(index)).collect();
     if let Some(count) = (0..ranks.len()).find_map(|index| data.unlisted_operations(index)) {
-        warnings.push(format!("{name}: stopped before an operation was timed; the {count} operations are not listed"));
+        warnings.push(format!("{name}: the run ended early; its {count} operations are not listed"));
     }
     let skew = skew::of(&ranks);
     let balance = skew.as_ref().and_then(|skew| skew.balance.as_ref());
@@ -135,6 +139,8 @@ struct VariantData<'a> {
     sampled: &'a VariantSamples,
     observations: &'a Observations<'a>,
     serial: Option<&'a Serial>,
+    /// True if the run has ended and was not stopped.
+    complete: bool,
     host_bound: bool,
     /// True if no device can be as fast as its times.
     refused: bool,
@@ -153,12 +159,12 @@ impl<'a> VariantData<'a> {
         self.observations.iterations.get(index).map_or(&[], Vec::as_slice)
     }
 
-    /// The number of operations of a rank, if the run was stopped and listing them would delay its end; `None` if they are
-    /// listed.
+    /// The number of operations of a rank, if the run is not complete and listing them would delay its end; `None` if they
+    /// are listed.
     fn unlisted_operations(&self, index: usize) -> Option<usize> {
         let program = self.request.ranks[index].program;
         let count = program.cycle[self.slot % program.cycle.len()].ops.len();
-        (count > STOPPED_OPERATIONS && self.request.control.stopped()).then_some(count)
+        (count > STOPPED_OPERATIONS && !self.complete).then_some(count)
     }
 
     fn evidence(&self, index: usize) -> Evidence<'a> {

@@ -6,9 +6,14 @@ use std::thread;
 
 /// Maps items in parallel and keeps their order. A panic propagates to the caller.
 pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    map_on(1, items, work)
+}
+
+/// As [`map`], with several threads on each processor, for work that mostly waits.
+pub fn map_on<T: Sync, R: Send>(threads_each: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<Option<R>>> = Mutex::new(items.iter().map(|_| None).collect());
-    let threads = thread::available_parallelism().map_or(1, |count| count.get());
+    let threads = threads_each * thread::available_parallelism().map_or(1, |count| count.get());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {

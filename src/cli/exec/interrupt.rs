@@ -12,7 +12,7 @@ use crate::exec::Control;
 const REPEAT_WINDOW: Duration = Duration::from_secs(2);
 
 /// Time allowed for a run to notice the first signal.
-const NOTICE_TIMEOUT: Duration = Duration::from_millis(400);
+const NOTICE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Time allowed for a run that has noticed to report what it has measured.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -61,11 +61,12 @@ struct Waiting {
 }
 
 /// The block that runs on this thread of the system.
-struct Block {
+struct Block<'a> {
     entry: *const Entry,
     args: *mut *mut c_void,
     place: *mut Place,
-    sizes: [u32; 3],
+    /// The place of each thread in the block.
+    places: &'a [[u32; 3]],
     threads: u32,
     /// The thread that begins next.
     next: u32,
@@ -73,12 +74,10 @@ struct Block {
     thread: u32,
     fiber: *mut Fiber,
     pausing: Option<Barrier>,
-    /// For each wave, the number of threads that have not ended.
-    live: Vec<u32>,
 }
 
 thread_local! {
-    static BLOCK: Cell<*mut Block> = const { Cell::new(std::ptr::null_mut()) };
+    static BLOCK: Cell<*mut Block<'static>> = const { Cell::new(std::ptr::null_mut()) };
 }
 
 /// Runs a whole grid.
@@ -86,30 +85,29 @@ thread_local! {
 /// # Safety
 /// The entry is a kernel's, `args` are its arguments, and the place is that of the calling thread.
 pub unsafe fn run(entry: *const Entry, grid: &Grid, place: *mut Place, args: *mut *mut c_void) -> Done {
-    let threads = grid.threads() as u32;
+    let [x, y, z] = grid.block;
+    let places: Vec<[u32; 3]> = (0..x * y * z).map(|thread| [thread % x, thread / x % y, thread / x / y]).collect();
     let [x, y, z] = grid.blocks;
     for number in 0..u64::from(x) * u64::from(y) * u64::from(z) {
         let (row, column) = (number / u64::from(x), (number % u64::from(x)) as u32);
         let at = [column, (row % u64::from(y)) as u32, (row / u64::from(y)) as u32];
         // SAFETY: the place is the calling thread's, which runs nothing else now.
         unsafe { place.write(Place { thread: [0; 3], block: at, block_dim: grid.block, grid_dim: grid.blocks }) };
-        let live = (0..threads.div_ceil(WAVE)).map(|wave| WAVE.min(threads - wave * WAVE)).collect();
         let mut block = Block {
             entry,
             args,
             place,
-            sizes: grid.block,
-            threads,
+            places: &places,
+            threads: places.len() as u32,
             next: 0,
             thread: 0,
             fiber: std::ptr::null_mut(),
             pausing: None,
-            live,
         };
         // SAFETY: the caller vouches for what the block is made of; the pointer is taken back before the block ends.
         let done = unsafe {
-            BLOCK.set(&raw mut block);
-            let done = run_block(&raw mut block);
+            BLOCK.set((&raw mut block).cast());
+            let done = run_block((&raw mut block).cast());
             BLOCK.set(std::ptr::null_mut());
             done
         };
@@ -120,83 +118,74 @@ pub unsafe fn run(entry: *const Entry, grid: &Grid, place: *mut Place, args: *mu
 
 /// # Safety
 /// The block is that of this thread of the system.
-unsafe fn run_block(block: *mut Block) -> Done {
+unsafe fn run_block(block: *mut Block<'static>) -> Done {
     // SAFETY: fibers of this block touch it only in their turns, between which no reference to it is held.
     unsafe {
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let threads = (*block).threads;
+        let mut waves: Vec<Vec<Waiting>> = (0..threads.div_ceil(WAVE)).map(|_| Vec::new()).collect();
         // A fiber begins threads until one of them waits.
         loop {
-            waiting.extend(turn(block, Fiber::new(run_threads, block.cast()), None));
-            if (*block).next == (*block).threads {
+            let mut fiber = Fiber::new(run_threads, block.cast());
+            if let Some(barrier) = turn(block, &mut fiber, None) {
+                let thread = (*block).thread;
+                waves[(thread / WAVE) as usize].push(Waiting { fiber, thread, barrier });
+            }
+            if (*block).next == threads {
                 break;
             }
         }
-        while !waiting.is_empty() {
-            let released = released(&*block, &waiting);
-            if !released.contains(&true) {
+        let mut resume = |one: &mut Waiting| {
+            let barrier = turn(block, &mut one.fiber, Some(one.thread));
+            barrier.inspect(|barrier| one.barrier = *barrier).is_some()
+        };
+        // A wave goes on while all of its threads that have not ended wait for each other; the block, once all threads
+        // wait for it.
+        while waves.iter().any(|wave| !wave.is_empty()) {
+            for wave in &mut waves {
+                while !wave.is_empty() && wave.iter().all(|one| one.barrier == Barrier::Wave) {
+                    wave.retain_mut(&mut resume);
+                }
+            }
+            if waves.iter().flatten().any(|one| one.barrier == Barrier::Wave) {
                 eprintln!("HIP double: threads of a block wait at different barriers");
                 return Err(LAUNCH_FAILURE);
             }
-            let mut still = Vec::with_capacity(waiting.len());
-            for (one, go) in waiting.into_iter().zip(released) {
-                match go {
-                    true => still.extend(turn(block, one.fiber, Some(one.thread))),
-                    false => still.push(one),
-                }
-            }
-            waiting = still;
+            waves.iter_mut().for_each(|wave| wave.retain_mut(&mut resume));
         }
     }
     Ok(())
 }
 
-/// Which of the waiting threads go on: the waves that are complete, else all when all stand at the block's barrier.
-fn released(block: &Block, waiting: &[Waiting]) -> Vec<bool> {
-    let mut at_wave = vec![0; block.live.len()];
-    for one in waiting.iter().filter(|one| one.barrier == Barrier::Wave) {
-        at_wave[(one.thread / WAVE) as usize] += 1;
-    }
-    let whole = waiting.iter().all(|one| one.barrier == Barrier::Block);
-    let go = |one: &Waiting| {
-        let wave = (one.thread / WAVE) as usize;
-        whole || (one.barrier == Barrier::Wave && at_wave[wave] == block.live[wave])
-    };
-    waiting.iter().map(go).collect()
-}
-
-/// Gives a fiber a turn; returns it when it waits.
+/// Gives a fiber a turn; returns what it waits for, or `None` if it has no more threads to run.
 ///
 /// # Safety
 /// As for [`run_block`]; the fiber is one of this block.
-unsafe fn turn(block: *mut Block, mut fiber: Box<Fiber>, thread: Option<u32>) -> Option<Waiting> {
-    let pointer: *mut Fiber = &mut *fiber;
+unsafe fn turn(block: *mut Block<'static>, fiber: &mut Fiber, thread: Option<u32>) -> Option<Barrier> {
     // SAFETY: the caller guarantees it.
     unsafe {
-        (*block).fiber = pointer;
+        (*block).fiber = fiber;
         if let Some(thread) = thread {
             stand(block, thread);
         }
-        Fiber::resume(pointer);
-        let barrier = (*block).pausing.take()?;
-        Some(Waiting { fiber, thread: (*block).thread, barrier })
+        Fiber::resume((*block).fiber);
+        (*block).pausing.take()
     }
 }
 
 /// # Safety
 /// As for [`run_block`].
-unsafe fn stand(block: *mut Block, thread: u32) {
+unsafe fn stand(block: *mut Block<'static>, thread: u32) {
     // SAFETY: the place is that of this thread of the system.
     unsafe {
-        let [x, y, _] = (*block).sizes;
         (*block).thread = thread;
-        (*(*block).place).thread = [thread % x, thread / x % y, thread / x / y];
+        (*(*block).place).thread = (*block).places[thread as usize];
     }
 }
 
 /// A fiber's function: runs threads one after the other until one of them waits; that thread stays on this fiber, which
 /// then continues with others.
 unsafe extern "C" fn run_threads(block: *mut c_void) {
-    let block = block.cast::<Block>();
+    let block = block.cast::<Block<'static>>();
     // SAFETY: it is this block's fiber that runs.
     unsafe {
         while (*block).next < (*block).threads {
@@ -204,8 +193,6 @@ unsafe extern "C" fn run_threads(block: *mut c_void) {
             (*block).next += 1;
             stand(block, thread);
             ((*(*block).entry).run)((*block).args);
-            let live = &mut (*block).live;
-            live[((*block).thread / WAVE) as usize] -= 1;
         }
         Fiber::pause((*block).fiber);
     }

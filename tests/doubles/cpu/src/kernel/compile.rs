@@ -1,5 +1,6 @@
 //! A kernel's text to code: a shared object, behind a mark and its length, since whoever loads it is told no length.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,10 @@ use crate::device::{ARCHITECTURE, WAVE};
 use crate::fault;
 
 const PRELUDE: &str = include_str!("prelude.h");
+
+/// Names of a kernel's text and of its object within a folder of their own.
+const SOURCE: &str = "kernel.cpp";
+const OBJECT: &str = "kernel.so";
 
 /// The first bytes of compiled code.
 pub const MARK: &[u8; 8] = b"hipdbl01";
@@ -75,10 +80,7 @@ pub fn compile(program: &mut Program, options: &[String]) -> Result<(), i32> {
     };
     let entries: String = names.iter().map(|name| format!("HIP_DOUBLE_KERNEL({name})\n")).collect();
     let whole = format!("#define HIP_DOUBLE_WAVE {WAVE}\n{PRELUDE}{}\n{entries}", program.text);
-    let folder = std::env::temp_dir().join(unique());
-    let built = build(&compiler, &folder, &whole);
-    let _ = std::fs::remove_dir_all(&folder);
-    match built {
+    match built(&compiler, &whole) {
         Ok(object) => {
             program.code = [MARK.as_slice(), &(object.len() as u64).to_le_bytes(), &object].concat();
             Ok(())
@@ -90,6 +92,32 @@ pub fn compile(program: &mut Program, options: &[String]) -> Result<(), i32> {
     }
 }
 
+/// Compiles a text, or takes its object from the folder `HIP_DOUBLE_OBJECTS`, where each object lies beside its text. The
+/// tests of this repository share one, since many of them compile the same kernels.
+fn built(compiler: &Path, text: &str) -> Result<Vec<u8>, String> {
+    let told = |error: std::io::Error| format!("the HIP double's folder of objects: {error}");
+    let Some(objects) = std::env::var_os("HIP_DOUBLE_OBJECTS").map(PathBuf::from) else {
+        let folder = std::env::temp_dir().join(unique());
+        let built = build(compiler, &folder, text);
+        let _ = std::fs::remove_dir_all(&folder);
+        return built;
+    };
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let known = objects.join(format!("{:016x}", hasher.finish()));
+    if std::fs::read_to_string(known.join(SOURCE)).is_ok_and(|known| known == text) {
+        return std::fs::read(known.join(OBJECT)).map_err(told);
+    }
+    std::fs::create_dir_all(&objects).map_err(told)?;
+    let folder = objects.join(unique());
+    let built = build(compiler, &folder, text);
+    // Complete, or not there: another process may look for it now, or may have put it there.
+    if built.is_err() || std::fs::rename(&folder, known).is_err() {
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    built
+}
+
 fn unique() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("hip-double-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -97,15 +125,15 @@ fn unique() -> String {
 
 fn build(compiler: &Path, folder: &Path, text: &str) -> Result<Vec<u8>, String> {
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let (source, object) = (folder.join("kernel.cpp"), folder.join("kernel.so"));
+    let (source, object) = (folder.join(SOURCE), folder.join(OBJECT));
     std::fs::create_dir(folder).and_then(|()| std::fs::write(&source, text)).map_err(told)?;
     let ran = Command::new(compiler)
         .args(["-x", "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-exceptions", "-fno-rtti", "-w"])
-        .arg("-fvisibility=hidden")
+        .args(["-fvisibility=hidden", "-pipe", "-nostdlib"])
         .args(["-ffp-contract=off", "-fno-strict-aliasing", "-fno-stack-protector", "-fno-threadsafe-statics"])
         .arg("-o")
         .args([&object, &source])
-        .arg("-lm")
+        .args(["-lm", "-lc", "-lgcc"])
         .output()
         .map_err(|error| format!("{}: {error}", compiler.display()))?;
     if !ran.status.success() {

@@ -1,5 +1,6 @@
 //! Fibers: a device's threads that meet at a barrier take turns on one thread of the system.
 
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
@@ -46,12 +47,24 @@ const PAGE: usize = 4096;
 /// A stack, with a page below it that nobody may touch.
 struct Stack(usize);
 
-/// Stacks of fibers that are done.
+/// Stacks of fibers that are done, on this thread of the system, and of threads that have ended.
+struct Spare(Vec<Stack>);
 static SPARE: Mutex<Vec<Stack>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static OWN: RefCell<Spare> = const { RefCell::new(Spare(Vec::new())) };
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).append(&mut self.0);
+    }
+}
 
 impl Stack {
     fn take() -> Stack {
-        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = OWN.with_borrow_mut(|own| own.0.pop());
+        let spare = spare.or_else(|| SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop());
         spare.unwrap_or_else(|| {
             const READ_WRITE: c_int = 3;
             const PRIVATE_ANONYMOUS: c_int = 0x22;
@@ -112,6 +125,6 @@ impl Fiber {
 impl Drop for Fiber {
     fn drop(&mut self) {
         let stack = self.stack.take();
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).extend(stack);
+        OWN.with_borrow_mut(|own| own.0.extend(stack));
     }
 }
