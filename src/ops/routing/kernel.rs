@@ -10,9 +10,14 @@ use super::choice::Choice;
 /// Threads of a block that serves as many rows as a word has bits.
 const BLOCK_OF_ROWS: u32 = 1024;
 
-/// Bytes of the workspace for each row: its largest element, and what its weights are divided by.
+/// Whether weights are divided by a sum over their row.
+fn is_divided(spec: &Spec) -> bool {
+    spec.attrs.bool("normalize") || spec.attrs.word("scores") == "softmax"
+}
+
+/// Bytes of the workspace for each row: its largest element, and what its weights are divided by, if they are.
 pub fn row_bytes(spec: &Spec) -> u64 {
-    2 * spec.inputs[0].dtype.compute().size()
+    if is_divided(spec) { 2 * spec.inputs[0].dtype.compute().size() } else { 0 }
 }
 
 pub fn launch(spec: &Spec) -> Vec<Launch> {
@@ -27,13 +32,11 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     let dtype = c_type(probs.dtype);
     let workspace = Arg::Workspace(tokens * row_bytes(spec) + experts * words * 4);
     let number = |value: u64| Arg::U32(value as u32);
-    let flag = |name| number(u64::from(spec.attrs.bool(name)));
     let common = [
         "void* workspace".to_owned(),
         format!("const {dtype}* __restrict__ probs"),
         "u32 tokens".into(),
         "u32 experts".into(),
-        "u32 normalize".into(),
         "i64 st".into(),
         "i64 se".into(),
     ];
@@ -42,7 +45,6 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
         Arg::Operand(0),
         number(tokens),
         number(experts),
-        flag("normalize"),
         Arg::U64(probs.strides[0]),
         Arg::U64(probs.strides[1]),
     ];
@@ -53,7 +55,7 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     let held = if held <= if is_wide(ranked) { 8 } else { 16 } { held } else { 0 };
     let before = format!(
         "{}typedef {} C;\n#define HELD {held}\n#define {}\n#define BY_SCORE {}\n#define BIASED {}\n#define GROUPS {}\n\
-         #define BY_TWO {}\n{}{SCORES}",
+         #define BY_TWO {}\n#define NORMALIZED {}\n#define DIVIDED {}\n{}{SCORES}",
         bounds(BLOCK_OF_ROWS),
         c_type(compute),
         scores.to_uppercase(),
@@ -61,6 +63,8 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
         u32::from(bias.is_some()),
         choice.groups,
         u32::from(choice.by_two),
+        u32::from(spec.attrs.bool("normalize")),
+        u32::from(is_divided(spec)),
         keys(ranked),
     );
     let mut choose_params = common.to_vec();
@@ -127,10 +131,11 @@ template <typename T> __device__ inline T max_across(T v) {
 }
 "#;
 
-/// The workspace holds two numbers for each row, then bits: for each expert a word for each block of rows.
+/// The workspace holds two numbers for each row if weights are divided, then bits: for each expert a word for each block of
+/// rows.
 const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, words = gridDim.x;
   C* rows = (C*)workspace;
-  u32* bits = (u32*)(rows + 2 * (u64)tokens) + blockIdx.x;
+  u32* bits = (u32*)(rows + DIVIDED * 2 * (u64)tokens) + blockIdx.x;
   for (u32 e = threadIdx.x; e < experts; e += blockDim.x) bits[(u64)e * words] = 0;
   __syncthreads();
   u32 t = blockIdx.x * 32 + warp, n = (experts + 31) / 32;
@@ -211,16 +216,16 @@ const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, 
   for (u32 r = 0; r < (HELD > 0 ? HELD : n); r++) {
     if (key(r) < least || (key(r) == least && ~place(r) < last)) continue;
     atomicOr(bits + (u64)place(r) * words, 1u << warp);
-    if (normalize) sum += raw(value(r), top);
+    if (NORMALIZED) sum += raw(value(r), top);
   }
-  if (normalize) whole = sum_across(sum);
-  if (lane == 0) { rows[2 * (u64)t] = top; rows[2 * (u64)t + 1] = whole; }
+  if (NORMALIZED) whole = sum_across(sum);
+  if (DIVIDED && lane == 0) { rows[2 * (u64)t] = top; rows[2 * (u64)t + 1] = whole; }
 "#;
 
 const PLACE: &str = r#"  __shared__ u32 chosen[1024], starts[1024];
   u32 lane = threadIdx.x % 32, words = (tokens + 31) / 32, e = blockIdx.x, taken = 0;
   const C* rows = (const C*)workspace;
-  const u32* bits = (const u32*)(rows + 2 * (u64)tokens) + (u64)e * words;
+  const u32* bits = (const u32*)(rows + DIVIDED * 2 * (u64)tokens) + (u64)e * words;
   auto* own_slots = slots + e * g.strides[0][0];
   auto* own_weights = weights + e * g.strides[2][0];
   Block block = {0};
@@ -234,9 +239,11 @@ const PLACE: &str = r#"  __shared__ u32 chosen[1024], starts[1024];
       u32 slot = starts[i] + __popc(chosen[i] & ((1u << lane) - 1));
       if ((chosen[i] >> lane & 1) == 0 || slot >= capacity) continue;
       u32 t = (base + i) * 32 + lane;
-      C p = raw(load<C>(probs[(i64)t * st + e * se]), rows[2 * (u64)t]);
+      C p = load<C>(probs[(i64)t * st + e * se]);
+      if (DIVIDED) p = raw(p, rows[2 * (u64)t]) / rows[2 * (u64)t + 1];
+      else p = raw(p, C(0));
       own_slots[slot * g.strides[1][0]] = (i32)t;
-      store<C>(own_weights[slot * g.strides[3][0]], p / rows[2 * (u64)t + 1]);
+      store<C>(own_weights[slot * g.strides[3][0]], p);
     }
     taken += found;
     __syncthreads();

@@ -109,7 +109,8 @@ impl Operation for Route {
         // Each thread of a row finds the keys of its elements, then counts them once for each bit of the threshold.
         let choice = Choice::of(spec);
         let held = experts.div_ceil(TOGETHER);
-        let each = (held * 2 + 20) * ROUNDS + choice.groups as u64 * (held * 3 + 40);
+        let of_groups = if choice.groups > 1 { choice.groups as u64 * (held * 3 + 40) } else { 0 };
+        let each = (held * 2 + 20) * ROUNDS + of_groups;
         let words = tokens.div_ceil(TOGETHER);
         let workspace = Traffic::of(Space::Device, experts * words * 4 + tokens * kernel::row_bytes(spec));
         Cost {
