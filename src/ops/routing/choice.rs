@@ -60,9 +60,9 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
         let is_open = open.contains(&true);
         for e in (0..experts).filter(|&e| open[e]) {
             // Whether the row is in its list decides where all rows behind it are.
-            for slot in e * capacity + taken[e].min(capacity)..(e + 1) * capacity {
-                (radii[0][slot], radii[1][slot]) = (f64::INFINITY, f64::INFINITY);
-            }
+            let behind = e * capacity + taken[e].min(capacity)..(e + 1) * capacity;
+            radii[0][behind.clone()].fill(f64::INFINITY);
+            radii[1][behind].fill(f64::INFINITY);
             radii[2][e] = f64::INFINITY;
         }
         for e in chosen {
@@ -157,7 +157,8 @@ fn largest(values: &[Ball], k: usize, are_same: impl Fn(usize, usize) -> bool) -
     let (inside, outside) = order.split_at(k);
     let close = |a: usize, b: usize| {
         let reach = values[a].radius + values[b].radius;
-        reach > 0.0 && !are_same(a, b) && !((values[a].value - values[b].value).abs() > reach)
+        let apart = (values[a].value - values[b].value).abs();
+        reach > 0.0 && !are_same(a, b) && (apart.is_nan() || apart <= reach)
     };
     let mut open = vec![false; values.len()];
     for &a in inside {
