@@ -63,6 +63,9 @@ impl Loaded {
     }
 }
 
+/// Origin of shipped workloads.
+pub const LIBRARY: &str = "library";
+
 /// Argument that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
@@ -220,7 +223,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     }
     if let Some(shipped) = shipped {
         let name = format!("{}.aorta", shipped.stem);
-        let (origin, text) = ("library".to_owned(), shipped.text.to_owned());
+        let (origin, text) = (LIBRARY.to_owned(), shipped.text.to_owned());
         return Ok(Text { name, origin, text, path: None, check: Vec::new() });
     }
     Err(library::unknown(name).into())

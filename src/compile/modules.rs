@@ -146,7 +146,7 @@ impl<'a> Linker<'a> {
         let prefix = numbered.find(|prefix| !taken(prefix)).unwrap_or_default();
         for decl in std::mem::take(&mut ast.decls) {
             match decl.kind {
-                DeclKind::Let(_) | DeclKind::Def { .. } => ast.decls.push(decl),
+                DeclKind::Let(_) | DeclKind::Def { .. } | DeclKind::Kernel { .. } => ast.decls.push(decl),
                 DeclKind::Meta(_) | DeclKind::Use { .. } => {}
                 DeclKind::Later { name, .. } => {
                     self.unknown.extend(name.map(|name| prefixed(&mut ast.names, &prefix, name)));
@@ -217,10 +217,21 @@ struct Renaming<'a> {
 
 impl Renaming<'_> {
     fn decl(&mut self, decl: &mut Decl) {
-        if let (Some(own), DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. }) =
-            (self.own, &mut decl.kind)
+        if let (
+            Some(own),
+            DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. },
+        ) = (self.own, &mut decl.kind)
         {
             name.symbol = self.prefixed(&own.prefix, name.symbol);
+        }
+        if let DeclKind::Kernel { references, .. } = &mut decl.kind {
+            let mut references = std::mem::take(references);
+            references.iter_mut().for_each(|reference| self.call(reference));
+            decl.children_mut(&mut |child| self.child(child));
+            if let DeclKind::Kernel { references: emptied, .. } = &mut decl.kind {
+                *emptied = references;
+            }
+            return;
         }
         if !matches!(decl.kind, DeclKind::Use { .. }) {
             decl.children_mut(&mut |child| self.child(child));
@@ -236,23 +247,24 @@ impl Renaming<'_> {
     }
 
     fn stmt(&mut self, stmt: &mut Stmt) {
-        if let StmtKind::Call(call) = &mut stmt.kind {
-            self.callee(&mut call.callee);
-            // A bare name behind an option may be a word of the operation, such as `op: mean`.
-            for option in &mut call.options {
-                let own = option.value.as_name().is_some_and(|name| self.is_own(name));
-                if own || option.value.as_name().is_none() {
-                    self.expr(&mut option.value);
-                }
-            }
-            let options = std::mem::take(&mut call.options);
-            stmt.children_mut(&mut |child| self.child(child));
-            if let StmtKind::Call(call) = &mut stmt.kind {
-                call.options = options;
-            }
-            return;
+        match &mut stmt.kind {
+            StmtKind::Call(call) => self.call(call),
+            _ => stmt.children_mut(&mut |child| self.child(child)),
         }
-        stmt.children_mut(&mut |child| self.child(child));
+    }
+
+    fn call(&mut self, call: &mut Call) {
+        self.callee(&mut call.callee);
+        // A bare name behind an option may be a word of the operation, such as `op: mean`.
+        for option in &mut call.options {
+            let own = option.value.as_name().is_some_and(|name| self.is_own(name));
+            if own || option.value.as_name().is_none() {
+                self.expr(&mut option.value);
+            }
+        }
+        let options = std::mem::take(&mut call.options);
+        call.children_mut(&mut |child| self.child(child));
+        call.options = options;
     }
 
     /// Replaces `blocks.attention` by one name, and a definition of the own module by its full name.
@@ -343,13 +355,19 @@ fn prefixed(names: &mut Interner, prefix: &str, name: Name) -> Name {
 /// The name that a module's declaration makes visible.
 fn declared(decl: &Decl) -> Option<Symbol> {
     match &decl.kind {
-        DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } => Some(name.symbol),
+        DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => {
+            Some(name.symbol)
+        }
         _ => None,
     }
 }
 
 /// Collects the names that a definition introduces.
 fn collect_locals(decl: &Decl, locals: &mut FxHashSet<Symbol>) {
+    if let DeclKind::Kernel { signature, .. } = &decl.kind {
+        locals.extend(signature.inputs.iter().chain(&signature.outputs).map(|param| param.name.symbol));
+        locals.extend(signature.sizes().iter().map(|size| size.symbol));
+    }
     let DeclKind::Def { signature, body, .. } = &decl.kind else { return };
     locals.extend(signature.inputs.iter().chain(&signature.outputs).map(|param| param.name.symbol));
     syntax::walk::block(body, &mut |stmt| match &stmt.kind {

@@ -82,7 +82,7 @@ impl Analyzer<'_> {
         (!fitting.is_empty()).then(|| fitting.join(" or "))
     }
 
-    fn infer(
+    pub(super) fn infer(
         &mut self,
         operation: &'static dyn Operation,
         call: &Call,

@@ -163,8 +163,8 @@ impl Operation for Route {
         );
         let choose = Kernel {
             source: source("route_choose", &before, &[&common[..], &["u32 k".to_owned()]].concat(), CHOOSE),
-            grid: words,
-            block: BLOCK_OF_ROWS,
+            grid: Kernel::along_x(words),
+            block: Kernel::along_x(BLOCK_OF_ROWS),
             shared: Shared::Bytes(0),
             args: [&own[..], &[number(spec.attrs.int("k") as u64)]].concat(),
         };
@@ -187,8 +187,8 @@ impl Operation for Route {
         ];
         let place = Kernel {
             source: source("route_place", &before, &[&common[..], &outputs].concat(), PLACE),
-            grid: experts,
-            block: if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK },
+            grid: Kernel::along_x(experts),
+            block: Kernel::along_x(if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK }),
             shared: Shared::Bytes(0),
             args: [&own[..], &results].concat(),
         };

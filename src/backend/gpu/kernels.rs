@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
 use crate::base::{SrcSpan, parallel};
 use crate::exec::{ExecError, Fault, Image};
-use crate::ops::{Launch, Source};
+use crate::ops::{KernelCode, Launch, Source, user_kernel};
 
 use super::super::system;
 use super::api::Api;
@@ -30,6 +31,14 @@ pub struct Wanted {
     pub source: Source,
     pub what: &'static str,
     pub span: SrcSpan,
+    /// The code of a kernel that the file declares, with its launches; `None` for a generated kernel.
+    pub declared: Option<Declared>,
+}
+
+/// A declared kernel whose code is to be loaded.
+pub struct Declared {
+    pub code: Arc<KernelCode>,
+    pub name: Arc<str>,
 }
 
 /// Every distinct kernel of an image.
@@ -37,10 +46,13 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     let mut seen: FxHashSet<Source> = FxHashSet::default();
     let mut wanted = Vec::new();
     let mut add = |source: &Source, what: &'static str, span| {
-        if seen.insert(source.clone()) {
-            wanted.push(Wanted { source: source.clone(), what, span });
+        let is_new = seen.insert(source.clone());
+        if is_new {
+            wanted.push(Wanted { source: source.clone(), what, span, declared: None });
         }
+        is_new.then(|| wanted.len() - 1)
     };
+    let mut declared = Vec::new();
     for work in &image.works {
         for launch in work.launches.iter() {
             let sent = match launch {
@@ -48,7 +60,8 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
                 launch => Some(launch),
             };
             if let Some(Launch::Kernel(kernel)) = sent {
-                add(&kernel.source, work.spec.operation.name(), work.span);
+                let index = add(&kernel.source, work.spec.operation.name(), work.span);
+                declared.extend(index.zip(user_kernel(&work.spec)));
             }
         }
     }
@@ -69,6 +82,9 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
         if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
             add(&kernel.source, "buffer", SrcSpan::default());
         }
+    }
+    for (index, kernel) in declared {
+        wanted[index].declared = Some(Declared { code: kernel.code.clone(), name: kernel.name.clone() });
     }
     wanted
 }
@@ -139,11 +155,22 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
     let codes = indices.iter().zip(compiled).map(|(&index, code)| match code {
         Ok(code) => Ok((index, code)),
         Err(log) => {
-            let Wanted { what, span, .. } = wanted[index];
-            Err(ExecError::Kernel { what: what.to_owned(), log, at: span.into() })
+            let Wanted { what, span, declared, .. } = &wanted[index];
+            Err(match declared {
+                Some(declared) => not_compiled(declared, log),
+                None => ExecError::Kernel { what: (*what).to_owned(), log, at: (*span).into() },
+            })
         }
     });
     codes.collect()
+}
+
+/// The error for the code of a declared kernel, at the line that the compiler names first.
+fn not_compiled(Declared { code, name }: &Declared, log: String) -> ExecError {
+    let at = code.located(&log);
+    let place = if at == code.at { "this code" } else { "the compiler's first message is about this line" };
+    let (name, head) = (name.to_string(), code.head.clone());
+    ExecError::UserKernel { name, head, log, at: at.into(), place: place.to_owned() }
 }
 
 /// The path of a kernel's cache file. The name is a digest of everything that determines the code.
