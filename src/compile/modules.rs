@@ -4,10 +4,12 @@
 //! can declare, and so do all its uses: `blocks.width` in the file that uses the module, and `width` inside of the
 //! module. The module's declarations then precede those of the file, and no later stage knows of modules.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SourceMap, SrcSpan, Symbol, suggest};
-use crate::model::{ModelError, ModuleError};
+use crate::model::{KernelError, ModelError, ModuleError};
 use crate::syntax::ast::*;
 use crate::syntax::walk::{Child, ChildMut};
 use crate::syntax::{self, Limits};
@@ -21,13 +23,22 @@ const MODULES: usize = 64;
 /// name of the module that uses it, `None` for the workload itself. The error says why there is no such text.
 pub type FindModule<'a> = &'a dyn Fn(&str, Option<&str>) -> Result<ModuleText, String>;
 
-/// The text of a module.
+/// The text of a module, or a file with the code of a kernel.
 #[derive(Clone, Debug)]
 pub struct ModuleText {
     /// Identifies the file, whichever path leads to it. Diagnostics call it so.
     pub name: String,
+    /// The text; empty for compiled code.
     pub text: String,
+    /// The bytes of compiled code; `None` for a text.
+    pub code: Option<Arc<[u8]>>,
 }
+
+/// What the names of files with compiled kernels end in.
+pub const COMPILED: [&str; 3] = [".ptx", ".cubin", ".hsaco"];
+
+/// What the names of files with the sources of kernels end in.
+pub const SOURCES: [&str; 2] = [".cu", ".hip"];
 
 /// A linked module.
 struct Module {
@@ -45,8 +56,8 @@ pub(super) struct Linker<'a> {
     pub limits: &'a Limits,
     pub sources: &'a mut SourceMap,
     pub errors: Vec<Boxed>,
-    /// The texts of all modules, in the order of their first use.
-    pub texts: Vec<String>,
+    /// The contents of all modules and files of kernels, in the order of their first use.
+    pub texts: Vec<Vec<u8>>,
     /// Modules by name; `None` while one is being linked.
     modules: FxHashMap<String, Option<Module>>,
     /// Declarations of all modules, those that others use first.
@@ -71,6 +82,7 @@ impl<'a> Linker<'a> {
 
     /// Links everything that the tree uses, directly or through others.
     pub fn link(&mut self, ast: &mut Ast) {
+        self.kernel_files(ast, None);
         let uses = self.uses(ast, None);
         if uses.is_empty() {
             return;
@@ -120,7 +132,10 @@ impl<'a> Linker<'a> {
 
     /// Finds and links a module, and returns its name. The error is empty if it was reported already.
     fn module(&mut self, path: &str, at: SrcSpan, by: Option<&str>, names: &mut Interner) -> Result<String, String> {
-        let ModuleText { name, text } = (self.find)(path, by)?;
+        if COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
+            return Err("a file with a kernel is named by the field `file` of a `kernel`".to_owned());
+        }
+        let ModuleText { name, text, .. } = (self.find)(path, by)?;
         match self.modules.get(&name) {
             Some(Some(_)) => return Ok(name),
             Some(None) => {
@@ -135,7 +150,8 @@ impl<'a> Linker<'a> {
         self.modules.insert(name.clone(), None);
         let base = self.sources.add(name.as_str(), text.as_str()).ok_or("it is too large")?;
         let (mut ast, errors) = syntax::parse_module(&text, base, self.limits, std::mem::take(names));
-        self.texts.push(text);
+        self.texts.push(text.into_bytes());
+        self.kernel_files(&mut ast, Some(&name));
         let broken = !errors.is_empty();
         self.errors.extend(boxed(errors));
         let uses = self.uses(&mut ast, Some(&name));
@@ -169,6 +185,32 @@ impl<'a> Linker<'a> {
         *names = ast.names;
         self.modules.insert(name.clone(), Some(module));
         Ok(name)
+    }
+
+    /// Reads the files that kernels of a tree name.
+    fn kernel_files(&mut self, ast: &mut Ast, by: Option<&str>) {
+        for decl in &mut ast.decls {
+            let DeclKind::Kernel { name, fields, file, .. } = &mut decl.kind else { continue };
+            let path = fields.iter().find(|field| ast.names.name(field.key.symbol) == "file");
+            let Some(Expr { kind: ExprKind::Text(path), span }) = path.map(|field| &field.value) else { continue };
+            let read = match COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
+                true => (self.find)(path, by),
+                false => Err("its name ends in `.cu`, `.hip`, `.ptx`, `.cubin` or `.hsaco`".to_owned()),
+            };
+            match read {
+                Ok(ModuleText { name, text, code }) => {
+                    self.texts.push(code.as_ref().map_or_else(|| text.as_bytes().to_vec(), |code| code.to_vec()));
+                    *file = Some(KernelFile { name, text, code });
+                }
+                Err(why) => self.errors.extend(boxed([ModelError::from(KernelError::Source {
+                    name: ast.names.name(name.symbol).to_owned(),
+                    why: format!("has no code in `{path}`: {why}"),
+                    help: "name a file in the folder of this one or below it: `file: \"k.cu\"`".to_owned(),
+                    at: (*span).into(),
+                    place: "this file",
+                })])),
+            }
+        }
     }
 
     /// Renames the uses of modules in declarations, and of the own names of a module.

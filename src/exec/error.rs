@@ -58,10 +58,7 @@ pub enum ExecError {
     },
 
     #[error("the kernel `{name}` does not compile")]
-    #[diagnostic(
-        code(aorta::exec::user_kernel),
-        help("the code has to define `{head}`; the compiler says:\n{log}")
-    )]
+    #[diagnostic(code(aorta::exec::user_kernel), help("the code has to define `{head}`; the compiler says:\n{log}"))]
     UserKernel {
         name: String,
         /// The head of the entry in C++.

@@ -250,7 +250,13 @@ impl<'a> Analyzer<'a> {
 
     /// Checks that an operation does not read memory that it writes. Exceptions are elementwise operations on the same
     /// slice, and collectives in which a rank's own part is the other operand.
-    pub(super) fn check_overlap(&mut self, operation: &dyn Operation, call: &Call, inputs: &Inputs, team: Team) -> bool {
+    pub(super) fn check_overlap(
+        &mut self,
+        operation: &dyn Operation,
+        call: &Call,
+        inputs: &Inputs,
+        team: Team,
+    ) -> bool {
         let views = &inputs.written;
         for (index, &view) in views.iter().enumerate() {
             let Output::Given(_, at) = &inputs.outputs[index] else { continue };

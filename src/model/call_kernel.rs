@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos, Space, SpecId, SrcSpan, Symbol, ViewId, counted};
-use crate::ops::{self, Category, InputPart, Passed, Reference, Team, UserKernel};
+use crate::ops::{self, Category, InputPart, OpError, Passed, Reference, Team, UserKernel};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::call::{Inputs, Output};
+use super::callee::Callee;
 use super::error::{KernelError, ModelError};
 use super::expand::Written;
 use super::kernel::{DeclaredKernel, KernelParam};
@@ -111,9 +112,7 @@ impl<'a> Analyzer<'a> {
             self.no_peer(arg);
             let at = arg.value.span;
             let value = match param.sizes {
-                Some(_) => {
-                    self.input_view(&arg.value, &kernel.name).map(|view| Value::Tensor { view, family: 0 })
-                }
+                Some(_) => self.input_view(&arg.value, &kernel.name).map(|view| Value::Tensor { view, family: 0 }),
                 None => self.kernel_number(kernel, param, &arg.value),
             };
             good &= value.is_some();
@@ -155,7 +154,13 @@ impl<'a> Analyzer<'a> {
                 _ => true,
             };
             if !fits {
-                self.kernel_operand((kernel, param), param.dtype.to_string(), number.text(), "write a number that the type holds, or a wider type", expr.span);
+                self.kernel_operand(
+                    (kernel, param),
+                    param.dtype.to_string(),
+                    number.text(),
+                    "write a number that the type holds, or a wider type",
+                    expr.span,
+                );
                 return None;
             }
             return Some(Value::int(whole));
@@ -177,12 +182,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Evaluates everything that depends on the arguments, in the frame of the kernel.
-    fn in_kernel(
-        &mut self,
-        call: &Call,
-        kernel: &DeclaredKernel<'a>,
-        operands: &Operands,
-    ) -> Option<(SpecId, Inputs)> {
+    fn in_kernel(&mut self, call: &Call, kernel: &DeclaredKernel<'a>, operands: &Operands) -> Option<(SpecId, Inputs)> {
         self.bind_sizes(call, kernel, operands)?;
         for (param, value) in kernel.inputs.iter().zip(&operands.values) {
             self.scopes.declare(param.name.symbol, value.clone());
@@ -258,10 +258,21 @@ impl<'a> Analyzer<'a> {
             _ => None,
         });
         let params = kernel.inputs.iter().chain(&kernel.outputs);
+        let spans = operands.spans.iter().copied();
+        let spans = spans.chain(operands.outputs.iter().map(|output| output.as_ref().map_or(call.span, |(_, at)| *at)));
         let mut bound: Vec<(Symbol, u64)> = Vec::new();
-        for (param, view) in params.zip(given_inputs.chain(given_outputs)) {
+        let mut good = true;
+        for ((param, view), at) in params.zip(given_inputs.chain(given_outputs)).zip(spans) {
             let (Some(sizes), Some(view)) = (param.sizes, view) else { continue };
-            let dims = self.program.views.tensor(view).dims;
+            let tensor = *self.program.views.tensor(view);
+            let dims = tensor.dims;
+            if dims.len() != sizes.len() {
+                let expected = format!("{} of {}", param.dtype, counted(sizes.len(), "dimension"));
+                let help = "change the declaration of the buffer or the slice: `x[i]` takes a dimension away, \
+                            `x[i..i + 1]` keeps it";
+                self.kernel_operand((kernel, param), expected, tensor.to_string(), help, at);
+                good = false;
+            }
             for (size, &length) in sizes.iter().zip(dims.iter()) {
                 if let Some(symbol) = size.as_name()
                     && bound.iter().all(|(known, _)| *known != symbol)
@@ -270,7 +281,9 @@ impl<'a> Analyzer<'a> {
                 }
             }
         }
-        let mut good = true;
+        if !good {
+            return None;
+        }
         for size in &kernel.sizes {
             match bound.iter().find(|(symbol, _)| *symbol == size.symbol) {
                 Some(&(symbol, length)) => self.scopes.declare(symbol, Value::int(length as i64)),
@@ -307,32 +320,19 @@ impl<'a> Analyzer<'a> {
     /// Checks the type of a tensor, that it has no gaps, and that a kernel reaches it.
     fn kernel_fits(&mut self, (kernel, param): (&DeclaredKernel, &KernelParam), view: ViewId, at: SrcSpan) -> bool {
         let tensor = *self.program.views.tensor(view);
-        let rank = param.sizes.map_or(0, <[Expr]>::len);
-        let dims = match tensor.dims.len() == rank {
-            true => match self.kernel_type(param) {
-                Some(dims) => Some(dims),
-                None => return false,
-            },
-            false => None,
-        };
-        let (expected, help) = match dims {
-            None => (
-                format!("a {} of {}", param.dtype, counted(rank, "dimension")),
-                "change the declaration of the buffer or the slice: `x[i]` takes a dimension away, `x[i..i + 1]` keeps it",
-            ),
-            Some(dims) if tensor.dtype != param.dtype || tensor.dims != dims => (
-                format!("{}{dims}", param.dtype),
-                "the sizes follow from the arguments before: change one of them, or the signature",
-            ),
-            Some(_) if !tensor.contiguous() => (
-                "memory without gaps".to_owned(),
-                "a kernel gets an address alone: copy the slice to a buffer of its own, or slice the first dimension",
-            ),
-            Some(_) if tensor.space == Space::Host => (
-                "in `device` or `pinned` memory".to_owned(),
-                "declare it `in pinned`, or `copy` it to the device first",
-            ),
-            Some(_) => return true,
+        let Some(dims) = self.kernel_type(param) else { return false };
+        let (expected, help) = if tensor.dtype != param.dtype || tensor.dims != dims {
+            let help = "the sizes follow from the arguments before: change one of them, or the signature";
+            (format!("{}{dims}", param.dtype), help)
+        } else if !tensor.contiguous() {
+            let help =
+                "a kernel gets an address alone: copy the slice to a buffer of its own, or slice the first dimension";
+            ("memory without gaps".to_owned(), help)
+        } else if tensor.space == Space::Host {
+            let help = "declare it `in pinned`, or `copy` it to the device first";
+            ("in `device` or `pinned` memory".to_owned(), help)
+        } else {
+            return true;
         };
         let found = match tensor.space {
             Space::Host => format!("{tensor} in `host`"),
@@ -484,9 +484,12 @@ impl<'a> Analyzer<'a> {
             this.error_in_kernel(KernelError::Reference { name: kernel.name.to_string(), why, help, at: at.into() });
             None
         };
-        let names: Vec<String> =
-            call.callee.iter().map(|name| self.names.name(name.symbol).to_owned()).collect();
+        let names: Vec<String> = call.callee.iter().map(|name| self.names.name(name.symbol).to_owned()).collect();
         let found = ops::CATALOGUE.iter().position(|operation| names == [operation.name()]);
+        if found.is_none() && call.callee.iter().all(|name| matches!(self.callee(name.symbol), Callee::Unknown)) {
+            // The check of names has reported it.
+            return None;
+        }
         let computes = |category: Category| {
             matches!(category, Category::Matrix | Category::Elementwise | Category::RowWise | Category::Movement)
         };
@@ -532,18 +535,24 @@ impl<'a> Analyzer<'a> {
             let help = "`map` with several expressions has an output for each: `map(x + 1, x - 1)`".to_owned();
             return wrong(self, why, help, call.span);
         }
-        // The rule of shapes is asked without outputs first, so that a wrong shape is told as one of the reference.
         let given = |view: &ViewId| Output::Given(*view, call.span);
         let mut outputs: Vec<Output> = operands.written.iter().map(given).collect();
         outputs.resize_with(count, || Output::None);
         let expression = inner.has_expression.then(|| std::sync::Arc::new(inner.lowering.expression.clone()));
-        let mistakes = self.mistakes.len();
-        let spec = self.infer(operation, call, &inner, (&inner.attrs, expression, Team::ALONE), &outputs);
-        let Some(spec) = spec else {
-            debug_assert!(self.mistakes.len() > mistakes || self.mistakes.is_full());
-            return None;
-        };
-        Some(Reference { spec, inputs: parts })
+        match self.try_infer(operation, call, &inner, (&inner.attrs, expression, Team::ALONE), &outputs) {
+            Ok(spec) => Some(Reference { spec, inputs: parts }),
+            Err(error) => match *error {
+                ModelError::Operation(OpError::Output { expected, found, .. }) => {
+                    let why = format!("gives {expected}, and the kernel writes {found}");
+                    let help = "change one of them, so that both have the same shapes".to_owned();
+                    wrong(self, why, help, call.span)
+                }
+                error => {
+                    self.error(error);
+                    None
+                }
+            },
+        }
     }
 
     /// The part of one of the kernel's inputs that a slice is; `None` if it is of none.

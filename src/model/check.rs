@@ -2,6 +2,8 @@
 //!
 //! The value of an expression is known only after evaluation, but whether its names exist is checked here.
 
+mod kernel;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -290,24 +292,6 @@ impl<'a> Checker<'a> {
         self.locals.enter();
         known.for_each(|(symbol, span)| self.locals.add(true, symbol, span));
         self.block(body);
-        self.locals = Locals::default();
-    }
-
-    /// Checks the types, fields and references of a kernel, which know its arguments and sizes.
-    fn kernel(&mut self, signature: &'a Signature, fields: &'a [Setting], references: &'a [Call]) {
-        let params = signature.inputs.iter().chain(&signature.outputs);
-        self.locals = Locals::default();
-        self.locals.enter();
-        for name in params.clone().map(|param| param.name).chain(signature.sizes()) {
-            self.builtin(name);
-            match self.locals.visible.get(&name.symbol).copied() {
-                Some(first) => self.redefined(name, first),
-                None => self.locals.add(true, name.symbol, name.span),
-            }
-        }
-        params.filter_map(|param| param.ty.as_ref()).for_each(|ty| self.expr(ty));
-        fields.iter().for_each(|field| self.expr(&field.value));
-        references.iter().for_each(|reference| self.call(reference));
         self.locals = Locals::default();
     }
 

@@ -96,26 +96,23 @@ impl<'a> Analyzer<'a> {
         let required = |this: &mut Self, wanted: &'static str, help: &'static str| {
             let found = field(wanted);
             if found.is_none() {
-                let at = name.span.into();
-                let name = text.to_string();
-                this.error_in_kernel(KernelError::Missing { name, field: wanted, help, at });
+                let why = format!("does not say its `{wanted}`");
+                this.error_in_kernel(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
             }
             found
         };
         let grid = required(self, "grid", "how many blocks it has: `grid: ceil_div(n, 256)`");
         let block = required(self, "block", "how many threads a block has: `block: 256`");
         if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {
-            self.error_in_kernel(KernelError::Launch {
+            self.error_in_kernel(KernelError::Field {
                 name: text.to_string(),
-                field: "time",
-                value: "`flops` or `bytes` beside it".to_owned(),
-                help: "write how long it takes, `time: 50us`, or what it does, `flops: 2 * n, bytes: 8 * n`",
-                at: time.span.min(other.span).into(),
-                why: "one of both".to_owned(),
+                why: "says how long it takes, and how much it does".to_owned(),
+                help: "one of both: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
+                at: time.span.max(other.span).into(),
             });
             good = false;
         }
-        let params = self.kernel_params(&text, signature);
+        let params = self.kernel_params((name, &text), signature);
         let sizes = signature.sizes();
         let (inputs, outputs) = params?;
         let code = self.kernel_code((name, &text), (&field, file.as_ref()), (&inputs, &outputs, &sizes))?;
@@ -148,7 +145,7 @@ impl<'a> Analyzer<'a> {
     /// The inputs and outputs of a signature.
     fn kernel_params(
         &mut self,
-        kernel: &str,
+        (declared, kernel): (&Name, &str),
         signature: &'a Signature,
     ) -> Option<(Vec<KernelParam<'a>>, Vec<KernelParam<'a>>)> {
         let mut lists = (Vec::new(), Vec::new());
@@ -168,7 +165,7 @@ impl<'a> Analyzer<'a> {
                 param: "the signature".to_owned(),
                 why: "has no output",
                 help: "write behind an arrow what the kernel writes: `kernel k(x: f32[n] -> y: f32[n])`",
-                at: signature.inputs.first().map_or(SrcSpan::default(), |param| param.name.span).into(),
+                at: declared.span.into(),
             });
             good = false;
         }
@@ -177,11 +174,12 @@ impl<'a> Analyzer<'a> {
 
     fn kernel_param(&mut self, kernel: &str, param: &'a Param, is_output: bool) -> Option<KernelParam<'a>> {
         let wrong = |this: &mut Self, why: &'static str, help: &'static str, at: SrcSpan| {
-            let (name, param) = (kernel.to_owned(), this.names.name(param.name.symbol).to_owned());
+            let (name, param) = (kernel.to_owned(), format!("`{}`", this.names.name(param.name.symbol)));
             this.error_in_kernel(KernelError::Signature { name, param, why, help, at: at.into() });
             None
         };
-        const HELP: &str = "write the element type and the sizes of a tensor, `x: f32[n, m]`, or the type of a number, `a: f32`";
+        const HELP: &str =
+            "write the element type and the sizes of a tensor, `x: f32[n, m]`, or the type of a number, `a: f32`";
         let Some(ty) = &param.ty else { return wrong(self, "has no type", HELP, param.name.span) };
         let (base, sizes) = match &ty.kind {
             ExprKind::Index { base, items } => (&**base, Some(items.as_slice())),
@@ -195,9 +193,9 @@ impl<'a> Analyzer<'a> {
         if sizes.is_some_and(|sizes| sizes.len() > crate::base::Dims::MAX) {
             return wrong(self, "has more than 8 dimensions", "join some of them: `view(x, [n * m])`", ty.span);
         }
-        if let Some(range) = sizes.and_then(|sizes| {
-            sizes.iter().find(|size| matches!(size.kind, ExprKind::Whole | ExprKind::Range { .. }))
-        }) {
+        if let Some(range) = sizes
+            .and_then(|sizes| sizes.iter().find(|size| matches!(size.kind, ExprKind::Whole | ExprKind::Range { .. })))
+        {
             return wrong(self, "has a size that is a range", "write a name or a number: `x: f32[n, 128]`", range.span);
         }
         let sizes = if is_output && sizes.is_none() { Some(&[][..]) } else { sizes };
@@ -228,16 +226,16 @@ impl<'a> Analyzer<'a> {
                 }
             },
         };
-        let (text, at, is_inline) = match (field("source"), field("file")) {
+        let (text, at, file) = match (field("source"), field("file")) {
             (Some(source), None) => match &source.kind {
-                ExprKind::Text(text) => (text.as_str(), source.span, true),
+                ExprKind::Text(text) => (text.as_str(), source.span, None),
                 _ => {
                     let value = self.eval(source);
                     return self.wrong_type("a text: `source: \"\"\"…\"\"\"`", &value, source.span);
                 }
             },
             (None, Some(path)) => match (&path.kind, file) {
-                (ExprKind::Text(_), Some(file)) => (file.text.as_str(), path.span, false),
+                (ExprKind::Text(_), Some(file)) => (file.text.as_str(), path.span, Some(file)),
                 // The linker has said why it could not be read.
                 (ExprKind::Text(_), None) => return None,
                 _ => {
@@ -266,12 +264,17 @@ impl<'a> Analyzer<'a> {
         let sizes = sizes.iter().map(|size| ops::Param::Size(short(self.names.name(size.symbol))));
         let params: Vec<ops::Param> = params.chain(outputs).chain(sizes).collect();
         let head = ops::head(&entry, &params);
+        if let Some(KernelFile { name, code: Some(code), .. }) = file {
+            return Some(KernelCode::compiled(&entry, head, (name, code), at));
+        }
         if !has_word(text, &entry) {
             let why = format!("has no function `{entry}` in its code");
             return wrong(self, why, format!("the code defines `{head}`"), "this code", at);
         }
-        let lines = if is_inline { line_starts(text, at) } else { Vec::new() };
-        Some(KernelCode::new(&entry, head, text, at, lines))
+        Some(match file {
+            Some(file) => KernelCode::new(&entry, head, (&file.name, text), at, Vec::new()),
+            None => KernelCode::new(&entry, head, (&format!("{entry}.cu"), text), at, line_starts(text, at)),
+        })
     }
 }
 

@@ -160,8 +160,9 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 /// may define `BOUNDS` anew: how many threads its blocks have, where that keeps its registers few enough.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
     let params = params.join(", ");
-    let text = format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
-    Arc::new(Source { name: name.to_owned(), text })
+    let text =
+        format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
+    Arc::new(Source { name: name.to_owned(), text, code: None })
 }
 
 /// Text to go before a kernel whose blocks have that many threads: more registers than these leave to a thread would

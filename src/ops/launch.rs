@@ -63,7 +63,10 @@ pub struct Kernel {
 pub struct Source {
     /// The entry's name.
     pub name: String,
+    /// The text; empty for compiled code.
     pub text: String,
+    /// Compiled code of a file, which a NUL ends; `None` for a text.
+    pub code: Option<Arc<[u8]>>,
 }
 
 impl fmt::Debug for Source {

@@ -110,11 +110,20 @@ impl UserKernel {
 impl KernelCode {
     /// The code of a text. `head` is the entry's name and parameters as in C++; `at` and `lines` locate the text in the
     /// file.
-    pub fn new(entry: &str, head: String, text: &str, at: SrcSpan, lines: Vec<u32>) -> KernelCode {
-        let label = format!("{entry}.cu");
+    pub fn new(entry: &str, head: String, (label, text): (&str, &str), at: SrcSpan, lines: Vec<u32>) -> KernelCode {
+        // A name that would end the literal of the directive is none that a compiler could repeat.
+        let label = label.replace(['"', '\\', '\n', '\r'], "_");
         // The declaration makes the compiler compare the parameters of the definition with those of the kernel.
         let text = format!("{TYPES}\n{head};\n#line 1 \"{label}\"\n{text}\n");
-        KernelCode { source: Arc::new(Source { name: entry.to_owned(), text }), head, at, label, lines }
+        KernelCode { source: Arc::new(Source { name: entry.to_owned(), text, code: None }), head, at, label, lines }
+    }
+
+    /// Compiled code of a file, whose path is at `at`.
+    pub fn compiled(entry: &str, head: String, (label, code): (&str, &[u8]), at: SrcSpan) -> KernelCode {
+        // A driver reads the text of an assembler up to a NUL.
+        let code = Some(code.iter().copied().chain([0]).collect());
+        let source = Arc::new(Source { name: entry.to_owned(), text: String::new(), code });
+        KernelCode { source, head, at, label: label.to_owned(), lines: Vec::new() }
     }
 
     /// The location of the first line of the text that a compiler's log names.
@@ -221,9 +230,8 @@ impl Operation for KernelCall {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let Some(kernel) = user_kernel(spec) else { return Cost::default() };
-        let share = share(kernel.threads()).max(
-            (u64::from(kernel.shared) * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED).min(32) as u32,
-        );
+        let share = share(kernel.threads())
+            .max((u64::from(kernel.shared) * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED).min(32) as u32);
         let cost = Cost { blocks: kernel.blocks(), share, ..spec.streaming_cost(kernel.flops as f64, 1) };
         match (kernel.time, kernel.bytes) {
             // The time is that of all blocks, so that those which follow others do not add to it.
@@ -276,6 +284,10 @@ impl Operation for KernelCall {
             }
             None => actual.iter().map(|_| Check::none()).collect(),
         }
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err("only its code says what it computes: write the operation that is its `reference` in its place")
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

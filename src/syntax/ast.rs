@@ -1,5 +1,7 @@
 //! The syntax tree: names are interned, but nothing is resolved or checked.
 
+use std::sync::Arc;
+
 use crate::base::units::Unit;
 use crate::base::{Interner, SrcSpan, Symbol, visible};
 
@@ -155,7 +157,12 @@ pub enum DeclKind {
 /// A file with the code of a kernel.
 #[derive(Debug)]
 pub struct KernelFile {
+    /// Name in messages.
+    pub name: String,
+    /// The source; empty for compiled code.
     pub text: String,
+    /// The bytes of compiled code; `None` for a source.
+    pub code: Option<Arc<[u8]>>,
 }
 
 /// `name = value`.

@@ -100,7 +100,11 @@ impl Kernels {
         let compiler = api.compiler()?;
         let paths: Vec<Option<PathBuf>> =
             wanted.iter().map(|wanted| cache.map(|folder| cache_path(folder, &compiler, &wanted.source))).collect();
-        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| read_cached(path.as_deref()?)).collect();
+        let known = |(wanted, path): (&Wanted, &Option<PathBuf>)| match &wanted.source.code {
+            Some(code) => Some(code.to_vec()),
+            None => read_cached(path.as_deref()?),
+        };
+        let codes: Vec<Option<Vec<u8>>> = wanted.iter().zip(&paths).map(known).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let fresh = compile(api, wanted, &missing)?;
         kernels.compiled = missing.len();
@@ -112,15 +116,18 @@ impl Kernels {
             let code = codes[index].as_ref().unwrap_or_else(|| &fresh[&index]);
             if let Err(fault) = kernels.add(api, &wanted.source, code) {
                 kernels.unload(api);
-                return Err(device(fault));
+                return Err(match &wanted.declared {
+                    Some(declared) => not_loaded(declared, &fault),
+                    None => device(fault),
+                });
             }
         }
         Ok(kernels)
     }
 
     fn add<A: Api>(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
-        // SAFETY: the code was made by this compiler for this device, is complete, and the module lives as long as the
-        // table.
+        // SAFETY: the code was made by this compiler for this device and is complete, or the user vouches for the file
+        // that it is from; the module lives as long as the table.
         let module = unsafe { api.load(code)? };
         self.modules.push(module);
         // SAFETY: the module was loaded just now.
@@ -171,6 +178,16 @@ fn not_compiled(Declared { code, name }: &Declared, log: String) -> ExecError {
     let place = if at == code.at { "this code" } else { "the compiler's first message is about this line" };
     let (name, head) = (name.to_string(), code.head.clone());
     ExecError::UserKernel { name, head, log, at: at.into(), place: place.to_owned() }
+}
+
+/// The error for the code of a declared kernel that the driver does not take.
+fn not_loaded(Declared { code, name }: &Declared, fault: &Fault) -> ExecError {
+    ExecError::KernelLimit {
+        name: name.to_string(),
+        why: fault.to_string(),
+        help: format!("the code has to be for this device, and to have a function `{}`", code.source.name),
+        at: code.at.into(),
+    }
 }
 
 /// The path of a kernel's cache file. The name is a digest of everything that determines the code.

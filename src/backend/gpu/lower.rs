@@ -347,8 +347,7 @@ impl<A: Api> Context<'_, A> {
         };
         let fault = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
         // SAFETY: the function is a loaded kernel of this device.
-        let (threads, shared) =
-            unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
+        let (threads, shared) = unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
         let (threads, shared) = (threads.map_err(fault)?, shared.map_err(fault)?);
         let block = declared.threads();
         if block > u64::from(threads) {

@@ -40,7 +40,8 @@ pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queu
     let wanted = [gate::source(), null()].map(|source| Wanted {
         source: (*source).clone(),
         what: "queues",
-        span: SrcSpan::default(), declared: None,
+        span: SrcSpan::default(),
+        declared: None,
     });
     let mut kernels = Kernels::load(api, &wanted, cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));

@@ -74,7 +74,8 @@ fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
     let wanted = [gate::source(), null()].map(|source| Wanted {
         source: (*source).clone(),
         what: "timer",
-        span: SrcSpan::default(), declared: None,
+        span: SrcSpan::default(),
+        declared: None,
     });
     let mut kernels = Kernels::load(api, &wanted, cache).map_err(Measured::Failed)?;
     let measured = on_stream(api, &kernels);

@@ -256,8 +256,10 @@ impl<'a> Walk<'a> {
             ..known.clone()
         };
         let checked_operations: Vec<CheckedOperations> = self.operations.iter().map(named).collect();
-        let all =
-            self.inspection.ranks.agree("operations", Ok((checked_operations, self.mistakes.clone(), (self.unread, self.taken))))?;
+        let all = self
+            .inspection
+            .ranks
+            .agree("operations", Ok((checked_operations, self.mistakes.clone(), (self.unread, self.taken))))?;
         let mut operations: BTreeMap<String, CheckedOperations> = BTreeMap::new();
         let mut findings = Findings { operations: Vec::new(), mistakes: Vec::new(), unread: 0, taken: 0 };
         for (checked_operations, mistakes, (unread, taken)) in all {

@@ -17,17 +17,17 @@ pub enum KernelError {
         place: &'static str,
     },
 
-    #[error("the kernel `{name}` does not say its `{field}`")]
+    #[error("the kernel `{name}` {why}")]
     #[diagnostic(code(aorta::model::kernel_field), help("write {help}"))]
-    Missing {
+    Field {
         name: String,
-        field: &'static str,
+        why: String,
         help: &'static str,
-        #[label("declared here")]
+        #[label("here")]
         at: SourceSpan,
     },
 
-    #[error("`{param}` of the kernel `{name}` {why}")]
+    #[error("{param} of the kernel `{name}` {why}")]
     #[diagnostic(code(aorta::model::kernel_signature), help("{help}"))]
     Signature {
         name: String,
