@@ -180,7 +180,9 @@ fn code_runs_on_a_gpu_with_permission_alone() {
         let (status, text) = told(libraries, &[command, &[&file]].concat());
         assert_eq!(status, Some(0), "{command:?}: {text}");
     }
-    for (command, permitted) in [(&["sweep", "--streams", "1"][..], true), (&["sweep", "--streams", "1"], false)] {
+    for (command, permitted) in
+        [(&["sweep", "--launch", "stream,graph"][..], true), (&["sweep", "--launch", "stream,graph"], false)]
+    {
         let allow = if permitted { &["--allow-kernels"][..] } else { &[] };
         let cases = ["--backend", "hip", "--effort", "sanity"];
         let (status, text) = told(libraries, &[command, &[&file], &cases, allow].concat());

@@ -287,7 +287,7 @@ impl Operation for KernelCall {
     }
 
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
-        Err("only its code says what it computes: write the operation that is its `reference` in its place")
+        Err("its code alone says what it computes")
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {

@@ -292,9 +292,9 @@ mod tests {
 
     #[test]
     fn names_of_later_versions_stand_where_they_are() {
-        assert_eq!(later("kernel  k(x: f32[4) { }"), Some("k"));
+        assert_eq!(later("setup  k(x: f32[4)"), Some("k"));
         // A character of several bytes is in between and is not a blank.
-        assert_eq!(later("kernel\u{fffd}k(x: f32\u{fffd}) { }"), None);
+        assert_eq!(later("setup\u{fffd}k(x: f32\u{fffd})"), None);
         assert_eq!(later("use a as ("), None);
     }
 }
