@@ -58,16 +58,13 @@ pub enum ExecError {
     },
 
     #[error("the kernel `{name}` does not compile")]
-    #[diagnostic(code(aorta::exec::user_kernel), help("the code has to define `{head}`; the compiler says:\n{log}"))]
+    #[diagnostic(code(aorta::exec::user_kernel), help("{told}"))]
     UserKernel {
         name: String,
-        /// The head of the entry in C++.
-        head: String,
-        log: String,
-        #[label("{place}")]
+        /// The head that the entry has to have, and what the compiler says.
+        told: String,
+        #[label("the compiler's first message is about this")]
         at: SourceSpan,
-        /// Says whether the location is the line of the first message or all of the code.
-        place: String,
     },
 
     #[error("the kernel `{name}` cannot be launched: {why}")]

@@ -47,6 +47,9 @@ pub(super) struct Fields<'a> {
     pub time: Option<&'a Expr>,
 }
 
+/// Returns the value of a field; `None` if it is not given.
+type Given<'g, 'a> = &'g dyn Fn(&str) -> Option<&'a Expr>;
+
 /// Fields of a kernel.
 const FIELDS: [&str; 10] =
     ["grid", "block", "shared", "flops", "bytes", "time", "source", "file", "entry", "reference"];
@@ -209,7 +212,7 @@ impl<'a> Analyzer<'a> {
     fn kernel_code(
         &mut self,
         (name, kernel): (&Name, &str),
-        (field, file): (&dyn Fn(&str) -> Option<&'a Expr>, Option<&'a KernelFile>),
+        (field, file): (Given<'_, 'a>, Option<&'a KernelFile>),
         (inputs, outputs, sizes): (&[KernelParam], &[KernelParam], &[Name]),
     ) -> Option<KernelCode> {
         let wrong = |this: &mut Self, why: String, help: String, place: &'static str, at: SrcSpan| {

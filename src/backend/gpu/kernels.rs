@@ -164,7 +164,7 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
         Err(log) => {
             let Wanted { what, span, declared, .. } = &wanted[index];
             Err(match declared {
-                Some(declared) => not_compiled(declared, log),
+                Some(declared) => not_compiled(declared, &log),
                 None => ExecError::Kernel { what: (*what).to_owned(), log, at: (*span).into() },
             })
         }
@@ -173,11 +173,10 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
 }
 
 /// The error for the code of a declared kernel, at the line that the compiler names first.
-fn not_compiled(Declared { code, name }: &Declared, log: String) -> ExecError {
-    let at = code.located(&log);
-    let place = if at == code.at { "this code" } else { "the compiler's first message is about this line" };
-    let (name, head) = (name.to_string(), code.head.clone());
-    ExecError::UserKernel { name, head, log, at: at.into(), place: place.to_owned() }
+fn not_compiled(Declared { code, name }: &Declared, log: &str) -> ExecError {
+    let at = code.located(log);
+    let told = format!("the code has to define `{}`; the compiler says:\n{log}", code.head);
+    ExecError::UserKernel { name: name.to_string(), told, at: at.into() }
 }
 
 /// The error for the code of a declared kernel that the driver does not take.
