@@ -34,7 +34,7 @@ pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&st
     let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
     command
-        .args(["exec", "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2"])
+        .args(["exec", "--backend", "hip", "--allow-kernels", "--verify", "--warmup", "1", "--iterations", "2"])
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("AORTA_LIBRARY_PATH", libraries)

@@ -57,6 +57,7 @@ mod speculative_reference;
 mod stopping;
 mod sweep;
 mod syntax;
+mod user_kernels;
 mod waiting;
 mod witness;
 mod workloads;

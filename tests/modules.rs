@@ -46,8 +46,12 @@ const WHOLE: &str = "let three = 3\nlet factor = three\nbuffer n: f32[4]\ndef on
 #[test]
 fn a_module_gives_what_its_text_would_give() {
     let find = |path: &str, by: Option<&str>| match (path, by) {
-        ("parts/blocks.aorta", None) => Ok(ModuleText { name: "blocks".to_owned(), text: BLOCKS.to_owned() }),
-        ("deep/more.aorta", Some("blocks")) => Ok(ModuleText { name: "more".to_owned(), text: MORE.to_owned() }),
+        ("parts/blocks.aorta", None) => {
+            Ok(ModuleText { name: "blocks".to_owned(), text: BLOCKS.to_owned(), code: None })
+        }
+        ("deep/more.aorta", Some("blocks")) => {
+            Ok(ModuleText { name: "more".to_owned(), text: MORE.to_owned(), code: None })
+        }
         _ => Err(format!("{path} by {by:?}")),
     };
     let plan = |text: &str| {
@@ -60,8 +64,8 @@ fn a_module_gives_what_its_text_would_give() {
     let ((linked, first), (whole, _)) = (plan(MAIN), plan(WHOLE));
     assert_eq!(named(linked), whole);
     let other = |path: &str, by: Option<&str>| {
-        let ModuleText { name, text } = find(path, by)?;
-        Ok(ModuleText { name, text: text.replace("three = 3", "three = 4") })
+        let ModuleText { name, text, code } = find(path, by)?;
+        Ok(ModuleText { name, text: text.replace("three = 3", "three = 4"), code })
     };
     let changed = compile("main.aorta", MAIN, &Options { find: &other, ..Options::default() });
     assert_ne!(changed.expect("it compiles").sha256, first, "the hash covers modules");

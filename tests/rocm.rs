@@ -213,8 +213,11 @@ fn inside() {
     });
     let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture");
     assert!(unknown.contains("does not know gfx9999; it knows ") && unknown.contains("gfx90a"), "{unknown}");
-    let broken =
-        Source { name: "broken".to_owned(), text: "extern \"C\" __global__ void broken() { nothing; }".into() };
+    let broken = Source {
+        name: "broken".to_owned(),
+        text: "extern \"C\" __global__ void broken() { nothing; }".into(),
+        code: None,
+    };
     let log = hiprtc.compile(&broken, &architecture).expect_err("the text is wrong");
     assert!(log.contains("undeclared identifier"), "{log}");
 }

@@ -162,6 +162,16 @@ pub enum InputError {
         help: String,
     },
 
+    #[error("{file} declares the kernel `{kernel}`, whose code would run on the GPU")]
+    #[diagnostic(
+        code(aorta::cli::kernels_not_allowed),
+        help(
+            "read the code, and allow it: `--allow-kernels`, or `allow_kernels: true` in your own settings; \
+             `--backend sim` and `--backend host` run no code of the file"
+        )
+    )]
+    KernelsNotAllowed { file: String, kernel: String },
+
     #[error("`{flag}` needs results, and {who} computes none")]
     #[diagnostic(code(aorta::cli::no_results), help("{help}"))]
     NoResults { flag: &'static str, who: &'static str, help: &'static str },

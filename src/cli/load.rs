@@ -63,6 +63,9 @@ impl Loaded {
     }
 }
 
+/// Origin of shipped workloads.
+pub const LIBRARY: &str = "library";
+
 /// Argument that stands for standard input.
 const STANDARD_INPUT: &str = "-";
 
@@ -134,6 +137,17 @@ impl FileKind {
 
 /// Reads a text file.
 pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
+    let name = path.display().to_string();
+    text(&name, bytes_from(&name, open(path, kind)?, kind)?)
+}
+
+/// Reads a file of any contents.
+fn read_bytes(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
+    bytes_from(&path.display().to_string(), open(path, kind)?, kind)
+}
+
+/// Opens a file, and nothing else that a path may lead to.
+fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
         name: path.display().to_string(),
         why,
@@ -157,7 +171,7 @@ pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
         };
         return Err(unreadable(format!("it is {}, and no file", file_type_name(&about)), Some(help)));
     }
-    read_from(&path.display().to_string(), std::fs::File::open(path).map_err(failed)?, kind)
+    std::fs::File::open(path).map_err(failed)
 }
 
 /// Names the type of a path that is neither a file nor a folder.
@@ -179,6 +193,10 @@ fn file_type_name(about: &std::fs::Metadata) -> &'static str {
 
 /// Reads a text; `name` identifies it in errors.
 pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String, InputError> {
+    text(name, bytes_from(name, reader, kind)?)
+}
+
+fn bytes_from(name: &str, reader: impl Read, kind: FileKind) -> Result<Vec<u8>, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
         name: name.to_owned(),
         why,
@@ -194,9 +212,17 @@ pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String
         let help = matches!(kind, FileKind::Workload(_)).then_some(help);
         return Err(unreadable(format!("it is larger than {limit} bytes"), help));
     }
+    Ok(bytes)
+}
+
+fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        unreadable(format!("it is no text: line {} is not UTF-8", line + 1), Some("save it as UTF-8"))
+        InputError::Unreadable {
+            name: name.to_owned(),
+            why: format!("it is no text: line {} is not UTF-8", line + 1),
+            help: Some("save it as UTF-8".to_owned()),
+        }
     })
 }
 
@@ -220,7 +246,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     }
     if let Some(shipped) = shipped {
         let name = format!("{}.aorta", shipped.stem);
-        let (origin, text) = ("library".to_owned(), shipped.text.to_owned());
+        let (origin, text) = (LIBRARY.to_owned(), shipped.text.to_owned());
         return Ok(Text { name, origin, text, path: None, check: Vec::new() });
     }
     Err(library::unknown(name).into())
@@ -235,7 +261,8 @@ pub fn limits(settings: &Settings) -> Limits {
 fn module(text: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Result<ModuleText, String> {
     let user = modules::User { name: &text.name, file: text.path.as_deref() };
     let kind = FileKind::Workload(settings.max_file_bytes);
-    modules::find(&user, path, by, |path| read(path, kind).map_err(|error| error.to_string()))
+    let read_text = |path: &Path| read(path, kind).map_err(|error| error.to_string());
+    modules::find(&user, path, by, read_text, |path| read_bytes(path, kind).map_err(|error| error.to_string()))
 }
 
 /// Parses a workload. Syntax errors are part of the result, so that the valid part can be shown too.

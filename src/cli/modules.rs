@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use crate::compile::{ModuleText, standard_module};
+use crate::compile::{COMPILED, ModuleText, SOURCES, standard_module};
 
 /// The workload that uses modules.
 pub struct User<'a> {
@@ -12,8 +12,8 @@ pub struct User<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Returns the text of the module at `path`, which `by` uses: another module, by its name, or the workload itself.
-/// `read` returns the text of a file.
+/// Returns the text of the module at `path`, or the code of a kernel, which `by` uses: another module, by its name, or the
+/// workload itself. `read` returns the text of a file, and `read_code` the bytes of compiled code.
 ///
 /// # Errors
 ///
@@ -24,11 +24,13 @@ pub fn find(
     path: &str,
     by: Option<&str>,
     read: impl Fn(&Path) -> Result<String, String>,
+    read_code: impl Fn(&Path) -> Result<Vec<u8>, String>,
 ) -> Result<ModuleText, String> {
     if let Some(found) = standard_module(path) {
         return found;
     }
-    if !path.ends_with(".aorta") {
+    let is_compiled = COMPILED.iter().any(|ending| path.ends_with(ending));
+    if !path.ends_with(".aorta") && !is_compiled && !SOURCES.iter().any(|ending| path.ends_with(ending)) {
         return Err("the name of a module's file ends in `.aorta`".to_owned());
     }
     let Some(file) = user.file else {
@@ -58,5 +60,9 @@ pub fn find(
         return Err("it is hidden, or lies in a hidden folder".to_owned());
     }
     let shown = if root == Path::new(".") { inside.to_owned() } else { root.join(inside) };
-    Ok(ModuleText { name: shown.display().to_string(), text: read(&shown)? })
+    let name = shown.display().to_string();
+    match is_compiled {
+        true => Ok(ModuleText { name, text: String::new(), code: Some(read_code(&shown)?.into()) }),
+        false => Ok(ModuleText { name, text: read(&shown)?, code: None }),
+    }
 }

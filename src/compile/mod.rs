@@ -21,7 +21,7 @@ use crate::syntax::{self, Ast};
 use diagnostics::Reporting;
 
 pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
-pub use modules::{FindModule, ModuleText};
+pub use modules::{COMPILED, FindModule, ModuleText, SOURCES};
 pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
 pub use standard::{STANDARD, standard_module};

@@ -4,10 +4,12 @@
 //! can declare, and so do all its uses: `blocks.width` in the file that uses the module, and `width` inside of the
 //! module. The module's declarations then precede those of the file, and no later stage knows of modules.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SourceMap, SrcSpan, Symbol, suggest};
-use crate::model::{ModelError, ModuleError};
+use crate::model::{KernelError, ModelError, ModuleError};
 use crate::syntax::ast::*;
 use crate::syntax::walk::{Child, ChildMut};
 use crate::syntax::{self, Limits};
@@ -21,13 +23,22 @@ const MODULES: usize = 64;
 /// name of the module that uses it, `None` for the workload itself. The error says why there is no such text.
 pub type FindModule<'a> = &'a dyn Fn(&str, Option<&str>) -> Result<ModuleText, String>;
 
-/// The text of a module.
+/// The text of a module, or a file with the code of a kernel.
 #[derive(Clone, Debug)]
 pub struct ModuleText {
     /// Identifies the file, whichever path leads to it. Diagnostics call it so.
     pub name: String,
+    /// The text; empty for compiled code.
     pub text: String,
+    /// The bytes of compiled code; `None` for a text.
+    pub code: Option<Arc<[u8]>>,
 }
+
+/// What the names of files with compiled kernels end in.
+pub const COMPILED: [&str; 3] = [".ptx", ".cubin", ".hsaco"];
+
+/// What the names of files with the sources of kernels end in.
+pub const SOURCES: [&str; 2] = [".cu", ".hip"];
 
 /// A linked module.
 struct Module {
@@ -45,8 +56,8 @@ pub(super) struct Linker<'a> {
     pub limits: &'a Limits,
     pub sources: &'a mut SourceMap,
     pub errors: Vec<Boxed>,
-    /// The texts of all modules, in the order of their first use.
-    pub texts: Vec<String>,
+    /// The contents of all modules and files of kernels, in the order of their first use.
+    pub texts: Vec<Vec<u8>>,
     /// Modules by name; `None` while one is being linked.
     modules: FxHashMap<String, Option<Module>>,
     /// Declarations of all modules, those that others use first.
@@ -71,6 +82,7 @@ impl<'a> Linker<'a> {
 
     /// Links everything that the tree uses, directly or through others.
     pub fn link(&mut self, ast: &mut Ast) {
+        self.kernel_files(ast, None);
         let uses = self.uses(ast, None);
         if uses.is_empty() {
             return;
@@ -120,7 +132,10 @@ impl<'a> Linker<'a> {
 
     /// Finds and links a module, and returns its name. The error is empty if it was reported already.
     fn module(&mut self, path: &str, at: SrcSpan, by: Option<&str>, names: &mut Interner) -> Result<String, String> {
-        let ModuleText { name, text } = (self.find)(path, by)?;
+        if COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
+            return Err("a file with a kernel is named by the field `file` of a `kernel`".to_owned());
+        }
+        let ModuleText { name, text, .. } = (self.find)(path, by)?;
         match self.modules.get(&name) {
             Some(Some(_)) => return Ok(name),
             Some(None) => {
@@ -135,7 +150,8 @@ impl<'a> Linker<'a> {
         self.modules.insert(name.clone(), None);
         let base = self.sources.add(name.as_str(), text.as_str()).ok_or("it is too large")?;
         let (mut ast, errors) = syntax::parse_module(&text, base, self.limits, std::mem::take(names));
-        self.texts.push(text);
+        self.texts.push(text.into_bytes());
+        self.kernel_files(&mut ast, Some(&name));
         let broken = !errors.is_empty();
         self.errors.extend(boxed(errors));
         let uses = self.uses(&mut ast, Some(&name));
@@ -146,7 +162,7 @@ impl<'a> Linker<'a> {
         let prefix = numbered.find(|prefix| !taken(prefix)).unwrap_or_default();
         for decl in std::mem::take(&mut ast.decls) {
             match decl.kind {
-                DeclKind::Let(_) | DeclKind::Def { .. } => ast.decls.push(decl),
+                DeclKind::Let(_) | DeclKind::Def { .. } | DeclKind::Kernel { .. } => ast.decls.push(decl),
                 DeclKind::Meta(_) | DeclKind::Use { .. } => {}
                 DeclKind::Later { name, .. } => {
                     self.unknown.extend(name.map(|name| prefixed(&mut ast.names, &prefix, name)));
@@ -169,6 +185,32 @@ impl<'a> Linker<'a> {
         *names = ast.names;
         self.modules.insert(name.clone(), Some(module));
         Ok(name)
+    }
+
+    /// Reads the files that kernels of a tree name.
+    fn kernel_files(&mut self, ast: &mut Ast, by: Option<&str>) {
+        for decl in &mut ast.decls {
+            let DeclKind::Kernel { name, fields, file, .. } = &mut decl.kind else { continue };
+            let path = fields.iter().find(|field| ast.names.name(field.key.symbol) == "file");
+            let Some(Expr { kind: ExprKind::Text(path), span }) = path.map(|field| &field.value) else { continue };
+            let read = match COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
+                true => (self.find)(path, by),
+                false => Err("its name ends in `.cu`, `.hip`, `.ptx`, `.cubin` or `.hsaco`".to_owned()),
+            };
+            match read {
+                Ok(ModuleText { name, text, code }) => {
+                    self.texts.push(code.as_ref().map_or_else(|| text.as_bytes().to_vec(), |code| code.to_vec()));
+                    *file = Some(KernelFile { name, text, code });
+                }
+                Err(why) => self.errors.extend(boxed([ModelError::from(KernelError::Source {
+                    name: ast.names.name(name.symbol).to_owned(),
+                    why: format!("has no code in `{path}`: {why}"),
+                    help: "name a file in the folder of this one or below it: `file: \"k.cu\"`".to_owned(),
+                    at: (*span).into(),
+                    place: "this file",
+                })])),
+            }
+        }
     }
 
     /// Renames the uses of modules in declarations, and of the own names of a module.
@@ -217,10 +259,21 @@ struct Renaming<'a> {
 
 impl Renaming<'_> {
     fn decl(&mut self, decl: &mut Decl) {
-        if let (Some(own), DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. }) =
-            (self.own, &mut decl.kind)
+        if let (
+            Some(own),
+            DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. },
+        ) = (self.own, &mut decl.kind)
         {
             name.symbol = self.prefixed(&own.prefix, name.symbol);
+        }
+        if let DeclKind::Kernel { references, .. } = &mut decl.kind {
+            let mut references = std::mem::take(references);
+            references.iter_mut().for_each(|reference| self.call(reference));
+            decl.children_mut(&mut |child| self.child(child));
+            if let DeclKind::Kernel { references: emptied, .. } = &mut decl.kind {
+                *emptied = references;
+            }
+            return;
         }
         if !matches!(decl.kind, DeclKind::Use { .. }) {
             decl.children_mut(&mut |child| self.child(child));
@@ -236,23 +289,24 @@ impl Renaming<'_> {
     }
 
     fn stmt(&mut self, stmt: &mut Stmt) {
-        if let StmtKind::Call(call) = &mut stmt.kind {
-            self.callee(&mut call.callee);
-            // A bare name behind an option may be a word of the operation, such as `op: mean`.
-            for option in &mut call.options {
-                let own = option.value.as_name().is_some_and(|name| self.is_own(name));
-                if own || option.value.as_name().is_none() {
-                    self.expr(&mut option.value);
-                }
-            }
-            let options = std::mem::take(&mut call.options);
-            stmt.children_mut(&mut |child| self.child(child));
-            if let StmtKind::Call(call) = &mut stmt.kind {
-                call.options = options;
-            }
-            return;
+        match &mut stmt.kind {
+            StmtKind::Call(call) => self.call(call),
+            _ => stmt.children_mut(&mut |child| self.child(child)),
         }
-        stmt.children_mut(&mut |child| self.child(child));
+    }
+
+    fn call(&mut self, call: &mut Call) {
+        self.callee(&mut call.callee);
+        // A bare name behind an option may be a word of the operation, such as `op: mean`.
+        for option in &mut call.options {
+            let own = option.value.as_name().is_some_and(|name| self.is_own(name));
+            if own || option.value.as_name().is_none() {
+                self.expr(&mut option.value);
+            }
+        }
+        let options = std::mem::take(&mut call.options);
+        call.children_mut(&mut |child| self.child(child));
+        call.options = options;
     }
 
     /// Replaces `blocks.attention` by one name, and a definition of the own module by its full name.
@@ -343,13 +397,19 @@ fn prefixed(names: &mut Interner, prefix: &str, name: Name) -> Name {
 /// The name that a module's declaration makes visible.
 fn declared(decl: &Decl) -> Option<Symbol> {
     match &decl.kind {
-        DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } => Some(name.symbol),
+        DeclKind::Let(Binding { name, .. }) | DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } => {
+            Some(name.symbol)
+        }
         _ => None,
     }
 }
 
 /// Collects the names that a definition introduces.
 fn collect_locals(decl: &Decl, locals: &mut FxHashSet<Symbol>) {
+    if let DeclKind::Kernel { signature, .. } = &decl.kind {
+        locals.extend(signature.inputs.iter().chain(&signature.outputs).map(|param| param.name.symbol));
+        locals.extend(signature.sizes().iter().map(|size| size.symbol));
+    }
     let DeclKind::Def { signature, body, .. } = &decl.kind else { return };
     locals.extend(signature.inputs.iter().chain(&signature.outputs).map(|param| param.name.symbol));
     syntax::walk::block(body, &mut |stmt| match &stmt.kind {

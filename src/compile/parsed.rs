@@ -40,7 +40,7 @@ pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Resul
     let mut linker = Linker::new(find, limits, &mut sources);
     linker.link(&mut ast);
     let mut hash = Sha256::new_with_prefix(text.as_bytes());
-    linker.texts.iter().for_each(|module| hash.update(module.as_bytes()));
+    linker.texts.iter().for_each(|module| hash.update(module));
     let errors = boxed(errors).into_iter().chain(linker.errors).collect();
     Ok(Parsed { name: name.to_owned(), sha256: hex(hash.finalize()), ast, errors, sources, limits: *limits })
 }

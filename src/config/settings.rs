@@ -230,6 +230,8 @@ settings! {
     max_operations: usize = "1048576" in 1, 1 << 28;
     /// Maximum memory of the declared buffers and bare inputs
     max_memory: Bytes = "1TiB";
+    /// Whether [kernels of a file](security.md#kernels-of-a-file) may run on a GPU, which runs their code
+    allow_kernels: bool = "false";
     /// Maximum size of the output of `aorta plan`
     max_output: Bytes = "256MiB";
 }

@@ -88,6 +88,15 @@ macro_rules! words {
 
 words!(Effort, LaunchSetting, GateSetting, CacheSetting, DataSetting);
 
+impl Value for bool {
+    type Repr = bool;
+    const WORDS: &[&str] = &["true", "false"];
+
+    fn read(written: bool, _: Option<RangeInclusive<u64>>) -> Result<bool, InvalidValue> {
+        Ok(written)
+    }
+}
+
 impl Value for EffortPlan {
     type Repr = EffortPlan;
 

@@ -57,6 +57,37 @@ pub enum ExecError {
         at: SourceSpan,
     },
 
+    #[error("the kernel `{name}` does not compile")]
+    #[diagnostic(code(aorta::exec::user_kernel), help("{told}"))]
+    UserKernel {
+        name: String,
+        /// The head that the entry has to have, and what the compiler says.
+        told: String,
+        #[label("the compiler's first message is about this")]
+        at: SourceSpan,
+    },
+
+    #[error("the kernel `{name}` cannot be launched: {why}")]
+    #[diagnostic(code(aorta::exec::kernel_limit), help("{help}"))]
+    KernelLimit {
+        name: String,
+        why: String,
+        help: String,
+        #[label("its code is here")]
+        at: SourceSpan,
+    },
+
+    #[error("the kernel `{name}` has no `reference`, and the CPU computes kernels by theirs")]
+    #[diagnostic(
+        code(aorta::exec::no_reference),
+        help("write the operation that computes the same, such as `reference: map(2 * x)`, or run it on a GPU")
+    )]
+    NoReference {
+        name: String,
+        #[label("called here")]
+        at: SourceSpan,
+    },
+
     #[error("the program takes {needed} of {space} memory, and {available}")]
     #[diagnostic(code(aorta::exec::out_of_memory), help("the largest: {largest}; lower a parameter, or take a preset"))]
     OutOfMemory {

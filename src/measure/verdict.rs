@@ -168,6 +168,11 @@ fn words(part: &str) -> Words {
             "moving data within the device",
             "let the operation before write in the order that the one behind reads, so that the move is not needed",
         ),
+        "kernel" => (
+            "bound by the file's kernels",
+            "kernels of the file",
+            "a profiler shows what limits one: `aorta profile --with ncu FILE`",
+        ),
         "synthetic" => ("bound by synthetic work", "synthetic work", "it lasts as long as the file says"),
         "row-wise" => (
             "bound by row-wise operations",

@@ -1,6 +1,7 @@
 //! The state of an analysis, and the order in which declarations are analyzed.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -10,6 +11,7 @@ use crate::syntax::ast::*;
 use super::drawn::Draw;
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
+use super::kernel::DeclaredKernel;
 use super::mistakes::{Mistake, Mistakes};
 use super::program::*;
 use super::scopes::Scopes;
@@ -63,6 +65,8 @@ pub(super) struct Analyzer<'a> {
     pub label_families: FxHashSet<Symbol>,
     pub program: Program,
     pub defs: FxHashMap<Symbol, &'a Decl>,
+    /// Declared kernels; `None` for those with a mistake.
+    pub kernels: FxHashMap<Symbol, Option<Rc<DeclaredKernel<'a>>>>,
     /// Location of the mesh's declaration; `None` before it.
     pub mesh: Option<SrcSpan>,
     /// The iteration that is being expanded; `None` outside of the step.
@@ -131,6 +135,7 @@ impl<'a> Analyzer<'a> {
             label_families: declared::label_families(ast),
             program,
             defs: defs.collect(),
+            kernels: FxHashMap::default(),
             mesh: None,
             iteration: None,
             cycle_use: CycleUse::default(),

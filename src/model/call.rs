@@ -33,9 +33,9 @@ pub(super) struct Inputs {
     pub lowering: Lowering,
     /// True if the operation has the expression in `lowering`.
     pub has_expression: bool,
-    outputs: Vec<Output>,
+    pub outputs: Vec<Output>,
     pub written: Vec<ViewId>,
-    failed: bool,
+    pub failed: bool,
 }
 
 impl Inputs {
@@ -59,6 +59,13 @@ impl<'a> Analyzer<'a> {
             Callee::Def(decl) => {
                 self.no_group(call);
                 self.call_def(call, decl);
+            }
+            Callee::Kernel => {
+                self.no_group(call);
+                let kernel = self.kernels.get(&callee.symbol).cloned().flatten();
+                if kernel.and_then(|kernel| self.call_kernel(call, &kernel)).is_none() {
+                    self.declare_failed_call(call);
+                }
             }
             Callee::Marker(name) => {
                 self.no_group(call);
@@ -243,7 +250,13 @@ impl<'a> Analyzer<'a> {
 
     /// Checks that an operation does not read memory that it writes. Exceptions are elementwise operations on the same
     /// slice, and collectives in which a rank's own part is the other operand.
-    fn check_overlap(&mut self, operation: &dyn Operation, call: &Call, inputs: &Inputs, team: Team) -> bool {
+    pub(super) fn check_overlap(
+        &mut self,
+        operation: &dyn Operation,
+        call: &Call,
+        inputs: &Inputs,
+        team: Team,
+    ) -> bool {
         let views = &inputs.written;
         for (index, &view) in views.iter().enumerate() {
             let Output::Given(_, at) = &inputs.outputs[index] else { continue };
@@ -280,7 +293,7 @@ impl<'a> Analyzer<'a> {
         small.0 == large.0 + u64::from(team.rank) * small.1
     }
 
-    fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs) {
+    pub(super) fn inputs(&mut self, operation: &dyn Operation, call: &Call, inputs: &mut Inputs) {
         let signature = operation.signature();
         if call.inputs.len() < signature.least() || call.inputs.len() > signature.most() {
             let expected = expected_inputs(operation);

@@ -157,7 +157,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// The arguments of the innermost call, for a message: `x: f32[8], n = 4`.
-    fn arguments_text(&self, inputs: &[Param]) -> String {
+    pub(super) fn arguments_text(&self, inputs: &[Param]) -> String {
         const LENGTH: usize = 70;
         let mut text = String::new();
         for param in inputs {

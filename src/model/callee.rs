@@ -16,6 +16,8 @@ pub(super) const GRADIENT: &str = "grad";
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Callee<'a> {
     Def(&'a Decl),
+    /// A declared kernel.
+    Kernel,
     Marker(&'static str),
     Gradient,
     /// Index in the catalogue of operations.
@@ -34,6 +36,7 @@ impl<'a> Analyzer<'a> {
         let operation = ops::CATALOGUE.iter().position(|operation| operation.name() == name);
         let callee = match (self.defs.get(&symbol), marker, operation) {
             (Some(decl), ..) => Callee::Def(decl),
+            _ if self.kernels.contains_key(&symbol) => Callee::Kernel,
             (_, Some(marker), _) => Callee::Marker(marker),
             _ if name == GRADIENT => Callee::Gradient,
             (_, _, Some(place)) => Callee::Operation(place),

@@ -2,6 +2,8 @@
 //!
 //! The value of an expression is known only after evaluation, but whether its names exist is checked here.
 
+mod kernel;
+
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -170,6 +172,11 @@ impl<'a> Checker<'a> {
                         self.builtin(param.name);
                     }
                     self.body(&params, body);
+                    self.of_module = false;
+                }
+                DeclKind::Kernel { name, signature, fields, references, .. } => {
+                    self.of_module = names_module(self.names.name(name.symbol));
+                    self.kernel(signature, fields, references);
                     self.of_module = false;
                 }
                 _ => decl.body().into_iter().for_each(|body| self.body(&[], body)),

@@ -37,7 +37,7 @@ impl<'a> Analyzer<'a> {
             DeclKind::Meta(settings) => self.meta(settings, decl.span),
             DeclKind::Step { options, .. } => self.step_options(options),
             DeclKind::Mesh(factors) => self.mesh(factors, decl.span),
-            DeclKind::Kernel { .. } => self.later_declaration("kernel", decl),
+            DeclKind::Kernel { .. } => self.kernel(decl),
             DeclKind::Use { .. } => declared_names(decl).iter().for_each(|name| self.declare(*name, Value::Module)),
             DeclKind::Draw { name, dims, distribution, args, options } => {
                 let call = DrawCall { distribution: *distribution, args, options, span: decl.span };

@@ -2,6 +2,7 @@
 //! here.
 
 mod gradients;
+mod kernels;
 mod limits;
 mod modules;
 mod slices;
@@ -12,6 +13,7 @@ use thiserror::Error;
 use crate::ops::OpError;
 
 pub use gradients::GradientError;
+pub use kernels::KernelError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
 pub use slices::SliceError;
@@ -223,6 +225,10 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Gradient(#[from] GradientError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Kernel(#[from] KernelError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]

@@ -280,7 +280,7 @@ impl<'a> Analyzer<'a> {
                 let op = OpId(data.ops.start);
                 let names = match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
                     Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
-                    _ => &[],
+                    _ => Vec::new(),
                 };
                 let wanted = self.names.name(member.symbol);
                 if let Some(place) = names.iter().position(|name| *name == wanted) {
@@ -327,7 +327,7 @@ impl<'a> Analyzer<'a> {
                 let op = OpId(data.ops.start);
                 let names = match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
                     Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
-                    _ => &[],
+                    _ => Vec::new(),
                 };
                 let outputs = self.expansion.step.outputs(op).to_vec();
                 (outputs, names.iter().map(|name| (*name).to_owned()).collect())

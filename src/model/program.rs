@@ -422,9 +422,9 @@ impl Program {
     }
 
     /// The kind, such as `gemm` or `signal`.
-    pub fn op_name(&self, op: &Op) -> &'static str {
+    pub fn op_name(&self, op: &Op) -> &str {
         match op.kind {
-            OpKind::Run(spec) => self.spec(spec).operation.name(),
+            OpKind::Run(spec) => self.spec(spec).name(),
             OpKind::Signal => "signal",
             OpKind::Wait => "wait",
             OpKind::Sync => "sync",

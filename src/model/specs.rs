@@ -90,6 +90,24 @@ impl Analyzer<'_> {
         (attrs, expression, team): (&Attrs, Option<Arc<Expression>>, Team),
         outputs: &[Output],
     ) -> Option<Spec> {
+        match self.try_infer(operation, call, inputs, (attrs, expression, team), outputs) {
+            Ok(spec) => Some(spec),
+            Err(error) => {
+                self.error(*error);
+                None
+            }
+        }
+    }
+
+    /// The spec of a call by the operation's rule of shapes, or the mistake in it.
+    pub(super) fn try_infer(
+        &self,
+        operation: &'static dyn Operation,
+        call: &Call,
+        inputs: &Inputs,
+        (attrs, expression, team): (&Attrs, Option<Arc<Expression>>, Team),
+        outputs: &[Output],
+    ) -> Result<Spec, Box<ModelError>> {
         let operand = |view: ViewId, span: SrcSpan| Operand { tensor: *self.program.views.tensor(view), span };
         let input_operands: Vec<Operand> =
             inputs.views.iter().zip(&inputs.spans).map(|(&view, &span)| operand(view, span)).collect();
@@ -117,8 +135,7 @@ impl Analyzer<'_> {
                 {
                     *over = self.fitting_groups(&question);
                 }
-                self.error(error.into());
-                return None;
+                return Err(Box::new(error.into()));
             }
         };
         // Below this, the outputs of the maximum number of operations can be summed without overflow.
@@ -126,13 +143,12 @@ impl Analyzer<'_> {
         for (dtype, dims) in &types {
             let bytes = dims.elements().and_then(|elements| elements.checked_mul(dtype.size()));
             if bytes.is_none_or(|bytes| bytes > limit) {
-                self.error(ModelError::BadSize {
+                return Err(Box::new(ModelError::BadSize {
                     what: format!("the result of `{}`", operation.name()),
                     value: format!("{dtype}{dims}, more than {}", Bytes(limit)),
                     at: call.span.into(),
                     help: "lower a dimension of its inputs, or raise the limit: --config max_memory=…",
-                });
-                return None;
+                }));
             }
         }
         let outputs = output_operands
@@ -145,7 +161,7 @@ impl Analyzer<'_> {
                 }
             })
             .collect();
-        Some(Spec {
+        Ok(Spec {
             operation,
             attrs: attrs.clone(),
             expression,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan};
 
-use super::{Crossing, Spec};
+use super::{Crossing, Spec, UserKernel};
 
 /// One option (or one positional value) of an operation.
 #[derive(Debug)]
@@ -118,6 +118,8 @@ pub enum Attr {
     Batch(Arc<[Spec]>),
     /// A rank's share in a copy between ranks, likewise.
     Crossing(Arc<Crossing>),
+    /// A declared kernel, likewise.
+    UserKernel(Arc<UserKernel>),
 }
 
 /// How much goes from each rank to each.
@@ -153,6 +155,7 @@ impl PartialEq for Attr {
             (Attr::Counts(a), Attr::Counts(b)) => a == b,
             (Attr::Batch(a), Attr::Batch(b)) => a == b,
             (Attr::Crossing(a), Attr::Crossing(b)) => a == b,
+            (Attr::UserKernel(a), Attr::UserKernel(b)) => a == b,
             _ => false,
         }
     }
@@ -174,6 +177,7 @@ impl std::hash::Hash for Attr {
             Attr::Counts(value) => value.hash(state),
             Attr::Batch(value) => value.hash(state),
             Attr::Crossing(value) => value.hash(state),
+            Attr::UserKernel(value) => value.hash(state),
         }
     }
 }
@@ -268,6 +272,16 @@ impl Attrs {
     pub(super) fn crossing(&self, name: &str) -> Option<&Crossing> {
         self.values.iter().find_map(|(found, value, _)| match value {
             Attr::Crossing(crossing) if *found == name => Some(&**crossing),
+            _ => None,
+        })
+    }
+}
+
+impl Attrs {
+    /// A declared kernel; `None` for what is none.
+    pub(super) fn user_kernel(&self, name: &str) -> Option<&UserKernel> {
+        self.values.iter().find_map(|(found, value, _)| match value {
+            Attr::UserKernel(kernel) if *found == name => Some(&**kernel),
             _ => None,
         })
     }

@@ -86,8 +86,8 @@ __device__ inline f32 bell(u64 seed, u64 index) {{
         args.push(Arg::U64(elements));
         Some(Kernel {
             source: source(name, &before, &params, &body),
-            grid: elements.div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16),
-            block: BLOCK,
+            grid: Kernel::along_x(elements.div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16)),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,
         })

@@ -12,8 +12,8 @@ use super::{Arg, Geometry, Kernel, Launch, Shared, Source};
 /// Threads of a block wherever nothing speaks for another number.
 pub const BLOCK: u32 = 256;
 
-/// Types, conversions and elementwise functions. `C` is the type that arithmetic is done in.
-const PRELUDE: &str = r#"
+/// Types and conversions. `C` is the type that arithmetic is done in. Kernels that a file declares have no other prelude.
+pub const TYPES: &str = r#"
 typedef unsigned char u8;
 typedef signed char i8;
 typedef int i32;
@@ -73,7 +73,11 @@ template <typename C> __device__ inline void store(i64& to, C x) {
 template <typename C> __device__ inline void store(i32& to, C x) { to = whole(x, C(-2147483648.0), C(2147483648.0), 2147483647); }
 template <typename C> __device__ inline void store(i8& to, C x) { to = (i8)whole(x, C(-128.0), C(127.0), 127); }
 template <typename C> __device__ inline void store(u8& to, C x) { to = (u8)whole(x, C(0.0), C(255.0), 255); }
+#define GLOBAL_INDEX ((u64)blockIdx.x * blockDim.x + threadIdx.x)
+"#;
 
+/// Elementwise functions, and walks over memory.
+const FUNCTIONS: &str = r#"
 #define UNARY(name, single, twice) \
   __device__ inline f32 f_##name(f32 x) { return single; } \
   __device__ inline f64 f_##name(f64 x) { return twice; }
@@ -150,15 +154,15 @@ template <int RANK, int N> struct Geometry {
 template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 
 #define BOUNDS
-#define GLOBAL_INDEX ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 "#;
 
 /// A kernel from its parameters and body: `extern "C" __global__ void <name>(<params>) { <body> }`, after `before`, which
 /// may define `BOUNDS` anew: how many threads its blocks have, where that keeps its registers few enough.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
     let params = params.join(", ");
-    let text = format!("{PRELUDE}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
-    Arc::new(Source { name: name.to_owned(), text })
+    let text =
+        format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
+    Arc::new(Source { name: name.to_owned(), text, code: None })
 }
 
 /// Text to go before a kernel whose blocks have that many threads: more registers than these leave to a thread would
@@ -170,7 +174,7 @@ pub fn bounds(threads: u32) -> String {
 /// The launch of a kernel of one thread.
 pub fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
     let source = source(name, "", params, body);
-    vec![Launch::Kernel(Kernel { source, grid: 1, block: 1, shared: Shared::Bytes(0), args })]
+    vec![Launch::Kernel(Kernel { source, grid: [1; 3], block: [1; 3], shared: Shared::Bytes(0), args })]
 }
 
 /// The type's name in kernels: the language's own.

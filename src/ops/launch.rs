@@ -50,8 +50,10 @@ impl Launch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub source: Arc<Source>,
-    pub grid: u64,
-    pub block: u32,
+    /// Blocks of the grid, in x, y and z.
+    pub grid: [u64; 3],
+    /// Threads of a block, in x, y and z.
+    pub block: [u32; 3],
     pub shared: Shared,
     pub args: Vec<Arg>,
 }
@@ -61,7 +63,10 @@ pub struct Kernel {
 pub struct Source {
     /// The entry's name.
     pub name: String,
+    /// The text; empty for compiled code.
     pub text: String,
+    /// Compiled code of a file, which a NUL ends; `None` for a text.
+    pub code: Option<Arc<[u8]>>,
 }
 
 impl fmt::Debug for Source {
@@ -94,6 +99,13 @@ pub enum Arg {
     /// The address of device memory of at least that many bytes, which the launches of an operation share. It holds
     /// nothing of use before the first of them.
     Workspace(u64),
+}
+
+impl Kernel {
+    /// Sizes of a grid or a block along x alone.
+    pub fn along_x<T: From<u8>>(count: T) -> [T; 3] {
+        [count, T::from(1), T::from(1)]
+    }
 }
 
 impl Arg {

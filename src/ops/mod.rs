@@ -50,6 +50,7 @@ mod synthetic;
 mod top_k;
 mod transpose;
 mod triad;
+mod user_kernel;
 mod walk;
 pub mod witness;
 mod work;
@@ -76,6 +77,7 @@ pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use signature::{Input, Signature, usage};
 pub use synthetic::held;
+pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
 
 /// Everything that is known of one operation.
 pub trait Operation: Sync {
@@ -184,6 +186,8 @@ pub enum Category {
     Copy,
     Collective,
     Synthetic,
+    /// A kernel that the file declares.
+    Kernel,
     /// A place in a stream without work: `signal`, `wait`, `sync`.
     Marker,
 }
@@ -198,6 +202,7 @@ impl Category {
             Category::Copy => "copy",
             Category::Collective => "collective",
             Category::Synthetic => "synthetic",
+            Category::Kernel => "kernel",
             Category::Marker => "marker",
         }
     }
@@ -340,10 +345,17 @@ impl Spec {
         self.operation.launch(self)
     }
 
+    /// The name of the operation, or of the declared kernel.
+    pub fn name(&self) -> &str {
+        user_kernel(self).map_or(self.operation.name(), |kernel| &kernel.name)
+    }
+
     /// The names of its outputs, by which they are found behind a label.
-    pub fn output_names(&self) -> &'static [&'static str] {
-        let names = self.operation.signature().outputs;
-        &names[..names.len().min(self.outputs.len())]
+    pub fn output_names(&self) -> Vec<&str> {
+        match user_kernel(self) {
+            Some(kernel) => kernel.outputs.iter().map(String::as_str).collect(),
+            None => self.operation.signature().outputs.iter().copied().take(self.outputs.len()).collect(),
+        }
     }
 
     /// The tensor at a place that counts inputs first, then outputs.

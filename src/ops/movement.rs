@@ -111,8 +111,8 @@ impl Operation for Gather {
         );
         vec![Launch::Kernel(Kernel {
             source: source("gather", &columns.text(), &params, &body),
-            grid: i.elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1),
-            block: BLOCK,
+            grid: Kernel::along_x(i.elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1)),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args: vec![
                 Arg::Operand(2),

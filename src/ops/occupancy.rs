@@ -12,6 +12,10 @@ pub const UNITS: u64 = 132;
 /// Guide, "Technical Specifications per Compute Capability"), and 32 wavefronts of 64 for AMD's CDNA.
 pub const UNIT_THREADS: u64 = 2048;
 
+/// Shared memory of a compute unit in bytes: 228 KiB for compute capability 9.0, of which 1 KiB is the system's for each
+/// block (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+pub const UNIT_SHARED: u64 = 228 << 10;
+
 /// The largest block that CUDA and HIP launch, in threads.
 pub const LARGEST_BLOCK: u64 = 1024;
 

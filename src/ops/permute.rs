@@ -179,8 +179,8 @@ impl Operation for Permute {
         let mut launches = sort.launches(choices, 1, &outer, 1);
         launches.push(Launch::Kernel(Kernel {
             source: source("permute", &before, &params, PERMUTE),
-            grid: blocks(count, &columns),
-            block: BLOCK,
+            grid: Kernel::along_x(blocks(count, &columns)),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,
         }));
@@ -342,8 +342,8 @@ impl Operation for Unpermute {
         );
         vec![Launch::Kernel(Kernel {
             source: source("unpermute", &before, &params, UNPERMUTE),
-            grid: blocks(x.dims[0], &columns),
-            block: BLOCK,
+            grid: Kernel::along_x(blocks(x.dims[0], &columns)),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,
         })]

@@ -105,8 +105,8 @@ impl RowSort {
         let launch = |name, body: &str, pass| {
             Launch::Kernel(Kernel {
                 source: source(name, &before, &params, &format!("{READ}{body}")),
-                grid: self.tiles,
-                block: BLOCK,
+                grid: Kernel::along_x(self.tiles),
+                block: Kernel::along_x(BLOCK),
                 shared: Shared::Bytes(0),
                 args: vec![
                     Arg::Workspace(self.workspace()),

@@ -238,8 +238,8 @@ impl RowSplit {
         let launch = |name: &str, body: String| {
             Launch::Kernel(Kernel {
                 source: source(name, &before, &params, &body),
-                grid: self.blocks(),
-                block: self.block() as u32,
+                grid: Kernel::along_x(self.blocks()),
+                block: Kernel::along_x(self.block() as u32),
                 shared: Shared::Bytes(0),
                 args: args.clone(),
             })

@@ -181,8 +181,8 @@ impl Operation for Scatter {
             );
             Launch::Kernel(Kernel {
                 source: source(name, &before, &params, body),
-                grid,
-                block: BLOCK,
+                grid: Kernel::along_x(grid),
+                block: Kernel::along_x(BLOCK),
                 shared: Shared::Bytes(0),
                 args: args.clone(),
             })

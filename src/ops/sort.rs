@@ -183,8 +183,8 @@ impl Operation for Sort {
             args.extend([rows.length, split.runs, width, side].map(|number| Arg::U32(number as u32)));
             Launch::Kernel(Kernel {
                 source: source(name, &before, &params, body),
-                grid: blocks,
-                block: threads as u32,
+                grid: Kernel::along_x(blocks),
+                block: Kernel::along_x(threads as u32),
                 shared: Shared::Bytes(0),
                 args,
             })

@@ -97,8 +97,8 @@ impl Operation for Spin {
                     __syncthreads();\n";
         vec![Launch::Kernel(Kernel {
             source: source("spin", "", &["u64 ticks".to_owned()], body),
-            grid: spec.attrs.int("units") as u64,
-            block: 1024,
+            grid: Kernel::along_x(spec.attrs.int("units") as u64),
+            block: Kernel::along_x(1024),
             shared: Shared::All,
             args: vec![Arg::Ticks(Nanos(spec.attrs.number("time").round() as i64))],
         })]
@@ -147,7 +147,7 @@ impl Operation for Thread {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let spin = Spin.launch(spec).into_iter().filter_map(|launch| match launch {
-            Launch::Kernel(kernel) => Some(Kernel { grid: 1, block: 1, shared: Shared::Bytes(0), ..kernel }),
+            Launch::Kernel(kernel) => Some(Kernel { grid: [1; 3], block: [1; 3], shared: Shared::Bytes(0), ..kernel }),
             _ => None,
         });
         spin.map(Launch::Kernel).collect()

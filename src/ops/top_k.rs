@@ -137,8 +137,8 @@ impl Operation for TopK {
             args.extend([stage.length, stage.parts, stage.length.div_ceil(stage.parts)].map(|n| Arg::U32(n as u32)));
             Launch::Kernel(Kernel {
                 source: source(name, &before, &params, body),
-                grid: stage.blocks,
-                block: stage.threads,
+                grid: Kernel::along_x(stage.blocks),
+                block: Kernel::along_x(stage.threads),
                 shared: Shared::Bytes(0),
                 args,
             })

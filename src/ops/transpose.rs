@@ -310,8 +310,8 @@ impl Tiles {
         );
         Launch::Kernel(Kernel {
             source: source("transpose_tiled", "", &params, &body),
-            grid: blocks,
-            block: BLOCK,
+            grid: Kernel::along_x(blocks),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args: vec![
                 Arg::Operand(1),

@@ -267,8 +267,8 @@ pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
     };
     Launch::Kernel(Kernel {
         source: source(name, &before, &params, &body),
-        grid: parts.iter().map(|part| part.blocks).sum(),
-        block: BLOCK,
+        grid: Kernel::along_x(parts.iter().map(|part| part.blocks).sum()),
+        block: Kernel::along_x(BLOCK),
         shared: Shared::Bytes(0),
         args,
     })

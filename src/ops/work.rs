@@ -328,8 +328,8 @@ impl Operation for Work {
         let kernel = match asked.time {
             Some(time) => Kernel {
                 source: source("work_paced", &asked.text(), &params("u64 ticks"), PACED),
-                grid,
-                block: 1024,
+                grid: Kernel::along_x(grid),
+                block: Kernel::along_x(1024),
                 shared: Shared::All,
                 args: args(Arg::Ticks(time)),
             },
@@ -339,8 +339,8 @@ impl Operation for Work {
                 let name = if asked.matrix.is_some() { "work_matrix" } else { "work" };
                 Kernel {
                     source: source(name, &(asked.text() + &asked.multiply()), &params("u64 rounds"), &body),
-                    grid,
-                    block: BLOCK,
+                    grid: Kernel::along_x(grid),
+                    block: Kernel::along_x(BLOCK),
                     shared: Shared::Bytes(0),
                     args: args(Arg::U64(rounds.round() as u64)),
                 }

@@ -19,10 +19,14 @@ pub fn section(record: &RunRecord) -> Option<Section> {
 
 /// Operations compared one by one.
 fn operations(verification: &VerificationRecord) -> Vec<String> {
-    let VerificationRecord { operations, mistakes, unread, .. } = verification;
+    let VerificationRecord { operations, mistakes, unread, taken, .. } = verification;
     let all: u64 = operations.iter().map(|operation| operation.count).sum();
+    let taken = (*taken > 0).then(|| {
+        let taken = counted(*taken as usize, "operation");
+        format!("  {taken} not compared: a kernel without a `reference` is taken as it is")
+    });
     if all == 0 {
-        return Vec::new();
+        return taken.into_iter().collect();
     }
     let passed = all - mistakes.len() as u64;
     let mut lines =
@@ -52,6 +56,7 @@ fn operations(verification: &VerificationRecord) -> Vec<String> {
         let unread = counted(*unread as usize, "operation");
         format!("  {unread} not compared: what they leave is overwritten before anything reads it")
     }));
+    lines.extend(taken);
     lines.extend(mistakes.iter().take(SHOWN).map(mistake));
     lines
 }

@@ -1,5 +1,7 @@
 //! The syntax tree: names are interned, but nothing is resolved or checked.
 
+use std::sync::Arc;
+
 use crate::base::units::Unit;
 use crate::base::{Interner, SrcSpan, Symbol, visible};
 
@@ -104,6 +106,10 @@ pub enum DeclKind {
         name: Name,
         signature: Signature,
         fields: Vec<Setting>,
+        /// The operation that computes the same, without a label; several only by mistake.
+        references: Vec<Call>,
+        /// The file that the field `file` names, if it could be read. The parser leaves it out.
+        file: Option<KernelFile>,
     },
     Def {
         name: Name,
@@ -124,7 +130,7 @@ pub enum DeclKind {
         condition: Expr,
         message: Option<String>,
     },
-    /// A `kernel` or `use`, which this version does not support and does not parse.
+    /// A declaration that this version does not support and does not parse, or a `use` whose module could not be linked.
     Later {
         word: &'static str,
         name: Option<Name>,
@@ -146,6 +152,17 @@ pub enum DeclKind {
         condition: Expr,
         when: Option<Expr>,
     },
+}
+
+/// A file with the code of a kernel.
+#[derive(Debug)]
+pub struct KernelFile {
+    /// Name in messages.
+    pub name: String,
+    /// The source; empty for compiled code.
+    pub text: String,
+    /// The bytes of compiled code; `None` for a source.
+    pub code: Option<Arc<[u8]>>,
 }
 
 /// `name = value`.
@@ -190,6 +207,25 @@ pub enum Layout {
 pub struct Signature {
     pub inputs: Vec<Param>,
     pub outputs: Vec<Param>,
+}
+
+impl Signature {
+    /// The sizes that the signature of a kernel binds: names that are a dimension by themselves, in the order of their
+    /// first appearance.
+    pub fn sizes(&self) -> Vec<Name> {
+        let mut sizes: Vec<Name> = Vec::new();
+        for param in self.inputs.iter().chain(&self.outputs) {
+            let Some(Expr { kind: ExprKind::Index { items, .. }, .. }) = &param.ty else { continue };
+            for item in items {
+                if let Some(symbol) = item.as_name()
+                    && sizes.iter().all(|known| known.symbol != symbol)
+                {
+                    sizes.push(Name { symbol, span: item.span });
+                }
+            }
+        }
+        sizes
+    }
 }
 
 #[derive(Debug)]

@@ -72,10 +72,11 @@ impl<'a> Writer<'a> {
             }
             DeclKind::Buffer(buffer) => self.buffer(buffer),
             DeclKind::Mesh(bindings) => self.node("mesh", |inner| inner.bindings(bindings)),
-            DeclKind::Kernel { name, signature, fields } => {
+            DeclKind::Kernel { name, signature, fields, references, .. } => {
                 self.node(&format!("kernel {}", self.name(name.symbol)), |inner| {
                     inner.signature(signature);
                     inner.settings(fields);
+                    references.iter().for_each(|reference| inner.node("reference", |inner| inner.call(reference)));
                 });
             }
             DeclKind::Def { name, signature, body } => self.node(&format!("def {}", self.name(name.symbol)), |inner| {

@@ -38,10 +38,13 @@ macro_rules! children {
                     }
                     DeclKind::Buffer(buffer) => $parts::buffer(buffer, visit),
                     DeclKind::Mesh(factors) => $parts::bindings(factors, visit),
-                    DeclKind::Kernel { name, signature, fields } => {
+                    DeclKind::Kernel { name, signature, fields, references, .. } => {
                         visit($child::Name(name));
                         $parts::signature(signature, visit);
                         $parts::settings(fields, visit);
+                        for reference in references {
+                            $parts::call(reference, visit);
+                        }
                     }
                     DeclKind::Def { name, signature, body } => {
                         visit($child::Name(name));
@@ -109,17 +112,15 @@ macro_rules! children {
                     StmtKind::Group { body } => visit($child::Block(body)),
                     StmtKind::Let(binding) => $parts::bindings([binding], visit),
                     StmtKind::Buffer(buffer) => $parts::buffer(buffer, visit),
-                    StmtKind::Call(Call { label, callee, inputs, outputs, options, over, .. }) => {
-                        if let Some(label) = label {
-                            $parts::label(label, visit);
-                        }
-                        $parts::names(callee, visit);
-                        $parts::args(inputs, visit);
-                        $parts::args(outputs, visit);
-                        $parts::settings(options, visit);
-                        $parts::exprs(over, visit);
-                    }
+                    StmtKind::Call(call) => $parts::call(call, visit),
                 }
+            }
+        }
+
+        impl Call {
+            /// Visits the parts of the call.
+            pub fn $children<'a>(&'a $($mutable)? self, visit: &mut dyn FnMut($child<'a>)) {
+                $parts::call(self, visit);
             }
         }
 
@@ -203,6 +204,18 @@ macro_rules! children {
                         exprs(ty, visit);
                     }
                 }
+            }
+
+            pub fn call<'a>(call: &'a $($mutable)? Call, visit: Visit<'_, 'a>) {
+                let Call { label, callee, inputs, outputs, options, over, .. } = call;
+                if let Some(label) = label {
+                    self::label(label, visit);
+                }
+                names(callee, visit);
+                args(inputs, visit);
+                args(outputs, visit);
+                settings(options, visit);
+                exprs(over, visit);
             }
 
             pub fn args<'a>(args: &'a $($mutable)? [Arg], visit: Visit<'_, 'a>) {

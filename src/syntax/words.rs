@@ -65,7 +65,7 @@ const DECLARATION_LEADS: [Lead; 17] = [
     decl("stream", "stream s"),
     decl("buffer", "buffer x: f32[1024]"),
     decl("mesh", "mesh dp = 2"),
-    decl("kernel", ""),
+    decl("kernel", "kernel k(x: f32[n] -> y: f32[n]) { … }"),
     Lead { rule: Rule::def_piece, what: "the head of the `def`", ..section("def", "def f(x -> y) { … }") },
     decl("use", "use \"blocks.aorta\""),
     decl("draw", "draw load[4] ~ uniform(1, 64)"),
@@ -247,8 +247,8 @@ mod tests {
         let (words, signs): (BTreeSet<String>, BTreeSet<String>) =
             all.cloned().partition(|literal| literal.chars().all(is_word));
         let inner = INNER.iter().map(|(word, _)| *word);
-        // `prev` is a keyword only in a dependency, before a parenthesis.
-        assert_eq!(words, set(DECLARATIONS.into_iter().chain(STATEMENTS).chain(inner).chain(["prev"])));
+        // `prev` is a keyword only in a dependency, before a parenthesis, and `reference` only in a kernel, before a colon.
+        assert_eq!(words, set(DECLARATIONS.into_iter().chain(STATEMENTS).chain(inner).chain(["prev", "reference"])));
         let brackets = BRACKETS.iter().flat_map(|(open, close)| [open, close]);
         let brackets: Vec<String> = brackets.map(|bracket| char::from(*bracket).to_string()).collect();
         let known = SIGNS.into_iter().filter(|sign| *sign != "!");

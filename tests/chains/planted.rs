@@ -342,6 +342,6 @@ fn cut(launch: &Launch, bits: u32) -> Launch {
         None => format!("{line}\n"),
     };
     let text = text.lines().map(line).collect();
-    let source = Arc::new(Source { name: kernel.source.name.clone(), text });
+    let source = Arc::new(Source { name: kernel.source.name.clone(), text, code: None });
     Launch::Kernel(Kernel { source, ..kernel.clone() })
 }

@@ -17,6 +17,8 @@ pub fn all(of_gradients: bool) -> BTreeMap<String, Source> {
             of_file(include_str!("../workloads/gradients.aorta"), dtype, &mut sources);
         }
     }
+    of_file(include_str!("../../examples/09-kernels.aorta"), "f32", &mut sources);
+    of_file(include_str!("../workloads/constructs.aorta"), "f32", &mut sources);
     for spec in [witness::mark(), witness::check(0)] {
         for launch in spec.launch() {
             let Launch::Kernel(kernel) = launch else { panic!("a witness is a kernel") };

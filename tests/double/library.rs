@@ -178,9 +178,9 @@ impl Hip {
     pub fn launch(&self, function: Function, kernel: &Kernel, operands: &[*mut c_void], stream: Stream) -> c_int {
         let mut values: Vec<Vec<u64>> = kernel.args.iter().map(|arg| words(arg, operands)).collect();
         let mut params: Vec<*mut c_void> = values.iter_mut().map(|value| value.as_mut_ptr().cast()).collect();
-        let (grid, block) = (kernel.grid as u32, kernel.block);
+        let ([x, y, z], [i, j, k]) = (kernel.grid.map(|blocks| blocks as u32), kernel.block);
         let extra = std::ptr::null_mut();
-        self.hipModuleLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, params.as_mut_ptr(), extra)
+        self.hipModuleLaunchKernel(function, x, y, z, i, j, k, 0, stream, params.as_mut_ptr(), extra)
     }
 }
 

@@ -90,7 +90,7 @@ fn texts_without_an_end() {
 
 #[test]
 fn a_piece_cut_off_by_an_unsupported_word_is_reported() {
-    let (_, errors) = syntax::parse("param a kernel = fer x\n", 0, &Limits::default());
+    let (_, errors) = syntax::parse("param a setup = fer x\n", 0, &Limits::default());
     assert_eq!(errors.len(), 1, "{errors:?}");
 }
 

@@ -231,6 +231,11 @@ fn block() -> BoxedStrategy<Block> {
     vec(stmts, 0..4).prop_map(of_stmts).boxed()
 }
 
+/// The reference of a kernel.
+fn reference() -> impl Strategy<Value = Call> {
+    call().prop_map(|call| Call { label: None, over: None, ..call })
+}
+
 // --- Declarations -----------------------------------------------------------------------------------------------
 
 fn signature() -> impl Strategy<Value = Signature> {
@@ -262,10 +267,8 @@ fn decl() -> impl Strategy<Value = Decl> {
         (name(), count(), settings()).prop_map(|(name, count, options)| DeclKind::Stream { name, count, options }),
         buffer().prop_map(DeclKind::Buffer),
         vec(binding(), 1..3).prop_map(DeclKind::Mesh),
-        (name(), signature(), settings()).prop_map(|(name, signature, fields)| DeclKind::Kernel {
-            name,
-            signature,
-            fields
+        (name(), signature(), settings(), vec(reference(), 0..2)).prop_map(|(name, signature, fields, references)| {
+            DeclKind::Kernel { name, signature, fields, references, file: None }
         }),
         (name(), signature(), block()).prop_map(|(name, signature, body)| DeclKind::Def { name, signature, body }),
         used.prop_map(|what| DeclKind::Use { what }),

@@ -169,11 +169,16 @@ impl<'a> Author<'a> {
                 self.put("mesh");
                 self.list(bindings, false, Self::binding);
             }
-            DeclKind::Kernel { name, signature, fields } => {
+            DeclKind::Kernel { name, signature, fields, references, .. } => {
                 self.put("kernel");
                 self.name(*name);
                 self.signature(signature);
-                self.settings("{", fields, "}");
+                self.put("{");
+                self.list(fields, references.is_empty(), Self::setting);
+                self.list(references, true, |author, reference| {
+                    author.reference(!fields.is_empty(), reference);
+                });
+                self.put("}");
             }
             DeclKind::Def { name, signature, body } => {
                 self.put("def");
@@ -317,6 +322,15 @@ impl<'a> Author<'a> {
         self.put(open);
         self.list(settings, true, Self::setting);
         self.put(close);
+    }
+
+    fn reference(&mut self, follows: bool, reference: &'a Call) {
+        if follows {
+            self.put(",");
+        }
+        self.put("reference");
+        self.put(":");
+        self.call(reference);
     }
 
     fn arguments(&mut self, args: &'a [Expr], options: &'a [Setting]) {

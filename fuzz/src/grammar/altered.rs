@@ -65,7 +65,7 @@ const PIECES: &[&str] = &[
     "use common",
     "draw d ~ uniform(0, 1)",
     "require rank > 3 \"m\"",
-    "kernel k(x -> y) { code: \"\" }",
+    "kernel k(x: f32[n] -> y: f32[n]) { grid: n, block: 64, source: \"k\", reference: map(2 * x) }",
     "buffer q { up: f32[8], down: f32[8] }",
     "buffer r like x",
     "managed",

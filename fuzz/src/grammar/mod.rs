@@ -3,6 +3,7 @@
 
 mod altered;
 mod choices;
+mod kernels;
 mod metrics;
 mod operations;
 mod statements;
@@ -71,6 +72,8 @@ struct Generator<'a> {
     /// Number of open scopes inside the step.
     scopes: usize,
     defs: Vec<Def>,
+    /// Declared kernels, each with the element type of its tensors.
+    kernels: Vec<(String, &'static str)>,
     /// Factors of the mesh.
     mesh: Vec<&'static str>,
     dtype: &'static str,
@@ -173,8 +176,9 @@ impl Generator<'_> {
         if self.choices.once_in(4) {
             self.text += "/// About the next.\n";
         }
-        match self.choices.below(12) {
+        match self.choices.below(13) {
             10 => self.draw(),
+            12 => self.kernel(),
             11 => {
                 let (value, message) = (self.choices.below(9) as u64, self.choices.pick(&["", " \"as it is\""]));
                 let written = self.whole(value);

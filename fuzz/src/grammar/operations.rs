@@ -14,7 +14,7 @@ pub struct Use {
 }
 
 impl Use {
-    fn new(text: String) -> Use {
+    pub fn new(text: String) -> Use {
         Use { text, scratch: Vec::new() }
     }
 }
@@ -27,7 +27,7 @@ pub fn tensor_type(dtype: &str, dims: &[u64]) -> String {
 impl Generator<'_> {
     /// Generates an operation of one rank.
     pub fn alone(&mut self) -> Use {
-        match self.choices.below(38) {
+        match self.choices.below(40) {
             0..=2 => self.map(),
             3 => self.cast(),
             4 | 5 => self.gemm(),
@@ -68,6 +68,7 @@ impl Generator<'_> {
             32 => self.norm(),
             33 | 34 => self.loss(),
             35 => self.scan(),
+            36 | 37 => self.call_kernel(),
             _ => Use::new("nop()".to_owned()),
         }
     }

@@ -116,6 +116,16 @@ pub trait Api: Send + Sync + 'static {
         self.check(call, status).map(|()| function)
     }
 
+    /// Most threads that a block of a function may have, which its registers limit.
+    unsafe fn most_threads(&self, function: Function) -> Call<u32> {
+        let runtime = self.runtime();
+        let mut threads = 0;
+        // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
+        let code = unsafe { (runtime.function_attribute)(&mut threads, number::FUNCTION_MAX_THREADS, function) };
+        self.check(runtime.names.function_attribute, code)?;
+        Ok(threads.max(0) as u32)
+    }
+
     /// Dynamic shared memory available to a block of a function beside its static shared memory, in bytes.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
@@ -137,8 +147,8 @@ pub trait Api: Send + Sync + 'static {
     unsafe fn launch(
         &self,
         function: Function,
-        grid: u32,
-        block: u32,
+        grid: [u32; 3],
+        block: [u32; 3],
         shared: u32,
         stream: Stream,
         args: *mut *mut c_void,
@@ -146,7 +156,8 @@ pub trait Api: Send + Sync + 'static {
         let runtime = self.runtime();
         let extra = std::ptr::null_mut();
         // SAFETY: the caller vouches for handles and arguments.
-        let code = unsafe { (runtime.launch_kernel)(function, grid, 1, 1, block, 1, 1, shared, stream, args, extra) };
+        let ([x, y, z], [i, j, k]) = (grid, block);
+        let code = unsafe { (runtime.launch_kernel)(function, x, y, z, i, j, k, shared, stream, args, extra) };
         self.check(runtime.names.launch_kernel, code)
     }
 

@@ -205,7 +205,7 @@ impl<'a, A: Api> Probe<'a, A> {
             issue()?;
             // SAFETY: the kernel takes no arguments; kernel, stream and event are alive.
             unsafe {
-                self.api.launch(self.null, 1, 1, 0, self.streams[2], std::ptr::null_mut())?;
+                self.api.launch(self.null, [1; 3], [1; 3], 0, self.streams[2], std::ptr::null_mut())?;
                 self.api.record(self.passed, self.streams[2])?;
             }
             Ok((self.within(window, self.copied)?, self.within(SETTLING_TIME, self.passed)?))
@@ -227,7 +227,7 @@ impl<'a, A: Api> Probe<'a, A> {
         let (mut cell, mut ticks) = (self.cell, self.ticks);
         let mut args: [*mut c_void; 2] = [(&raw mut cell).cast(), (&raw mut ticks).cast()];
         // SAFETY: the kernel takes two 64-bit values, which the call reads before it returns.
-        unsafe { self.api.launch(self.hold, blocks, THREADS, 0, self.streams[0], args.as_mut_ptr())? };
+        unsafe { self.api.launch(self.hold, [blocks, 1, 1], [THREADS, 1, 1], 0, self.streams[0], args.as_mut_ptr())? };
         let start = Instant::now();
         while self.word(BEGUN).load(Ordering::Acquire) == 0 && start.elapsed().as_nanos() < TIMEOUT.0 as u128 {
             std::hint::spin_loop();

@@ -66,7 +66,7 @@ impl Gates {
         let args = self.pointers.as_mut_ptr().wrapping_add(2 * gate as usize);
         debug_assert_eq!(self.values.len(), self.pointers.len());
         // SAFETY: the kernel takes two 64-bit values, which the pointers point to.
-        unsafe { api.launch(self.function, 1, 1, 0, stream, args) }
+        unsafe { api.launch(self.function, [1; 3], [1; 3], 0, stream, args) }
     }
 
     pub fn release(&self, gate: u32) {

@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
 use crate::base::{SrcSpan, parallel};
 use crate::exec::{ExecError, Fault, Image};
-use crate::ops::{Launch, Source};
+use crate::ops::{KernelCode, Launch, Source, user_kernel};
 
 use super::super::system;
 use super::api::Api;
@@ -30,6 +31,14 @@ pub struct Wanted {
     pub source: Source,
     pub what: &'static str,
     pub span: SrcSpan,
+    /// The code of a kernel that the file declares, with its launches; `None` for a generated kernel.
+    pub declared: Option<Declared>,
+}
+
+/// A declared kernel whose code is to be loaded.
+pub struct Declared {
+    pub code: Arc<KernelCode>,
+    pub name: Arc<str>,
 }
 
 /// Every distinct kernel of an image.
@@ -37,10 +46,13 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     let mut seen: FxHashSet<Source> = FxHashSet::default();
     let mut wanted = Vec::new();
     let mut add = |source: &Source, what: &'static str, span| {
-        if seen.insert(source.clone()) {
-            wanted.push(Wanted { source: source.clone(), what, span });
+        let is_new = seen.insert(source.clone());
+        if is_new {
+            wanted.push(Wanted { source: source.clone(), what, span, declared: None });
         }
+        is_new.then(|| wanted.len() - 1)
     };
+    let mut declared = Vec::new();
     for work in &image.works {
         for launch in work.launches.iter() {
             let sent = match launch {
@@ -48,7 +60,8 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
                 launch => Some(launch),
             };
             if let Some(Launch::Kernel(kernel)) = sent {
-                add(&kernel.source, work.spec.operation.name(), work.span);
+                let index = add(&kernel.source, work.spec.operation.name(), work.span);
+                declared.extend(index.zip(user_kernel(&work.spec)));
             }
         }
     }
@@ -70,6 +83,9 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
             add(&kernel.source, "buffer", SrcSpan::default());
         }
     }
+    for (index, kernel) in declared {
+        wanted[index].declared = Some(Declared { code: kernel.code.clone(), name: kernel.name.clone() });
+    }
     wanted
 }
 
@@ -84,7 +100,11 @@ impl Kernels {
         let compiler = api.compiler()?;
         let paths: Vec<Option<PathBuf>> =
             wanted.iter().map(|wanted| cache.map(|folder| cache_path(folder, &compiler, &wanted.source))).collect();
-        let codes: Vec<Option<Vec<u8>>> = paths.iter().map(|path| read_cached(path.as_deref()?)).collect();
+        let known = |(wanted, path): (&Wanted, &Option<PathBuf>)| match &wanted.source.code {
+            Some(code) => Some(code.to_vec()),
+            None => read_cached(path.as_deref()?),
+        };
+        let codes: Vec<Option<Vec<u8>>> = wanted.iter().zip(&paths).map(known).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let fresh = compile(api, wanted, &missing)?;
         kernels.compiled = missing.len();
@@ -96,15 +116,18 @@ impl Kernels {
             let code = codes[index].as_ref().unwrap_or_else(|| &fresh[&index]);
             if let Err(fault) = kernels.add(api, &wanted.source, code) {
                 kernels.unload(api);
-                return Err(device(fault));
+                return Err(match &wanted.declared {
+                    Some(declared) => not_loaded(declared, &fault),
+                    None => device(fault),
+                });
             }
         }
         Ok(kernels)
     }
 
     fn add<A: Api>(&mut self, api: &A, source: &Source, code: &[u8]) -> Result<(), Box<Fault>> {
-        // SAFETY: the code was made by this compiler for this device, is complete, and the module lives as long as the
-        // table.
+        // SAFETY: the code was made by this compiler for this device and is complete, or the user vouches for the file
+        // that it is from; the module lives as long as the table.
         let module = unsafe { api.load(code)? };
         self.modules.push(module);
         // SAFETY: the module was loaded just now.
@@ -139,11 +162,31 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
     let codes = indices.iter().zip(compiled).map(|(&index, code)| match code {
         Ok(code) => Ok((index, code)),
         Err(log) => {
-            let Wanted { what, span, .. } = wanted[index];
-            Err(ExecError::Kernel { what: what.to_owned(), log, at: span.into() })
+            let Wanted { what, span, declared, .. } = &wanted[index];
+            Err(match declared {
+                Some(declared) => not_compiled(declared, &log),
+                None => ExecError::Kernel { what: (*what).to_owned(), log, at: (*span).into() },
+            })
         }
     });
     codes.collect()
+}
+
+/// The error for the code of a declared kernel, at the line that the compiler names first.
+fn not_compiled(Declared { code, name }: &Declared, log: &str) -> ExecError {
+    let at = code.located(log);
+    let told = format!("the code has to define `{}`; the compiler says:\n{log}", code.head);
+    ExecError::UserKernel { name: name.to_string(), told, at: at.into() }
+}
+
+/// The error for the code of a declared kernel that the driver does not take.
+fn not_loaded(Declared { code, name }: &Declared, fault: &Fault) -> ExecError {
+    ExecError::KernelLimit {
+        name: name.to_string(),
+        why: fault.to_string(),
+        help: format!("the code has to be for this device, and to have a function `{}`", code.source.name),
+        at: code.at.into(),
+    }
 }
 
 /// The path of a kernel's cache file. The name is a digest of everything that determines the code.

@@ -7,9 +7,9 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
-use crate::base::Space;
-use crate::exec::{Address, ExecError, Image, ImageOp};
-use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared};
+use crate::base::{Bytes, Space};
+use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
+use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
 use super::api::{Api, Step};
 use super::kernels::Kernels;
@@ -20,8 +20,8 @@ use super::runtime::{Function, Stream};
 pub enum Prepared {
     Kernel {
         function: Function,
-        grid: u32,
-        block: u32,
+        grid: [u32; 3],
+        block: [u32; 3],
         shared: u32,
         stream: Stream,
         args: u32,
@@ -279,7 +279,7 @@ impl<A: Api> Context<'_, A> {
                 (Step::Await(awaited), _) => (0, awaited),
             };
             let args = calls.args.push(&[Arg::U64(raised), Arg::U64(awaited)], (&[], 0), |_| 0);
-            calls.calls.push(Prepared::Kernel { function, grid: 1, block: 1, shared: 0, stream, args });
+            calls.calls.push(Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args });
         }
     }
 
@@ -297,6 +297,9 @@ impl<A: Api> Context<'_, A> {
         Ok(match launch {
             Launch::Kernel(kernel) => {
                 let (workspace, _) = self.workspaces[lane as usize];
+                if let Some(declared) = user_kernel(&self.image.works[op.work as usize].spec) {
+                    self.check_limits(declared, self.kernels.get(&kernel.source))?;
+                }
                 self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
             }
             Launch::Gemm(gemm) => {
@@ -334,6 +337,35 @@ impl<A: Api> Context<'_, A> {
         })
     }
 
+    /// Fails if a declared kernel needs more than a block may have on this device. A generated kernel never does.
+    fn check_limits(&self, declared: &UserKernel, function: Function) -> Result<(), ExecError> {
+        let failed = |why: String, help: String| ExecError::KernelLimit {
+            name: declared.name.to_string(),
+            why,
+            help,
+            at: declared.code.at.into(),
+        };
+        let fault = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
+        // SAFETY: the function is a loaded kernel of this device.
+        let (threads, shared) = unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
+        let (threads, shared) = (threads.map_err(fault)?, shared.map_err(fault)?);
+        let block = declared.threads();
+        if block > u64::from(threads) {
+            let why = format!("a block has {block} threads, and its registers leave room for {threads} on this device");
+            let help = format!("lower `block`, or write `__launch_bounds__({block})` before the name of the function");
+            return Err(failed(why, help));
+        }
+        if declared.shared > shared {
+            let why = format!(
+                "a block needs {} of dynamic shared memory, and {} are left for it on this device",
+                Bytes(u64::from(declared.shared)),
+                Bytes(u64::from(shared))
+            );
+            return Err(failed(why, "lower `shared`".to_owned()));
+        }
+        Ok(())
+    }
+
     /// Resolves a kernel's call, with the addresses of its operands and its workspace.
     pub fn kernel(
         &self,
@@ -343,11 +375,13 @@ impl<A: Api> Context<'_, A> {
         args: &mut Args,
     ) -> Result<Prepared, ExecError> {
         let function = self.kernels.get(&kernel.source);
-        let grid = u32::try_from(kernel.grid).ok().filter(|grid| *grid <= i32::MAX as u32);
-        let grid = grid.ok_or_else(|| ExecError::Device {
-            fault: format!("a kernel of {} blocks is too large for a launch", kernel.grid),
-            help: Some("split the operation, or take smaller tensors".to_owned()),
-        })?;
+        if let Some(blocks) = kernel.grid.iter().find(|blocks| **blocks > i32::MAX as u64) {
+            return Err(ExecError::Device {
+                fault: format!("a kernel of {blocks} blocks is too large for a launch"),
+                help: Some("split the operation, or take smaller tensors".to_owned()),
+            });
+        }
+        let grid = kernel.grid.map(|blocks| blocks as u32);
         let shared = match kernel.shared {
             Shared::Bytes(bytes) => bytes,
             // SAFETY: the function is a loaded kernel of this device.

@@ -41,6 +41,7 @@ pub fn probe<A: Api>(api: &A, cache: Option<&Path>, streams: u32) -> Result<Queu
         source: (*source).clone(),
         what: "queues",
         span: SrcSpan::default(),
+        declared: None,
     });
     let mut kernels = Kernels::load(api, &wanted, cache)?;
     let probed = on_streams(api, &kernels, streams.clamp(1, STREAMS));
@@ -118,7 +119,7 @@ impl<A: Api> Probe<'_, A> {
     /// Launches an empty kernel.
     fn launch_empty(&self, stream: Stream) -> Call {
         // SAFETY: kernel and stream are alive, and the kernel takes no arguments.
-        unsafe { self.api.launch(self.null, 1, 1, 0, stream, std::ptr::null_mut()) }
+        unsafe { self.api.launch(self.null, [1; 3], [1; 3], 0, stream, std::ptr::null_mut()) }
     }
 
     /// True if a stream makes no progress while others are blocked.

@@ -26,6 +26,8 @@ pub mod number {
     pub const HOST_REGISTER_PORTABLE: u32 = 1;
     pub const HOST_REGISTER_MAPPED: u32 = 2;
     pub const IPC_LAZY_PEER_ACCESS: u32 = 1;
+    /// Attribute of a function: the most threads that a block may have.
+    pub const FUNCTION_MAX_THREADS: u32 = 0;
     /// Attribute of a function: its static shared memory in bytes.
     pub const FUNCTION_SHARED: u32 = 1;
 }

@@ -60,7 +60,7 @@ impl Stamps {
     fn write<A: Api>(&mut self, api: &A, cell: u32, stream: Stream) -> Call {
         let args = self.pointers.as_mut_ptr().wrapping_add(cell as usize);
         // SAFETY: the kernel takes one 64-bit value, which the pointer points to.
-        unsafe { api.launch(self.function, 1, 1, 0, stream, args) }
+        unsafe { api.launch(self.function, [1; 3], [1; 3], 0, stream, args) }
     }
 
     /// Sets a stamp inside the capture under way.

@@ -75,6 +75,7 @@ fn prepared<A: Api>(api: &A, cache: Option<&Path>) -> Result<Timer, Measured> {
         source: (*source).clone(),
         what: "timer",
         span: SrcSpan::default(),
+        declared: None,
     });
     let mut kernels = Kernels::load(api, &wanted, cache).map_err(Measured::Failed)?;
     let measured = on_stream(api, &kernels);
@@ -185,7 +186,7 @@ impl<A: Api> Bench<'_, A> {
             unsafe {
                 self.api.record(pair[0], self.stream)?;
                 if kernel {
-                    self.api.launch(self.null, 1, 1, 0, self.stream, std::ptr::null_mut())?;
+                    self.api.launch(self.null, [1; 3], [1; 3], 0, self.stream, std::ptr::null_mut())?;
                 }
                 self.api.record(pair[1], self.stream)?;
             }

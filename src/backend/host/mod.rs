@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use super::system::{self, available_memory};
 use crate::base::{Bytes, DType, Nanos, Space, threads};
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Fault, Image, Progress, check_peers};
+use crate::ops::user_kernel;
 use crate::schedule::Topology;
 
 use exchange::CommStates;
@@ -46,10 +47,20 @@ impl Backend for Host {
 
     fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
+        images.iter().try_for_each(check_references)?;
         let meetings = CommStates::default();
         let driver = |image| Ok(Box::new(HostDriver::new(image, &meetings)?) as Box<dyn Driver>);
         images.into_iter().map(driver).collect()
     }
+}
+
+/// Fails if a declared kernel has no reference, which is what the CPU computes.
+fn check_references(image: &Image) -> Result<(), ExecError> {
+    let without = image.works.iter().find_map(|work| {
+        let kernel = user_kernel(&work.spec).filter(|kernel| kernel.reference.is_none())?;
+        Some(ExecError::NoReference { name: kernel.name.to_string(), at: work.span.into() })
+    });
+    without.map_or(Ok(()), Err)
 }
 
 #[derive(Debug, Default)]

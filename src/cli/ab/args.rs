@@ -92,6 +92,7 @@ impl PassedOptions for SideOptions {
         "warmup",
         "timeout",
         "config-file",
+        "allow-kernels",
         "set",
         "env",
         "config",

@@ -86,6 +86,9 @@ pub struct ExecArgs {
     /// Measured iterations, instead of the effort's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     pub iterations: Option<u32>,
+    /// Run the kernels that the file declares on a GPU: read their code first
+    #[arg(long)]
+    pub allow_kernels: bool,
     /// Compare every output with the CPU's
     #[arg(long)]
     pub verify: bool,
@@ -132,6 +135,7 @@ impl ExecArgs {
         settings.cache = self.cache.unwrap_or(settings.cache);
         settings.data = self.data.unwrap_or(settings.data);
         settings.effort = self.effort.unwrap_or(settings.effort);
+        settings.allow_kernels |= self.allow_kernels;
         let plan = settings.plan_mut(settings.effort);
         plan.warmup = self.warmup.unwrap_or(plan.warmup);
         plan.iterations = self.iterations.unwrap_or(plan.iterations);

@@ -2,6 +2,7 @@
 
 use crate::compile::Ranks;
 use crate::config::{Expected, Settings};
+use crate::ops::user_kernel;
 
 use super::args::ExecArgs;
 use super::{emulate, multi_process, scenario};
@@ -102,6 +103,7 @@ pub(super) fn prepare(
     let launched_rank = process.map(|process| process.launched_rank());
     let ranks = loaded.compiled.ranks.len() as u32;
     let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, launched_rank.as_ref())?;
+    allowed(&loaded, &chosen, &settings)?;
     if args.emulate.is_some() {
         chosen = emulate::with(chosen, &settings)?;
     }
@@ -110,6 +112,22 @@ pub(super) fn prepare(
         check_results(flag, &chosen, args.emulate.is_some())?;
     }
     Ok(Ready { args, settings, loaded, chosen, one_rank, expected })
+}
+
+/// Fails if the run would load code of the file on a GPU without the user's permission. Shipped files need none.
+fn allowed(loaded: &load::Loaded, chosen: &Chosen, settings: &Settings) -> Result<(), InputError> {
+    let runs_code = !matches!(chosen.backend.name(), "host") && !chosen.backend.device().simulated;
+    if !runs_code || settings.allow_kernels || loaded.origin == load::LIBRARY {
+        return Ok(());
+    }
+    let specs = loaded.compiled.ranks.iter().flat_map(|rank| &rank.program.specs);
+    match specs.filter_map(user_kernel).next() {
+        Some(kernel) => {
+            let (file, kernel) = (loaded.compiled.name.clone(), kernel.name.to_string());
+            Err(InputError::KernelsNotAllowed { file, kernel })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Fails if `flag` needs results but nothing computes any.

@@ -44,5 +44,6 @@ pub struct CaseOptions;
 
 impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
-    const OPTIONS: &[&str] = &["backend", "device", "effort", "expected", "env", "config", "config-file"];
+    const OPTIONS: &[&str] =
+        &["backend", "device", "effort", "expected", "env", "config", "config-file", "allow-kernels"];
 }

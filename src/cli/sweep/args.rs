@@ -76,7 +76,7 @@ pub struct CaseOptions;
 impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] =
-        &["backend", "effort", "warmup", "iterations", "timeout", "cycle", "config-file", "verify"];
+        &["backend", "effort", "warmup", "iterations", "timeout", "cycle", "config-file", "allow-kernels", "verify"];
 }
 
 /// The order in which cases run.

@@ -86,7 +86,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
         let launch = mode.name().to_owned();
         variants.push(VariantVerification { launch, outputs: compared, witnessed: None, missed: Vec::new() });
     }
-    let Findings { operations, mistakes, unread } = walk.findings()?;
+    let Findings { operations, mistakes, unread, taken } = walk.findings()?;
     drop(walk);
     if !order::witness(question, &schedules, &mut variants)? {
         return Ok(None);
@@ -94,8 +94,15 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
     let all_passed = !variants.is_empty()
         && mistakes.is_empty()
         && variants.iter().all(|variant| variant.outputs.iter().all(|output| output.held) && variant.missed.is_empty());
-    let record =
-        VerificationRecord { iterations: iterations as u32, held: all_passed, operations, mistakes, unread, variants };
+    let record = VerificationRecord {
+        iterations: iterations as u32,
+        held: all_passed,
+        operations,
+        mistakes,
+        unread,
+        taken,
+        variants,
+    };
     Ok(Some(Verification { record, warnings }))
 }
 

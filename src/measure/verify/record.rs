@@ -18,6 +18,9 @@ pub struct VerificationRecord {
     /// Number of launches whose results are overwritten before anything reads them.
     #[serde(default)]
     pub unread: u64,
+    /// Number of launches of kernels without a reference, whose results are not compared with anything.
+    #[serde(default)]
+    pub taken: u64,
     pub variants: Vec<VariantVerification>,
 }
 

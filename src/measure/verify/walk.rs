@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::base::computing::compute;
 use crate::base::{Dims, MemoryId};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
-use crate::ops::{self, Elements, Method};
+use crate::ops::{self, Elements, Method, user_kernel};
 
 use super::collectives::{self, CheckResult, Contribution, DeviceOutputs, MatchKey};
 use super::memory::Memory;
@@ -26,9 +26,10 @@ pub struct Walk<'a> {
     keys: Vec<Vec<Vec<Option<MatchKey>>>>,
     /// The keys that are checked.
     live: BTreeSet<MatchKey>,
-    operations: BTreeMap<&'static str, CheckedOperations>,
+    operations: BTreeMap<String, CheckedOperations>,
     mistakes: Vec<Mistake>,
     unread: u64,
+    taken: u64,
     room: Buffers,
 }
 
@@ -67,6 +68,8 @@ pub struct Findings {
     pub mistakes: Vec<Mistake>,
     /// Number of launches whose results are overwritten before anything reads them.
     pub unread: u64,
+    /// Number of launches of kernels without a reference, whose results are taken as they are.
+    pub taken: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -89,6 +92,7 @@ impl<'a> Walk<'a> {
             operations: BTreeMap::new(),
             mistakes: Vec::new(),
             unread: 0,
+            taken: 0,
             room: Buffers::default(),
         })
     }
@@ -161,7 +165,7 @@ impl<'a> Walk<'a> {
         place: usize,
         looked: &mut IterationResults,
     ) -> Result<Option<CheckResult>, ExecError> {
-        let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, room, .. } = self;
+        let Walk { inspection: Inspection { ranks, inspected }, memories, keys, live, unread, taken, room, .. } = self;
         let (launched, memory, rank) =
             (&inspected[own].steps[turn][place], &mut memories[own], ranks.own().start + own);
         let spec = &launched.work.spec;
@@ -189,7 +193,10 @@ impl<'a> Walk<'a> {
         let elements: Vec<Elements> = elements.collect();
         let inputs = memory.elements(&spec.inputs, &launched.inputs);
         let before = memory.elements(&spec.outputs, &launched.outputs);
+        let is_known = user_kernel(spec).is_none_or(|kernel| kernel.reference.is_some());
+        *taken += u64::from(!is_known);
         let found = match key {
+            None if !is_known => None,
             None => Some(CheckResult {
                 rank,
                 op: launched.op,
@@ -213,7 +220,11 @@ impl<'a> Walk<'a> {
         let ((number, program, _), step, id) = (self.ranks[*rank], *step, *id);
         let op = program.cycle[step].op(id);
         let name = program.op_name(op);
-        let known = self.operations.entry(name).or_default();
+        // The name is looked up before it is copied, since a loop brings many operations of one name.
+        if !self.operations.contains_key(name) {
+            self.operations.insert(name.to_owned(), CheckedOperations::default());
+        }
+        let Some(known) = self.operations.get_mut(name) else { return };
         known.count += 1;
         known.by_vectors += u64::from(checks.iter().any(|check| check.method == Method::Vectors));
         for check in checks {
@@ -240,21 +251,24 @@ impl<'a> Walk<'a> {
 
     /// Results so far, of all processes.
     pub fn findings(&self) -> Result<Findings, ExecError> {
-        let named = |(name, known): (&&str, &CheckedOperations)| CheckedOperations {
-            operation: (*name).to_owned(),
+        let named = |(name, known): (&String, &CheckedOperations)| CheckedOperations {
+            operation: name.clone(),
             ..known.clone()
         };
         let checked_operations: Vec<CheckedOperations> = self.operations.iter().map(named).collect();
-        let all =
-            self.inspection.ranks.agree("operations", Ok((checked_operations, self.mistakes.clone(), self.unread)))?;
+        let all = self
+            .inspection
+            .ranks
+            .agree("operations", Ok((checked_operations, self.mistakes.clone(), (self.unread, self.taken))))?;
         let mut operations: BTreeMap<String, CheckedOperations> = BTreeMap::new();
-        let mut findings = Findings { operations: Vec::new(), mistakes: Vec::new(), unread: 0 };
-        for (checked_operations, mistakes, unread) in all {
+        let mut findings = Findings { operations: Vec::new(), mistakes: Vec::new(), unread: 0, taken: 0 };
+        for (checked_operations, mistakes, (unread, taken)) in all {
             for one in checked_operations {
                 operations.entry(one.operation.clone()).or_default().add(one);
             }
             findings.mistakes.extend(mistakes);
             findings.unread += unread;
+            findings.taken += taken;
         }
         findings.operations = operations.into_values().collect();
         Ok(findings)

@@ -161,8 +161,8 @@ impl<'a> Analyzer<'a> {
             _ => (own(*view), *view),
         };
         let inputs = self.expansion.step.inputs(op).iter().enumerate().map(name);
-        let outputs = spec.output_names().iter().map(|name| (*name).to_owned());
-        let outputs = outputs.zip(self.expansion.step.outputs(op).iter().copied()).collect();
+        let names = spec.output_names().into_iter().map(str::to_owned);
+        let outputs = names.zip(self.expansion.step.outputs(op).iter().copied()).collect();
         Some(Target { label, text, ops, inputs: inputs.collect(), outputs })
     }
 

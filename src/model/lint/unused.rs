@@ -40,6 +40,7 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
             DeclKind::Stream { name, .. } => check("stream", *name),
             DeclKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
             DeclKind::Def { name, .. } => check("definition", *name),
+            DeclKind::Kernel { name, .. } => check("kernel", *name),
             _ => {}
         }
     }

@@ -171,8 +171,8 @@ impl Split {
         };
         Launch::Kernel(Kernel {
             source: source(name, &before, &params, &body),
-            grid: self.blocks(),
-            block: self.block() as u32,
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(self.block() as u32),
             shared: Shared::Bytes(0),
             args,
         })

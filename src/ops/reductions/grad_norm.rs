@@ -141,8 +141,8 @@ impl Operation for GradNorm {
         body += "  sum = across(sum);\n  if (threadIdx.x == 0) sums[blockIdx.x] = sum;\n";
         let squares = Kernel {
             source: source("grad_norm_squares", &(before(u64::from(BLOCK)) + SQUARES), &params, &body),
-            grid: chunks.count(),
-            block: BLOCK,
+            grid: Kernel::along_x(chunks.count()),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,
         };
@@ -150,8 +150,8 @@ impl Operation for GradNorm {
         let params = [format!("{}* norm", c_type(output.dtype)), "const C* sums".to_owned(), "u32 count".to_owned()];
         let norm = Kernel {
             source: source("grad_norm", &before(LARGEST_BLOCK), &params, NORM),
-            grid: 1,
-            block: LARGEST_BLOCK as u32,
+            grid: Kernel::along_x(1),
+            block: Kernel::along_x(LARGEST_BLOCK as u32),
             shared: Shared::Bytes(0),
             args: vec![Arg::Operand(spec.inputs.len() as u8), workspace(), Arg::U32(chunks.count() as u32)],
         };

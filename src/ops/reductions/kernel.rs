@@ -457,6 +457,12 @@ impl Common<'_> {
     }
 
     fn kernel(&self, source: Arc<Source>, grid: u64, block: u64, args: Vec<Arg>) -> Launch {
-        Launch::Kernel(Kernel { source, grid, block: block as u32, shared: Shared::Bytes(0), args })
+        Launch::Kernel(Kernel {
+            source,
+            grid: Kernel::along_x(grid),
+            block: Kernel::along_x(block as u32),
+            shared: Shared::Bytes(0),
+            args,
+        })
     }
 }

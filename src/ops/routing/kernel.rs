@@ -77,8 +77,8 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     }
     let choose = Kernel {
         source: source("route_choose", &before, &choose_params, CHOOSE),
-        grid: words,
-        block: BLOCK_OF_ROWS,
+        grid: Kernel::along_x(words),
+        block: Kernel::along_x(BLOCK_OF_ROWS),
         shared: Shared::Bytes(0),
         args: choose_args,
     };
@@ -102,8 +102,8 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     ];
     let place = Kernel {
         source: source("route_place", &before, &[&common[..], &outputs].concat(), PLACE),
-        grid: experts,
-        block: if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK },
+        grid: Kernel::along_x(experts),
+        block: Kernel::along_x(if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK }),
         shared: Shared::Bytes(0),
         args: [&own[..], &results].concat(),
     };

@@ -173,8 +173,8 @@ impl Split {
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
         Launch::Kernel(Kernel {
             source: source(&name, &before, &params, body),
-            grid: self.blocks(),
-            block: BLOCK,
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,
         })

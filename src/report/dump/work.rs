@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use crate::base::MemoryId;
+use sha2::{Digest, Sha256};
+
+use crate::base::{MemoryId, hex};
 use crate::model::Program;
 use crate::ops::Launch;
 use crate::schedule::Schedule;
@@ -21,6 +23,9 @@ pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::R
         for launch in spec.launch() {
             if let Launch::Kernel(kernel) = &launch {
                 out.write_str(&kernel.source.text)?;
+                if let Some(code) = &kernel.source.code {
+                    writeln!(out, "{}", hex(Sha256::digest(code)))?;
+                }
             }
             writeln!(out, "  {launch:?}")?;
         }

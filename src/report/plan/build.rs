@@ -105,7 +105,7 @@ struct Builder<'a> {
     schedule: &'a Schedule,
     find_place: &'a dyn Fn(SrcSpan) -> String,
     streams: Vec<Text>,
-    kinds: FxHashMap<&'static str, Text>,
+    kinds: FxHashMap<&'a str, Text>,
     labels: Vec<Option<Text>>,
     phases: Vec<Option<Text>>,
     slices: Vec<Option<Slice>>,

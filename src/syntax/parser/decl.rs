@@ -94,8 +94,15 @@ impl<'a> Builder<'a> {
                 let name = self.name(&mut at)?;
                 let signature = at.take(Rule::signature)?;
                 let signature = self.signature(signature)?;
-                let fields = at.take(Rule::fields)?;
-                DeclKind::Kernel { name, signature, fields: self.settings(fields)? }
+                let (mut fields, mut references) = (Vec::new(), Vec::new());
+                let mut at = at.take(Rule::kernel_fields)?.inner();
+                while let Some(field) = at.next() {
+                    match field.pair.as_rule() {
+                        Rule::reference => references.push(self.operation(field)?),
+                        _ => fields.push(self.setting(field)?),
+                    }
+                }
+                DeclKind::Kernel { name, signature, fields, references, file: None }
             }
             Rule::use_ => {
                 at.keyword();
@@ -285,9 +292,9 @@ mod tests {
 
     #[test]
     fn names_of_later_versions_stand_where_they_are() {
-        assert_eq!(later("kernel  k(x: f32[4) { }"), Some("k"));
+        assert_eq!(later("setup  k(x: f32[4)"), Some("k"));
         // A character of several bytes is in between and is not a blank.
-        assert_eq!(later("kernel\u{fffd}k(x: f32\u{fffd}) { }"), None);
+        assert_eq!(later("setup\u{fffd}k(x: f32\u{fffd})"), None);
         assert_eq!(later("use a as ("), None);
     }
 }

@@ -80,6 +80,9 @@ impl OldTrees {
         for mut decl in before.decls {
             let moved = edited.moved(decl.span);
             decl.children_mut(&mut |child| old.child(child, moved, &edited));
+            if let (Some(moved), DeclKind::Kernel { references, .. }) = (moved, &mut decl.kind) {
+                references.iter_mut().for_each(|reference| reference.span = moved.place(reference.span));
+            }
             // The errors of an unsupported declaration are only known after parsing it.
             if let (Some(moved), false) = (moved, matches!(decl.kind, DeclKind::Later { .. })) {
                 old.decls.insert((moved.place(decl.span), decl.body().is_some()), decl.kind);

@@ -106,9 +106,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn operation(&mut self, operation: Item<'a>) -> Option<Call> {
+    /// The operation, or the reference of a kernel, which has no label and follows its documentation.
+    pub(super) fn operation(&mut self, operation: Item<'a>) -> Option<Call> {
         let end = operation.span();
         let mut at = operation.inner();
+        while at.take(Rule::doc).is_some() {}
         let label = match at.take(Rule::label) {
             Some(label) => Some(self.label_name(label.inner().next()?)?),
             None => None,

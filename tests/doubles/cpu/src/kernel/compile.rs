@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::{ARCHITECTURE, WAVE};
+use crate::device::{ARCHITECTURE, SHARED, WAVE};
 use crate::fault;
 
 const PRELUDE: &str = include_str!("prelude.h");
@@ -40,13 +40,27 @@ fn kernels(text: &str) -> Vec<&str> {
             let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
             let name = &before[start..];
             if name != "__launch_bounds__" && name != "__attribute__" {
-                found.push(name);
+                // A kernel may be declared before it is defined.
+                if !found.contains(&name) {
+                    found.push(name);
+                }
                 break;
             }
             rest = &rest[open + 1..];
         }
     }
     found
+}
+
+/// Gives dynamic shared memory its size, the most that a block may have: `extern __shared__ float tile[];`.
+fn with_dynamic_shared(text: &str) -> String {
+    let mut parts = text.split("extern __shared__");
+    let mut sized = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (declared, rest) = part.split_once("[]").unwrap_or((part, ""));
+        sized += &format!("__shared__{declared}[{SHARED}]{rest}");
+    }
+    sized
 }
 
 fn compiler() -> Option<PathBuf> {
@@ -79,7 +93,8 @@ pub fn compile(program: &mut Program, options: &[String]) -> Result<(), i32> {
         return Err(INTERNAL);
     };
     let entries: String = names.iter().map(|name| format!("HIP_DOUBLE_KERNEL({name})\n")).collect();
-    let whole = format!("#define HIP_DOUBLE_WAVE {WAVE}\n{PRELUDE}{}\n{entries}", program.text);
+    let text = with_dynamic_shared(&program.text);
+    let whole = format!("#define HIP_DOUBLE_WAVE {WAVE}\n{PRELUDE}{text}\n{entries}");
     match built(&compiler, &whole) {
         Ok(object) => {
             program.code = [MARK.as_slice(), &(object.len() as u64).to_le_bytes(), &object].concat();

@@ -1,0 +1,25 @@
+//! Checks names in declarations of kernels.
+
+use crate::syntax::ast::*;
+
+use super::{Checker, Locals};
+
+impl<'a> Checker<'a> {
+    /// Checks the types, fields and references of a kernel, which know its arguments and sizes.
+    pub(super) fn kernel(&mut self, signature: &'a Signature, fields: &'a [Setting], references: &'a [Call]) {
+        let params = signature.inputs.iter().chain(&signature.outputs);
+        self.locals = Locals::default();
+        self.locals.enter();
+        for name in params.clone().map(|param| param.name).chain(signature.sizes()) {
+            self.builtin(name);
+            match self.locals.visible.get(&name.symbol).copied() {
+                Some(first) => self.redefined(name, first),
+                None => self.locals.add(true, name.symbol, name.span),
+            }
+        }
+        params.filter_map(|param| param.ty.as_ref()).for_each(|ty| self.expr(ty));
+        fields.iter().for_each(|field| self.expr(&field.value));
+        references.iter().for_each(|reference| self.call(reference));
+        self.locals = Locals::default();
+    }
+}

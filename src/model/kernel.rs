@@ -1,0 +1,302 @@
+//! Declarations of kernels: checks the fields and the signature, and prepares the code.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::base::{DType, SrcSpan};
+use crate::ops::{self, KernelCode};
+use crate::syntax::ast::*;
+
+use super::analyzer::Analyzer;
+use super::error::{KernelError, ModelError};
+use super::value::Value;
+
+/// A checked declaration of a kernel.
+#[derive(Debug)]
+pub(super) struct DeclaredKernel<'a> {
+    pub name: Arc<str>,
+    pub params: &'a Signature,
+    pub inputs: Vec<KernelParam<'a>>,
+    pub outputs: Vec<KernelParam<'a>>,
+    pub output_names: Arc<[String]>,
+    /// Sizes that the signature binds, in the order of their first appearance.
+    pub sizes: Vec<Name>,
+    pub fields: Fields<'a>,
+    pub reference: Option<&'a Call>,
+    pub code: Arc<KernelCode>,
+}
+
+/// A parameter of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KernelParam<'a> {
+    pub name: Name,
+    pub dtype: DType,
+    /// The sizes of a tensor; `None` for a number.
+    pub sizes: Option<&'a [Expr]>,
+    pub span: SrcSpan,
+}
+
+/// The fields that each call evaluates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a> {
+    pub grid: &'a Expr,
+    pub block: &'a Expr,
+    pub shared: Option<&'a Expr>,
+    pub flops: Option<&'a Expr>,
+    pub bytes: Option<&'a Expr>,
+    pub time: Option<&'a Expr>,
+}
+
+/// Returns the value of a field; `None` if it is not given.
+type Given<'g, 'a> = &'g dyn Fn(&str) -> Option<&'a Expr>;
+
+/// Fields of a kernel.
+const FIELDS: [&str; 10] =
+    ["grid", "block", "shared", "flops", "bytes", "time", "source", "file", "entry", "reference"];
+
+impl<'a> Analyzer<'a> {
+    /// Checks a declaration, and keeps it for its calls; `None` stands for one with a mistake.
+    pub(super) fn kernel(&mut self, decl: &'a Decl) {
+        let DeclKind::Kernel { name, .. } = &decl.kind else { unreachable!("the caller has matched it") };
+        let declared = self.declared_kernel(decl).map(Rc::new);
+        self.kernels.insert(name.symbol, declared);
+    }
+
+    fn declared_kernel(&mut self, decl: &'a Decl) -> Option<DeclaredKernel<'a>> {
+        let DeclKind::Kernel { name, signature, fields, references, file } = &decl.kind else { return None };
+        let text: Arc<str> = self.names.name(name.symbol).into();
+        let mut good = true;
+        let mut given: Vec<(&'static str, &'a Setting)> = Vec::new();
+        for setting in fields {
+            let key = self.names.name(setting.key.symbol).to_owned();
+            let Some(&field) = FIELDS.iter().find(|field| **field == key) else {
+                self.unknown_option(&text, key, &FIELDS, setting.key.span);
+                good = false;
+                continue;
+            };
+            if field == "reference" {
+                self.error_in_kernel(KernelError::Reference {
+                    name: text.to_string(),
+                    why: "is no operation".to_owned(),
+                    help: "write an operation on the inputs of the kernel: `reference: map(2 * x)`".to_owned(),
+                    at: setting.value.span.into(),
+                });
+                good = false;
+            }
+            if let Some((_, first)) = given.iter().find(|(known, _)| *known == field) {
+                let first = first.key.span.into();
+                self.error(ModelError::GivenTwice { name: key, at: setting.key.span.into(), first });
+                good = false;
+            }
+            given.push((field, setting));
+        }
+        if let [first, second, ..] = references.as_slice() {
+            let (at, first) = (second.span.into(), first.span.into());
+            self.error(ModelError::GivenTwice { name: "reference".to_owned(), at, first });
+            good = false;
+        }
+        let field = |wanted: &str| given.iter().find(|(field, _)| *field == wanted).map(|(_, setting)| &setting.value);
+        let required = |this: &mut Self, wanted: &'static str, help: &'static str| {
+            let found = field(wanted);
+            if found.is_none() {
+                let why = format!("does not say its `{wanted}`");
+                this.error_in_kernel(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
+            }
+            found
+        };
+        let grid = required(self, "grid", "how many blocks it has: `grid: ceil_div(n, 256)`");
+        let block = required(self, "block", "how many threads a block has: `block: 256`");
+        if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {
+            self.error_in_kernel(KernelError::Field {
+                name: text.to_string(),
+                why: "says how long it takes, and how much it does".to_owned(),
+                help: "one of both: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
+                at: time.span.max(other.span).into(),
+            });
+            good = false;
+        }
+        let params = self.kernel_params((name, &text), signature);
+        let sizes = signature.sizes();
+        let (inputs, outputs) = params?;
+        let code = self.kernel_code((name, &text), (&field, file.as_ref()), (&inputs, &outputs, &sizes))?;
+        let fields = Fields {
+            grid: grid?,
+            block: block?,
+            shared: field("shared"),
+            flops: field("flops"),
+            bytes: field("bytes"),
+            time: field("time"),
+        };
+        let output_names = outputs.iter().map(|param| self.names.name(param.name.symbol).to_owned()).collect();
+        good.then(|| DeclaredKernel {
+            params: signature,
+            inputs,
+            outputs,
+            output_names,
+            sizes,
+            fields,
+            reference: references.first(),
+            code: Arc::new(code),
+            name: text,
+        })
+    }
+
+    pub(super) fn error_in_kernel(&mut self, error: KernelError) {
+        self.error(error.into());
+    }
+
+    /// The inputs and outputs of a signature.
+    fn kernel_params(
+        &mut self,
+        (declared, kernel): (&Name, &str),
+        signature: &'a Signature,
+    ) -> Option<(Vec<KernelParam<'a>>, Vec<KernelParam<'a>>)> {
+        let mut lists = (Vec::new(), Vec::new());
+        let mut good = true;
+        for (params, is_output) in [(&signature.inputs, false), (&signature.outputs, true)] {
+            for param in params {
+                match self.kernel_param(kernel, param, is_output) {
+                    Some(param) if is_output => lists.1.push(param),
+                    Some(param) => lists.0.push(param),
+                    None => good = false,
+                }
+            }
+        }
+        if signature.outputs.is_empty() {
+            self.error_in_kernel(KernelError::Signature {
+                name: kernel.to_owned(),
+                param: "the signature".to_owned(),
+                why: "has no output",
+                help: "write behind an arrow what the kernel writes: `kernel k(x: f32[n] -> y: f32[n])`",
+                at: declared.span.into(),
+            });
+            good = false;
+        }
+        good.then_some(lists)
+    }
+
+    fn kernel_param(&mut self, kernel: &str, param: &'a Param, is_output: bool) -> Option<KernelParam<'a>> {
+        let wrong = |this: &mut Self, why: &'static str, help: &'static str, at: SrcSpan| {
+            let (name, param) = (kernel.to_owned(), format!("`{}`", this.names.name(param.name.symbol)));
+            this.error_in_kernel(KernelError::Signature { name, param, why, help, at: at.into() });
+            None
+        };
+        const HELP: &str =
+            "write the element type and the sizes of a tensor, `x: f32[n, m]`, or the type of a number, `a: f32`";
+        let Some(ty) = &param.ty else { return wrong(self, "has no type", HELP, param.name.span) };
+        let (base, sizes) = match &ty.kind {
+            ExprKind::Index { base, items } => (&**base, Some(items.as_slice())),
+            _ => (ty, None),
+        };
+        let dtype = match self.eval(base) {
+            Value::DType(dtype) => dtype,
+            Value::Unknown => return None,
+            _ => return wrong(self, "has no type that a kernel takes", HELP, ty.span),
+        };
+        if sizes.is_some_and(|sizes| sizes.len() > crate::base::Dims::MAX) {
+            return wrong(self, "has more than 8 dimensions", "join some of them: `view(x, [n * m])`", ty.span);
+        }
+        if let Some(range) = sizes
+            .and_then(|sizes| sizes.iter().find(|size| matches!(size.kind, ExprKind::Whole | ExprKind::Range { .. })))
+        {
+            return wrong(self, "has a size that is a range", "write a name or a number: `x: f32[n, 128]`", range.span);
+        }
+        let sizes = if is_output && sizes.is_none() { Some(&[][..]) } else { sizes };
+        if sizes.is_none() && matches!(dtype, DType::F16 | DType::BF16) {
+            return wrong(self, "is a number of 16 bits", "write `f32`: the kernel rounds it if it has to", ty.span);
+        }
+        Some(KernelParam { name: param.name, dtype, sizes, span: ty.span })
+    }
+
+    /// The code of a kernel, from its text or its file.
+    fn kernel_code(
+        &mut self,
+        (name, kernel): (&Name, &str),
+        (field, file): (Given<'_, 'a>, Option<&'a KernelFile>),
+        (inputs, outputs, sizes): (&[KernelParam], &[KernelParam], &[Name]),
+    ) -> Option<KernelCode> {
+        let wrong = |this: &mut Self, why: String, help: String, place: &'static str, at: SrcSpan| {
+            this.error_in_kernel(KernelError::Source { name: kernel.to_owned(), why, help, place, at: at.into() });
+            None
+        };
+        let entry = match field("entry") {
+            None => kernel.rsplit('.').next().unwrap_or_default().to_owned(),
+            Some(entry) => match &entry.kind {
+                ExprKind::Text(entry) => entry.clone(),
+                _ => {
+                    let value = self.eval(entry);
+                    return self.wrong_type("the name of a function, as a text", &value, entry.span);
+                }
+            },
+        };
+        let (text, at, file) = match (field("source"), field("file")) {
+            (Some(source), None) => match &source.kind {
+                ExprKind::Text(text) => (text.as_str(), source.span, None),
+                _ => {
+                    let value = self.eval(source);
+                    return self.wrong_type("a text: `source: \"\"\"…\"\"\"`", &value, source.span);
+                }
+            },
+            (None, Some(path)) => match (&path.kind, file) {
+                (ExprKind::Text(_), Some(file)) => (file.text.as_str(), path.span, Some(file)),
+                // The linker has said why it could not be read.
+                (ExprKind::Text(_), None) => return None,
+                _ => {
+                    let value = self.eval(path);
+                    return self.wrong_type("the path of a file, as a text", &value, path.span);
+                }
+            },
+            (Some(_), Some(file)) => {
+                let why = "has its code twice: `source` and `file`".to_owned();
+                return wrong(self, why, "remove one of them".to_owned(), "second", file.span);
+            }
+            (None, None) => {
+                let help = "write it as `source: \"\"\"…\"\"\"`, or name a file beside this one: `file: \"k.cu\"`";
+                return wrong(self, "has no code".to_owned(), help.to_owned(), "declared here", name.span);
+            }
+        };
+        let number = |param: &KernelParam| (param.dtype, self.names.name(param.name.symbol));
+        let params = inputs.iter().map(|param| match (param.sizes, number(param)) {
+            (Some(_), (dtype, name)) => ops::Param::Input(dtype, name),
+            (None, (dtype, name)) => ops::Param::Number(dtype, name),
+        });
+        let outputs = outputs.iter().map(|param| {
+            let (dtype, name) = number(param);
+            ops::Param::Output(dtype, name)
+        });
+        let sizes = sizes.iter().map(|size| ops::Param::Size(short(self.names.name(size.symbol))));
+        let params: Vec<ops::Param> = params.chain(outputs).chain(sizes).collect();
+        let head = ops::head(&entry, &params);
+        if let Some(KernelFile { name, code: Some(code), .. }) = file {
+            return Some(KernelCode::compiled(&entry, head, (name, code), at));
+        }
+        if !has_word(text, &entry) {
+            let why = format!("has no function `{entry}` in its code");
+            return wrong(self, why, format!("the code defines `{head}`"), "this code", at);
+        }
+        Some(match file {
+            Some(file) => KernelCode::new(&entry, head, (&file.name, text), at, Vec::new()),
+            None => KernelCode::new(&entry, head, (&format!("{entry}.cu"), text), at, line_starts(text, at)),
+        })
+    }
+}
+
+/// The name without the module that declares it.
+fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// True if the text has that word.
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|found| found == word)
+}
+
+/// The offset of each line of a literal in the source map. A literal with escapes has none.
+fn line_starts(text: &str, literal: SrcSpan) -> Vec<u32> {
+    const QUOTES: u32 = 3;
+    if text.len() as u32 + 2 * QUOTES != literal.len {
+        return Vec::new();
+    }
+    let first = literal.start + QUOTES;
+    std::iter::once(first).chain(text.match_indices('\n').map(|(at, _)| first + at as u32 + 1)).collect()
+}

@@ -1,0 +1,308 @@
+//! Kernels that a file declares: launched as declared, and computed on the CPU by the operation of their `reference`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::base::{DType, Dims, Nanos, SrcSpan};
+
+use super::kernel::TYPES;
+use super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::*;
+
+/// The call of a declared kernel. It has no place in the catalogue, since each declaration has a name of its own.
+pub struct KernelCall;
+
+/// A declared kernel with everything that one call decides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UserKernel {
+    /// The name of the declaration.
+    pub name: Arc<str>,
+    pub code: Arc<KernelCode>,
+    /// Blocks of the grid and threads of a block, in x, y and z.
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared: u32,
+    /// The arguments, in the order of the entry's parameters.
+    pub args: Vec<Passed>,
+    /// Names of the outputs.
+    pub outputs: Arc<[String]>,
+    /// Operations of one run.
+    pub flops: u64,
+    /// Bytes that one run moves; `None` if it reads each input and writes each output once.
+    pub bytes: Option<u64>,
+    /// Time of one run on a whole device, for the simulator; `None` if it follows from `flops` and `bytes`.
+    pub time: Option<Nanos>,
+    pub reference: Option<Box<Reference>>,
+}
+
+/// The code of a declared kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KernelCode {
+    /// The complete text for the compiler.
+    pub source: Arc<Source>,
+    /// The head that the entry has to have, for messages.
+    pub head: String,
+    /// The literal with the text, or the path of its file.
+    pub at: SrcSpan,
+    /// What the compiler's messages call the text.
+    pub label: String,
+    /// Offset in bytes of each line of the text from the begin of the file; empty if the text is elsewhere.
+    pub lines: Vec<u32>,
+}
+
+/// One argument of a declared kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Passed {
+    /// The address of an operand: inputs first, then outputs.
+    Operand(u8),
+    /// The bits of a number, the lowest first.
+    Value(u64),
+}
+
+/// The operation that computes what a kernel does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// The operation. Its first outputs are those of the kernel.
+    pub spec: Spec,
+    /// For each of its inputs, the part of an input of the kernel that it is.
+    pub inputs: Vec<InputPart>,
+}
+
+/// A part of a kernel's input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InputPart {
+    /// The input, counted from 0.
+    pub input: usize,
+    /// The part's first element in the input, which has no gaps.
+    pub offset: u64,
+    /// The part, with its strides in the input.
+    pub tensor: Tensor,
+}
+
+/// The name of the option that holds the kernel, which the model fills in.
+const KERNEL: &str = "kernel";
+
+/// The kernel of a call; `None` for any other operation.
+pub fn user_kernel(spec: &Spec) -> Option<&UserKernel> {
+    spec.attrs.user_kernel(KERNEL)
+}
+
+impl UserKernel {
+    /// The call of the kernel with these operands.
+    pub fn call(self, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
+        let mut attrs = Attrs::default();
+        attrs.push(KERNEL, Attr::UserKernel(Arc::new(self)), None);
+        Spec { operation: &KernelCall, attrs, expression: None, inputs, outputs, team: Team::ALONE }
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u64 {
+        self.block.iter().copied().map(u64::from).product()
+    }
+
+    /// Blocks of the grid.
+    fn blocks(&self) -> u64 {
+        self.grid.iter().copied().map(u64::from).product()
+    }
+}
+
+impl KernelCode {
+    /// The code of a text. `head` is the entry's name and parameters as in C++; `at` and `lines` locate the text in the
+    /// file.
+    pub fn new(entry: &str, head: String, (label, text): (&str, &str), at: SrcSpan, lines: Vec<u32>) -> KernelCode {
+        // A name that would end the literal of the directive is none that a compiler could repeat.
+        let label = label.replace(['"', '\\', '\n', '\r'], "_");
+        // The declaration makes the compiler compare the parameters of the definition with those of the kernel.
+        let text = format!("{TYPES}\n{head};\n#line 1 \"{label}\"\n{text}\n");
+        KernelCode { source: Arc::new(Source { name: entry.to_owned(), text, code: None }), head, at, label, lines }
+    }
+
+    /// Compiled code of a file, whose path is at `at`.
+    pub fn compiled(entry: &str, head: String, (label, code): (&str, &[u8]), at: SrcSpan) -> KernelCode {
+        // A driver reads the text of an assembler up to a NUL.
+        let code = Some(code.iter().copied().chain([0]).collect());
+        let source = Arc::new(Source { name: entry.to_owned(), text: String::new(), code });
+        KernelCode { source, head, at, label: label.to_owned(), lines: Vec::new() }
+    }
+
+    /// The location of the first line of the text that a compiler's log names.
+    pub fn located(&self, log: &str) -> SrcSpan {
+        let line = log.match_indices(&self.label).find_map(|(at, label)| {
+            let behind = log[at + label.len()..].strip_prefix(['(', ':'])?;
+            let digits = behind.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse::<usize>().ok()?.checked_sub(1)
+        });
+        let start = line.and_then(|line| self.lines.get(line));
+        start.map_or(self.at, |&start| SrcSpan { start, len: 0 })
+    }
+}
+
+/// The type of an element or a number in the head of a kernel.
+fn c_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "double",
+        DType::F32 => "float",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::I64 => "long long",
+        DType::I32 => "int",
+        DType::I8 => "signed char",
+        DType::U8 => "unsigned char",
+    }
+}
+
+/// A parameter of a kernel's entry.
+#[derive(Clone, Copy, Debug)]
+pub enum Param<'a> {
+    Input(DType, &'a str),
+    Output(DType, &'a str),
+    Number(DType, &'a str),
+    Size(&'a str),
+}
+
+/// The head of a kernel in C++.
+pub fn head(entry: &str, params: &[Param]) -> String {
+    let param = |param: &Param| match *param {
+        Param::Input(dtype, name) => format!("const {}* {name}", c_name(dtype)),
+        Param::Output(dtype, name) => format!("{}* {name}", c_name(dtype)),
+        Param::Number(dtype, name) => format!("{} {name}", c_name(dtype)),
+        Param::Size(name) => format!("long long {name}"),
+    };
+    let params: Vec<String> = params.iter().map(param).collect();
+    format!("extern \"C\" __global__ void {entry}({})", params.join(", "))
+}
+
+impl Reference {
+    /// The inputs of the operation, from those of the kernel.
+    fn inputs<'a>(&self, inputs: &[&'a [f64]]) -> Vec<Cow<'a, [f64]>> {
+        let part = |part: &InputPart| {
+            let all = inputs[part.input];
+            if part.offset == 0 && part.tensor.contiguous() && part.tensor.elements() == all.len() as u64 {
+                return Cow::Borrowed(all);
+            }
+            let (length, starts) = stretches(&part.tensor);
+            let stretch = |start: u64| &all[(part.offset + start) as usize..][..length as usize];
+            Cow::Owned(starts.flat_map(stretch).copied().collect())
+        };
+        self.inputs.iter().map(part).collect()
+    }
+
+    /// Runs `compute` with the operation's inputs, and with as many outputs as it has.
+    fn with<R>(
+        &self,
+        inputs: &[&[f64]],
+        outputs: &mut [Vec<f64>],
+        compute: impl FnOnce(&Spec, &[&[f64]], &mut [Vec<f64>]) -> R,
+    ) -> R {
+        let parts = self.inputs(inputs);
+        let parts: Vec<&[f64]> = parts.iter().map(|part| &**part).collect();
+        let mut all: Vec<Vec<f64>> = outputs.iter_mut().map(std::mem::take).collect();
+        let further = &self.spec.outputs[all.len()..];
+        all.extend(further.iter().map(|tensor| vec![0.0; tensor.elements() as usize]));
+        let result = compute(&self.spec, &parts, &mut all);
+        outputs.iter_mut().zip(all).for_each(|(output, computed)| *output = computed);
+        result
+    }
+}
+
+impl Operation for KernelCall {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn summary(&self) -> &'static str {
+        "a kernel that the file declares"
+    }
+
+    fn category(&self) -> Category {
+        Category::Kernel
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature::NOTHING
+    }
+
+    /// Nothing is inferred: the signature of the declaration is the rule of shapes.
+    fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        Ok(Vec::new())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let Some(kernel) = user_kernel(spec) else { return Cost::default() };
+        let share = share(kernel.threads())
+            .max((u64::from(kernel.shared) * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED).min(32) as u32);
+        let cost = Cost { blocks: kernel.blocks(), share, ..spec.streaming_cost(kernel.flops as f64, 1) };
+        match (kernel.time, kernel.bytes) {
+            // The time is that of all blocks, so that those which follow others do not add to it.
+            (Some(time), _) => {
+                let resident = UNITS * u64::from(Cost::WHOLE_UNIT / share).max(1);
+                let blocks = cost.blocks.min(resident);
+                Cost { flops: 0.0, read: Traffic::NONE, written: Traffic::NONE, hold: Some(time), blocks, ..cost }
+            }
+            (None, Some(bytes)) => {
+                let written = cost.written.total().min(bytes);
+                let device = |bytes| Traffic::of(Space::Device, bytes);
+                Cost { read: device(bytes - written), written: device(written), ..cost }
+            }
+            (None, None) => cost,
+        }
+    }
+
+    /// Leaves the outputs of a kernel without a reference as they are.
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        if let Some(reference) = user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
+            reference.with(inputs, outputs, |spec, inputs, outputs| spec.operation.reference(spec, inputs, outputs));
+        }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        match user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
+            Some(reference) => {
+                let count = outputs.len();
+                let mut tolerances = reference
+                    .with(inputs, outputs, |spec, inputs, outputs| spec.operation.enclose(spec, inputs, outputs));
+                tolerances.truncate(count);
+                tolerances
+            }
+            None => check::exactly(outputs),
+        }
+    }
+
+    /// Compares with the reference. The outputs of a kernel without one are not compared.
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        match user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
+            Some(reference) if reference.spec.outputs.len() == actual.len() => {
+                let parts = reference.inputs(inputs);
+                let parts: Vec<&[f64]> = parts.iter().map(|part| &**part).collect();
+                reference.spec.operation.check(&reference.spec, &parts, before, actual)
+            }
+            Some(_) => {
+                let mut expected = before();
+                let tolerances = self.enclose(spec, inputs, &mut expected);
+                check::compare_all(spec, actual, &expected, &tolerances)
+            }
+            None => actual.iter().map(|_| Check::none()).collect(),
+        }
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err("its code alone says what it computes")
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let Some(kernel) = user_kernel(spec) else { return Vec::new() };
+        let arg = |passed: &Passed| match *passed {
+            Passed::Operand(operand) => Arg::Operand(operand),
+            // A device reads the low bytes of a narrower number.
+            Passed::Value(bits) => Arg::U64(bits),
+        };
+        vec![Launch::Kernel(Kernel {
+            source: kernel.code.source.clone(),
+            grid: kernel.grid.map(u64::from),
+            block: kernel.block,
+            shared: Shared::Bytes(kernel.shared),
+            args: kernel.args.iter().map(arg).collect(),
+        })]
+    }
+}

@@ -1,0 +1,272 @@
+//! Kernels that a file declares: random ones compute on the double of AMD's libraries what their references compute on
+//! the CPU, and mistakes that only a run can find are reported with the line of the file.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use aorta::base::random::hash;
+
+use crate::common::doubles;
+use crate::hip::{run_with, verify};
+
+/// A file with kernels in the making, with a source of random choices.
+struct File {
+    seed: u64,
+    drawn: u64,
+    declarations: String,
+    statements: [String; 2],
+}
+
+impl File {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.drawn += 1;
+        hash(self.seed, self.drawn) % limit
+    }
+
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    /// A kernel of one to three dimensions with a call on one of two streams: `z = a * x + b * y + sizes`, with the sizes
+    /// as arguments, so that their order matters.
+    fn kernel(&mut self, number: usize) {
+        let dtype = self.pick(&["f32", "f64", "bf16", "f16", "i32"]);
+        // `map` computes with this type, so that both round alike.
+        let wide = if matches!(dtype, "f64" | "i32") { "double" } else { "float" };
+        let element = match dtype {
+            "f32" => "float",
+            "f64" => "double",
+            "i32" => "int",
+            other => other,
+        };
+        let names = ["p", "q", "r"];
+        let rank = 1 + self.below(3) as usize;
+        let sizes: Vec<u64> = (0..rank).map(|_| self.pick(&[1, 3, 7, 16, 33, 65])).collect();
+        let block: Vec<u64> = (0..rank).map(|_| self.pick(&[1, 2, 5, 8])).collect();
+        // The innermost dimension is x.
+        let along = |axis: usize| rank - 1 - axis;
+        let grid: Vec<String> =
+            (0..rank).map(|axis| format!("ceil_div({}, {})", names[along(axis)], block[axis])).collect();
+        let shape = names[..rank].join(", ");
+        let mut params: Vec<String> = ["x", "y"].map(|name| format!("const {element}* {name}")).to_vec();
+        let (early, late) = (self.below(2) == 0, self.pick(&["f32", "f64", "i32"]));
+        params.insert(usize::from(!early), "float a".to_owned());
+        params.push(format!(
+            "{} b",
+            if late == "f32" {
+                "float"
+            } else if late == "f64" {
+                "double"
+            } else {
+                "int"
+            }
+        ));
+        params.push(format!("{element}* z"));
+        params.extend(names[..rank].iter().map(|name| format!("long long {name}")));
+        let inputs = if early { "a: f32, x" } else { "x" };
+        let between = if early { "" } else { ", a: f32" };
+        let mut code = format!("extern \"C\" __global__ void k{number}({}) {{\n", params.join(", "));
+        for (axis, dimension) in ["x", "y", "z"].iter().take(rank).enumerate() {
+            let name = names[along(axis)];
+            let _ = writeln!(
+                code,
+                "  long long i{axis} = (long long)blockIdx.{dimension} * blockDim.{dimension} + threadIdx.{dimension};\n  \
+                 if (i{axis} >= {name}) return;"
+            );
+        }
+        let place = (0..rank).rev().map(|axis| format!("i{axis}")).reduce(|outer, inner| {
+            let axis: usize = inner[1..].parse().expect("an axis");
+            format!("({outer}) * {} + {inner}", names[along(axis)])
+        });
+        let last = names[rank - 1];
+        let _ = writeln!(
+            code,
+            "  long long at = {};\n  {wide} sum = ({wide})a * load<{wide}>(x[at]) + ({wide})b * load<{wide}>(y[at]);\n  \
+             store(z[at], sum + ({wide})(p - {last}));\n}}",
+            place.expect("there is a dimension")
+        );
+        let _ = writeln!(
+            self.declarations,
+            "kernel k{number}({inputs}: {dtype}[{shape}]{between}, y: {dtype}[{shape}], b: {late} -> z: {dtype}[{shape}]) {{\n  \
+             grid: [{}],\n  block: {block:?},\n  source: \"\"\"\n{code}\"\"\",\n  \
+             reference: map(a * x + b * y + (p - {last})),\n}}",
+            grid.join(", ")
+        );
+        let _ = writeln!(self.declarations, "buffer x{number}, y{number}, z{number}: {dtype}{sizes:?}");
+        let stream = self.below(2) as usize;
+        let (a, b) = (self.pick(&["2", "-0.5", "3"]), self.pick(&["-1", "4"]));
+        let call = |x: &str, y: &str, z: &str| match early {
+            true => format!("k{number}({a}, {x}, {y}, {b} -> {z})"),
+            false => format!("k{number}({x}, {a}, {y}, {b} -> {z})"),
+        };
+        let (x, y, z) = (format!("x{number}"), format!("y{number}"), format!("z{number}"));
+        let first = call(&x, &y, &z);
+        let second = call(&z, &x, "_");
+        let _ = writeln!(self.statements[stream], "    f{number}: {first}\n    for i in 0..2 {{ {second} }}");
+    }
+
+    fn text(&self) -> String {
+        let [a, b] = &self.statements;
+        let decls = &self.declarations;
+        format!("{decls}stream s[2]\nstep {{\n  on s[0] {{\n{a}    nop()\n  }}\n  on s[1] {{\n{b}    nop()\n  }}\n}}\n")
+    }
+}
+
+/// Writes a text to a file of that name.
+fn write(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a file of our own");
+    path.display().to_string()
+}
+
+#[test]
+fn random_kernels_compute_what_their_references_do() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let long = if std::env::var_os("AORTA_LONG").is_some() { 40 } else { 4 };
+    for seed in 0..long {
+        let mut file = File { seed, drawn: 0, declarations: String::new(), statements: Default::default() };
+        (0..6).for_each(|number| file.kernel(number));
+        println!("{}", file.text());
+        verify(libraries, &write(folder.path(), &format!("{seed}.aorta"), &file.text()), &[]);
+    }
+}
+
+/// A file with one kernel `k` that doubles a buffer. `%HEAD%` in a text stands for its correct head.
+fn with_kernel(fields: &str, code: &str) -> String {
+    let code = code.replace("%HEAD%", "extern \"C\" __global__ void k(const float* x, float* y, long long n)");
+    format!(
+        "buffer x, y: f32[300]\n\nkernel k(x: f32[n] -> y: f32[n]) {{\n  grid: ceil_div(n, 64),\n  block: 64,{fields}\n  \
+         source: \"\"\"\n{code}\n\"\"\",\n}}\nstep {{ k(x -> y) }}\n"
+    )
+}
+
+const GOOD: &str = "%HEAD% {\n  long long i = GLOBAL_INDEX;\n  if (i < n) y[i] = 2 * x[i];\n}";
+
+/// Runs the program without a permission for kernels.
+fn told(libraries: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_aorta"))
+        .args(arguments)
+        .env("AORTA_LIBRARY_PATH", libraries)
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env("XDG_CONFIG_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env("COLUMNS", "120")
+        .output()
+        .expect("the program starts");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("it prints text")).concat();
+    (output.status.code(), text)
+}
+
+#[test]
+fn code_runs_on_a_gpu_with_permission_alone() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = write(folder.path(), "own.aorta", &with_kernel("\n  reference: map(2 * x),", GOOD));
+    let run = ["exec", &file, "--effort", "sanity", "--backend"];
+    for (arguments, code) in [
+        (&["hip"][..], 2),
+        (&["hip", "--allow-kernels"], 0),
+        (&["hip", "--config", "allow_kernels=true"], 0),
+        (&["hip", "--config", "allow_kernels=false"], 2),
+        (&["host"], 0),
+        (&["sim"], 0),
+    ] {
+        let (status, text) = told(libraries, &[&run[..], arguments].concat());
+        assert_eq!(status, Some(code), "{arguments:?}: {text}");
+        assert_eq!(text.contains("--allow-kernels"), code == 2, "{arguments:?}: {text}");
+    }
+    for command in [&["check"][..], &["plan"], &["show"], &["fmt", "--check"]] {
+        let (status, text) = told(libraries, &[command, &[&file]].concat());
+        assert_eq!(status, Some(0), "{command:?}: {text}");
+    }
+    for (command, permitted) in
+        [(&["sweep", "--launch", "stream,graph"][..], true), (&["sweep", "--launch", "stream,graph"], false)]
+    {
+        let allow = if permitted { &["--allow-kernels"][..] } else { &[] };
+        let cases = ["--backend", "hip", "--effort", "sanity"];
+        let (status, text) = told(libraries, &[command, &[&file], &cases, allow].concat());
+        assert_eq!(status == Some(0), permitted, "{text}");
+    }
+    // A scenario cannot permit it.
+    let scenario = "(workload: \"own.aorta\", backend: \"hip\", allow_kernels: true)";
+    let scenario = write(folder.path(), "own.ron", scenario);
+    let (status, text) = told(libraries, &["exec", &scenario]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("allow_kernels"), "{text}");
+}
+
+#[test]
+fn mistakes_in_the_code_are_told_with_their_line() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let wrong = [
+        // The text begins in line 6 of the file, behind the quotes, so that its second line is line 7.
+        ("names", "", "%HEAD% {\n  y[GLOBAL_INDEX] = twice(x[0]);\n}", "names.aorta:8:", "twice"),
+        (
+            "order",
+            "",
+            "extern \"C\" __global__ void k(float* y, const float* x, long long n) {}",
+            "order.aorta:7:",
+            "k",
+        ),
+        ("shared", "\n  shared: 1MiB,", GOOD, "shared.aorta:7:", "shared memory"),
+    ];
+    for (name, fields, code, place, said) in wrong {
+        let file = write(folder.path(), &format!("{name}.aorta"), &with_kernel(fields, code));
+        let output = run_with(libraries, &[], &[&file]);
+        assert_eq!(output.code, Some(4), "{name}: {}", output.told);
+        for part in [place, said, "kernel `k`"] {
+            assert!(output.told.contains(part), "{name} tells {part}: {}", output.told);
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_a_reference_is_taken_as_it_is() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = write(folder.path(), "own.aorta", &with_kernel("", GOOD));
+    let output = run_with(libraries, &[], &[&file]);
+    assert_eq!(output.code, Some(0), "{}", output.told);
+    assert!(output.told.contains("not compared: a kernel without a `reference`"), "{}", output.told);
+    let (status, text) = told(libraries, &["exec", &file, "--backend", "host"]);
+    assert_eq!(status, Some(4), "{text}");
+    assert!(text.contains("the kernel `k` has no `reference`"), "{text}");
+    // A wrong one is found.
+    let file = write(folder.path(), "wrong.aorta", &with_kernel("\n  reference: map(3 * x),", GOOD));
+    let output = run_with(libraries, &[], &[&file]);
+    assert_eq!(output.code, Some(1), "{}", output.told);
+}
+
+#[test]
+fn code_in_a_file_lies_beside_the_workload() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let inside = folder.path().join("inside");
+    std::fs::create_dir(&inside).expect("a folder of our own");
+    let code = GOOD.replace("%HEAD%", "extern \"C\" __global__ void twice(const float* x, float* y, long long n)");
+    write(&inside, "k.cu", &code);
+    write(folder.path(), "k.cu", &code);
+    write(&inside, "k.hsaco", "no code");
+    let text = |file: &str| {
+        format!(
+            "buffer x, y: f32[300]\nkernel k(x: f32[n] -> y: f32[n]) {{\n  grid: ceil_div(n, 64),\n  block: 64,\n  \
+             file: \"{file}\",\n  entry: \"twice\",\n  reference: map(2 * x),\n}}\nstep {{ k(x -> y) }}\n"
+        )
+    };
+    verify(libraries, &write(&inside, "good.aorta", &text("k.cu")), &[]);
+    for (file, said) in [
+        ("../k.cu", "it lies outside of the folder of the workload"),
+        ("none.cu", "there is no such file"),
+        ("k.txt", "its name ends in `.cu`"),
+    ] {
+        let (status, told) = told(libraries, &["check", &write(&inside, "wrong.aorta", &text(file))]);
+        assert_eq!(status, Some(2), "{told}");
+        assert!(told.contains(said), "{file}: {told}");
+    }
+    let compiled = write(&inside, "compiled.aorta", &text("k.hsaco"));
+    let output = run_with(libraries, &[], &[&compiled]);
+    assert_eq!(output.code, Some(4), "{}", output.told);
+    assert!(output.told.contains("the kernel `k` cannot be launched"), "{}", output.told);
+}
