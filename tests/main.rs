@@ -55,6 +55,7 @@ mod simulation;
 mod slots;
 mod speculative_reference;
 mod stopping;
+mod structure;
 mod sweep;
 mod syntax;
 mod waiting;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol, lcm};
+use crate::base::{Bytes, DType, GroupId, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
 use super::drawn::Draw;
@@ -63,8 +63,8 @@ pub(super) struct Analyzer<'a> {
     pub label_families: FxHashSet<Symbol>,
     pub program: Program,
     pub defs: FxHashMap<Symbol, &'a Decl>,
-    /// Location of the mesh's declaration; `None` before it.
-    pub mesh: Option<SrcSpan>,
+    /// Groups of several factors of a mesh, by the groups of these factors in their order.
+    pub products: FxHashMap<Vec<GroupId>, GroupId>,
     /// The iteration that is being expanded; `None` outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
@@ -101,16 +101,18 @@ impl<'a> Analyzer<'a> {
             DeclKind::Def { name, .. } => Some((name.symbol, decl)),
             _ => None,
         });
+        let world = Factor { size: options.world.max(1), stride: 1 };
         let program = Program {
             rank: options.rank,
             world: options.world,
             by_rank: false,
             params: Vec::new(),
             names: Interner::default(),
-            groups: vec![Group::new("world".to_owned(), (options.world.max(1), 1), options.rank, SrcSpan::default())],
+            groups: vec![Group::new("world".to_owned(), &[world], options.rank, SrcSpan::default())],
             streams: Vec::new(),
             memories: Vec::new(),
             shapes: Shapes::default(),
+            parts: FxHashMap::default(),
             views: super::views::Views::default(),
             specs: indexmap::IndexSet::default(),
             labels: vec![Label::default()],
@@ -131,7 +133,7 @@ impl<'a> Analyzer<'a> {
             label_families: declared::label_families(ast),
             program,
             defs: defs.collect(),
-            mesh: None,
+            products: FxHashMap::default(),
             iteration: None,
             cycle_use: CycleUse::default(),
             draws: Vec::new(),

@@ -5,6 +5,7 @@ mod gradients;
 mod limits;
 mod modules;
 mod slices;
+mod structure;
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -15,6 +16,7 @@ pub use gradients::GradientError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
 pub use slices::SliceError;
+pub use structure::StructureError;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelError {
@@ -223,6 +225,10 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Gradient(#[from] GradientError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Structure(#[from] StructureError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]
