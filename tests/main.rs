@@ -54,6 +54,7 @@ mod sessions;
 mod simulation;
 mod slots;
 mod speculative_reference;
+mod standard;
 mod stopping;
 mod structure;
 mod sweep;
