@@ -3,7 +3,13 @@
 use super::modules::ModuleText;
 
 /// Each shipped module: its name without `std.`, and its text.
-pub const STANDARD: [(&str, &str); 1] = [("transformer", include_str!("../../std/transformer.aorta"))];
+pub const STANDARD: [(&str, &str); 5] = [
+    ("experts", include_str!("../../std/experts.aorta")),
+    ("optimizer", include_str!("../../std/optimizer.aorta")),
+    ("pipeline", include_str!("../../std/pipeline.aorta")),
+    ("ring", include_str!("../../std/ring.aorta")),
+    ("transformer", include_str!("../../std/transformer.aorta")),
+];
 
 /// The shipped module of that name, such as `std.transformer`; `None` if the name is that of a file.
 pub fn standard_module(path: &str) -> Option<Result<ModuleText, String>> {

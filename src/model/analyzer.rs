@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Bytes, DType, Interner, MemoryId, SrcSpan, Symbol, lcm};
+use crate::base::{Bytes, DType, GroupId, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
 use super::drawn::Draw;
@@ -67,8 +67,8 @@ pub(super) struct Analyzer<'a> {
     pub defs: FxHashMap<Symbol, &'a Decl>,
     /// Declared kernels; `None` for those with a mistake.
     pub kernels: FxHashMap<Symbol, Option<Rc<DeclaredKernel<'a>>>>,
-    /// Location of the mesh's declaration; `None` before it.
-    pub mesh: Option<SrcSpan>,
+    /// Groups of several factors of a mesh, by the groups of these factors in their order.
+    pub products: FxHashMap<Vec<GroupId>, GroupId>,
     /// The iteration that is being expanded; `None` outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
@@ -105,16 +105,18 @@ impl<'a> Analyzer<'a> {
             DeclKind::Def { name, .. } => Some((name.symbol, decl)),
             _ => None,
         });
+        let world = Factor { size: options.world.max(1), stride: 1 };
         let program = Program {
             rank: options.rank,
             world: options.world,
             by_rank: false,
             params: Vec::new(),
             names: Interner::default(),
-            groups: vec![Group::new("world".to_owned(), (options.world.max(1), 1), options.rank, SrcSpan::default())],
+            groups: vec![Group::new("world".to_owned(), &[world], options.rank, SrcSpan::default())],
             streams: Vec::new(),
             memories: Vec::new(),
             shapes: Shapes::default(),
+            parts: FxHashMap::default(),
             views: super::views::Views::default(),
             specs: indexmap::IndexSet::default(),
             labels: vec![Label::default()],
@@ -136,7 +138,7 @@ impl<'a> Analyzer<'a> {
             program,
             defs: defs.collect(),
             kernels: FxHashMap::default(),
-            mesh: None,
+            products: FxHashMap::default(),
             iteration: None,
             cycle_use: CycleUse::default(),
             draws: Vec::new(),

@@ -17,6 +17,7 @@ use super::callee::{GRADIENT, MARKERS};
 use super::declared::{collect_labels, declared_names, stream_name, word_parameter};
 use super::error::ModelError;
 use super::functions::{FUNCTIONS, unknown_function_help};
+use super::locals::Locals;
 use super::lower::elementwise_functions;
 use super::mistakes::MAX_ERRORS;
 use super::unknown::{self, NameRole};
@@ -83,35 +84,6 @@ struct Checker<'a> {
     has_used: bool,
     streams: FxHashSet<Symbol>,
     errors: Vec<ModelError>,
-}
-
-/// The names of a step or a `def`. No two visible names are equal.
-#[derive(Default)]
-struct Locals {
-    /// Open scopes, the innermost last.
-    scopes: Vec<Vec<(Symbol, SrcSpan)>>,
-    visible: FxHashMap<Symbol, SrcSpan>,
-}
-
-impl Locals {
-    fn enter(&mut self) {
-        self.scopes.push(Vec::new());
-    }
-
-    fn leave(&mut self) -> Vec<(Symbol, SrcSpan)> {
-        let names = self.scopes.pop().expect("a scope was entered");
-        names.iter().for_each(|(symbol, _)| {
-            self.visible.remove(symbol);
-        });
-        names
-    }
-
-    /// Adds a name to the innermost scope, or to the outermost one.
-    fn add(&mut self, outermost: bool, symbol: Symbol, span: SrcSpan) {
-        let scope = if outermost { self.scopes.first_mut() } else { self.scopes.last_mut() };
-        scope.expect("inside a body").push((symbol, span));
-        self.visible.insert(symbol, span);
-    }
 }
 
 impl<'a> Checker<'a> {
@@ -234,14 +206,14 @@ impl<'a> Checker<'a> {
             DeclKind::Stream { count, options, .. } => {
                 self.exprs(count);
                 for setting in options {
-                    self.setting(setting, &["high", "normal", "low", "gpu", "host"]);
+                    self.word_or_value(&setting.value, &["high", "normal", "low", "gpu", "host"]);
                 }
             }
             DeclKind::Buffer(buffer) => self.buffer(buffer),
             DeclKind::Mesh(factors) => factors.iter().for_each(|factor| self.expr(&factor.value)),
             DeclKind::Step { options, .. } => {
                 for setting in options {
-                    self.setting(setting, &["iteration", "end", "data", "declared", "forbid", "allow"]);
+                    self.word_or_value(&setting.value, &["iteration", "end", "data", "declared", "forbid", "allow"]);
                 }
             }
             DeclKind::Metric { each: Some(each), .. } => {
@@ -264,19 +236,23 @@ impl<'a> Checker<'a> {
         match &buffer.layout {
             Layout::Tensor(expr) => self.expr(expr),
             Layout::Parts(parts) => parts.iter().for_each(|(_, expr)| self.expr(expr)),
-            Layout::Like(_) => {}
+            Layout::Like(path) => self.expr_at(path, NameRole::Operand),
         }
         if let Some(Expr { kind: ExprKind::Call { args, .. }, .. }) = &buffer.init {
             self.exprs(args);
         }
     }
 
-    fn setting(&mut self, setting: &Setting, words: &[&str]) {
-        let is_word = setting.value.as_name().is_some_and(|symbol| words.contains(&self.names.name(symbol)));
+    /// Checks the value of an option, or those of a list, which may be words.
+    fn word_or_value(&mut self, value: &Expr, words: &[&str]) {
+        if let ExprKind::List(items) = &value.kind {
+            return items.iter().for_each(|item| self.word_or_value(item, words));
+        }
+        let is_word = value.as_name().is_some_and(|symbol| words.contains(&self.names.name(symbol)));
         // A bare name that is not a value may be a word, which is checked against its option.
-        let unknown = setting.value.as_name().is_some_and(|symbol| !self.knows(symbol));
+        let unknown = value.as_name().is_some_and(|symbol| !self.knows(symbol));
         if !is_word && !unknown {
-            self.expr(&setting.value);
+            self.expr(value);
         }
     }
 
@@ -435,9 +411,9 @@ impl<'a> Checker<'a> {
             let key = self.names.name(setting.key.symbol);
             let option = operation.and_then(|op| op.signature().options.iter().find(|option| option.name == key));
             match option.map(|option| &option.kind) {
-                Some(OptionType::Word(words)) => self.setting(setting, words),
+                Some(OptionType::Word(words)) => self.word_or_value(&setting.value, words),
                 // An unknown option may have been meant for words.
-                None => self.setting(setting, &[]),
+                None => self.word_or_value(&setting.value, &[]),
                 _ => self.expr(&setting.value),
             }
         }
@@ -585,6 +561,14 @@ impl<'a> Checker<'a> {
             ExprKind::Field { base, name } => {
                 let of_group = super::mesh::MEMBERS.contains(&self.names.name(name.symbol));
                 self.expr_at(base, if of_group { self.group() } else { self.place });
+            }
+            // Only the values of a conditional expression are what is expected here.
+            ExprKind::If { arms, otherwise } if self.place != NameRole::Any => {
+                for (condition, value) in arms {
+                    self.expr_at(condition, NameRole::Any);
+                    self.expr_of(value, elementwise);
+                }
+                self.expr_of(otherwise, elementwise);
             }
             kind => {
                 let elementwise = elementwise && !matches!(kind, ExprKind::Range { .. } | ExprKind::List(_));

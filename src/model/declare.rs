@@ -12,8 +12,9 @@ use super::declared::declared_names;
 use super::draws::DrawCall;
 use super::error::ModelError;
 use super::limits;
+use super::parts::Place;
 use super::program::*;
-use super::units::Units;
+use super::stream_options::{ByMember, Streams};
 use super::unknown;
 use super::value::Value;
 
@@ -204,20 +205,23 @@ impl<'a> Analyzer<'a> {
     }
 
     fn stream(&mut self, name: Name, count: &[Expr], options: &[Setting]) {
-        let (mut priority, mut units) = (Priority::Normal, None);
+        let dims = self.family(count, FamilyOf::Streams, name);
+        let members = dims.as_ref().and_then(|dims| dims.elements());
+        let streams = Streams { name, members: members.filter(|_| !count.is_empty()) };
+        let (mut priority, mut units) = (ByMember::All(Priority::Normal), ByMember::All(None));
         for setting in options {
             let key = self.names.name(setting.key.symbol).to_owned();
             match key.as_str() {
-                "priority" => priority = self.priority(&setting.value),
-                "units" => units = self.units(&setting.value),
+                // The length of a list cannot be checked if the number of members is wrong.
+                "priority" | "units" if members.is_none() => {}
+                "priority" => priority = self.priorities(setting, streams),
+                "units" => units = self.units_by_member(setting, streams),
                 "queue" | "kind" => {
                     self.not_yet(&format!("`{key}` of a stream"), "leave it out", setting.key.span);
                 }
                 _ => self.unknown_option("stream", key, &["priority", "units"], setting.key.span),
             }
         }
-        let dims = self.family(count, FamilyOf::Streams, name);
-        let members = dims.as_ref().and_then(|dims| dims.elements());
         let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > limits::STREAMS);
         if count.len() > 1 || too_many {
             let (what, value) = match count.len() > 1 {
@@ -244,8 +248,8 @@ impl<'a> Analyzer<'a> {
                         name: if is_family { format!("{text}[{member}]") } else { text.to_owned() },
                         family: name.symbol,
                         member: is_family.then_some(member),
-                        priority,
-                        units,
+                        priority: priority.get(member),
+                        units: units.get(member),
                         span: name.span,
                     });
                 }
@@ -257,58 +261,9 @@ impl<'a> Analyzer<'a> {
         self.scopes.declare(name.symbol, value);
     }
 
-    fn priority(&mut self, expr: &Expr) -> Priority {
-        if let Some(symbol) = expr.as_name()
-            && self.scopes.get(symbol).is_none()
-        {
-            return match self.word_of(expr, &["high", "normal", "low"]) {
-                Some("high") => Priority::High,
-                Some("low") => Priority::Low,
-                _ => Priority::Normal,
-            };
-        }
-        match self.eval(expr) {
-            Value::Word(word) => match self.names.name(word) {
-                "high" => Priority::High,
-                "low" => Priority::Low,
-                "normal" => Priority::Normal,
-                _ => {
-                    self.wrong_type::<()>("`high`, `normal`, `low` or a number", &Value::Word(word), expr.span);
-                    Priority::Normal
-                }
-            },
-            Value::Number(number) if number.dimension == Dimension::NONE => {
-                let level = self.whole(number, expr.span).unwrap_or(0);
-                Priority::Level(level.clamp(-1000, 1000) as i32)
-            }
-            other => {
-                self.wrong_type::<()>("`high`, `normal`, `low` or a number", &other, expr.span);
-                Priority::Normal
-            }
-        }
-    }
-
-    fn units(&mut self, expr: &Expr) -> Option<Units> {
-        let number = match self.eval(expr) {
-            Value::Number(number) if number.dimension == Dimension::NONE => number,
-            other => return self.wrong_type("a number of compute units, or a share", &other, expr.span),
-        };
-        let units = Units::parse(number.value.float());
-        if units.is_none() {
-            self.error(ModelError::BadSize {
-                what: "the part of the device that a stream keeps to".to_owned(),
-                value: number.text(),
-                at: expr.span.into(),
-                help: "write compute units from 2 on, `units: 64`, or a share below 100 %, `units: 25%`; leave the \
-                       option away for the whole device",
-            });
-        }
-        units
-    }
-
     fn buffer(&mut self, buffer: &Buffer) {
         let space = self.space(buffer.space.as_ref());
-        let ty = self.layout(buffer);
+        let ty = self.buffer_type(buffer);
         for family in &buffer.families {
             let number = self.program.memories.len() as u64 + 1;
             let init = match &buffer.init {
@@ -316,69 +271,14 @@ impl<'a> Analyzer<'a> {
                 Some(expr) => self.init(expr),
             };
             let count = self.family(&family.count, FamilyOf::Buffers, family.name);
-            let value = match (ty, init, count) {
+            let value = match (&ty, init, count) {
                 (Some(ty), Some(init), Some(count)) => {
-                    self.add_family(family.name, MemoryKind::Buffer(init), space, count, ty)
+                    let kind = MemoryKind::Buffer(init);
+                    self.add_buffer(family.name, Place { kind, space, count }, ty)
                 }
                 _ => Value::Unknown,
             };
             self.scopes.declare(family.name.symbol, value);
-        }
-    }
-
-    /// Declares a buffer of a block: scratch memory on the device, undefined until the step writes it.
-    pub(super) fn local_buffer(&mut self, buffer: &Buffer) {
-        self.check_local(buffer);
-        let ty = self.layout(buffer);
-        for family in &buffer.families {
-            let count = self.family(&family.count, FamilyOf::Buffers, family.name);
-            let value = match (count, ty) {
-                (Some(count), Some(ty)) => self.add_family(family.name, MemoryKind::Scratch, Space::Device, count, ty),
-                _ => Value::Unknown,
-            };
-            self.scopes.declare(family.name.symbol, value);
-        }
-    }
-
-    /// Reports a space or an init of a buffer in a block, which has neither.
-    fn check_local(&mut self, buffer: &Buffer) {
-        let space = self.space(buffer.space.as_ref());
-        let space_at = buffer.space.filter(|_| space != Space::Device);
-        let Some(at) = space_at.map(|name| name.span).or(buffer.init.as_ref().map(|init| init.span)) else { return };
-        let (family, text) = (&buffer.families[0], |expr: &Expr| written(expr, &self.names));
-        let name = self.names.name(family.name.symbol).to_owned();
-        let index = match family.count.iter().map(text).collect::<Vec<_>>() {
-            count if count.is_empty() => String::new(),
-            count => format!("[{}]", count.join(", ")),
-        };
-        let ty = if let Layout::Tensor(ty) = &buffer.layout { text(ty) } else { "f32[8]".to_owned() };
-        let in_space = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
-        let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
-        let fill = match init.as_str() {
-            " = zeros" if space_at.is_none() && index.is_empty() => format!("write `fill(0 -> {name})` below it, or "),
-            " = ones" if space_at.is_none() && index.is_empty() => format!("write `fill(1 -> {name})` below it, or "),
-            _ => String::new(),
-        };
-        let (wants, why) = match space_at {
-            Some(_) => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
-            None => ("be filled before the run".to_owned(), "buffers of a block hold nothing at first"),
-        };
-        let help = format!("{fill}declare it above the step: `buffer {name}{index}: {ty}{in_space}{init}`");
-        self.error(ModelError::LocalBuffer { name, wants, why, help, at: at.into() });
-    }
-
-    fn layout(&mut self, buffer: &Buffer) -> Option<(DType, Dims)> {
-        match &buffer.layout {
-            Layout::Tensor(expr) => self.tensor_type(expr),
-            Layout::Like(expr) => {
-                self.not_yet("`like`", "write the type again", expr.span);
-                None
-            }
-            Layout::Parts(parts) => {
-                let at = parts.first().map_or(buffer.families[0].name.span, |part| part.0.span);
-                self.not_yet("a buffer with parts", "declare a buffer for each", at);
-                None
-            }
         }
     }
 
@@ -412,7 +312,7 @@ impl<'a> Analyzer<'a> {
         MemoryId::from(self.program.memories.len() - 1)
     }
 
-    fn space(&mut self, space: Option<&Name>) -> Space {
+    pub(super) fn space(&mut self, space: Option<&Name>) -> Space {
         let Some(name) = space else { return Space::Device };
         let text = self.names.name(name.symbol).to_owned();
         if text == "managed" {
@@ -439,7 +339,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    fn init(&mut self, expr: &Expr) -> Option<Init> {
+    pub(super) fn init(&mut self, expr: &Expr) -> Option<Init> {
         let known = ["random(seed)", "zeros", "ones", "iota"];
         let word = match &expr.kind {
             ExprKind::Name(symbol) => self.names.name(*symbol).to_owned(),

@@ -6,6 +6,7 @@ mod kernels;
 mod limits;
 mod modules;
 mod slices;
+mod structure;
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -17,6 +18,7 @@ pub use kernels::KernelError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
 pub use slices::SliceError;
+pub use structure::StructureError;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelError {
@@ -229,6 +231,10 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Kernel(#[from] KernelError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Structure(#[from] StructureError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]

@@ -227,6 +227,9 @@ impl Analyzer<'_> {
                 _ if matches!(found, Value::Group(_)) => Some(
                     "a group is no number: `tp.size` is how many ranks the group `tp` has, `tp.rank` the number of this one",
                 ),
+                _ if matches!(found, Value::Parts(_)) => {
+                    Some("name a part behind a dot: `w.up`; parts of one type are one flat tensor together")
+                }
                 "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => {
                     Some("pick one of its operations: `f[0]`")
                 }

@@ -1,13 +1,16 @@
-//! Groups of ranks: the mesh that factors the world, and the group of a collective.
+//! Groups of ranks: meshes that factor the world, and the group of a collective.
+
+use rustc_hash::FxHashMap;
 
 use crate::base::units::Dimension;
-use crate::base::{GroupId, SrcSpan, counted, suggest};
+use crate::base::{GroupId, SrcSpan, Symbol, counted, suggest};
 use crate::ops::{Category, Operation, Team};
-use crate::syntax::ast::{Binding, Call, Name};
+use crate::syntax::ast::{Binding, Call, Expr, ExprKind, Name};
+use crate::syntax::walk;
 
 use super::analyzer::Analyzer;
-use super::error::ModelError;
-use super::program::Group;
+use super::error::{ModelError, StructureError};
+use super::program::{Factor, Group};
 use super::value::Value;
 
 /// Members of a group after a dot.
@@ -16,9 +19,6 @@ pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];
 impl Analyzer<'_> {
     /// Analyzes `mesh dp = 2, tp = 4`: the last factor varies fastest with the rank.
     pub(super) fn mesh(&mut self, factors: &[Binding], at: SrcSpan) {
-        if let Some(first) = self.mesh.replace(at) {
-            self.error(ModelError::Second { what: "mesh", at: at.into(), first: first.into() });
-        }
         let sizes: Vec<Option<u32>> = factors.iter().map(|factor| self.factor(factor)).collect();
         let known: Option<Vec<u32>> = sizes.into_iter().collect();
         let fits = known.filter(|sizes| self.factors_fit(sizes, at));
@@ -27,14 +27,40 @@ impl Analyzer<'_> {
             return;
         };
         let mut stride = self.options.world;
+        let mut groups = FxHashMap::default();
         for (factor, size) in factors.iter().zip(sizes) {
             stride /= size;
             let name = self.names.name(factor.name.symbol).to_owned();
-            let group = Group::new(name, (size, stride), self.options.rank, factor.name.span);
-            self.program.groups.push(group);
-            let id = GroupId::from(self.program.groups.len() - 1);
+            let id = self.add_group(name, &[Factor { size, stride }], factor.name.span);
+            groups.insert(factor.name.symbol, id);
             self.scopes.declare(factor.name.symbol, Value::Group(id));
         }
+        self.products(&groups, at);
+    }
+
+    fn add_group(&mut self, name: String, factors: &[Factor], span: SrcSpan) -> GroupId {
+        self.program.groups.push(Group::new(name, factors, self.options.rank, span));
+        GroupId::from(self.program.groups.len() - 1)
+    }
+
+    /// Adds a group for each list of this mesh's factors in the file, such as `[dp, tp]`. All ranks read the same file,
+    /// so the numbers of these groups are the same on all of them, whichever branches they take.
+    fn products(&mut self, groups: &FxHashMap<Symbol, GroupId>, at: SrcSpan) {
+        let ast = self.ast;
+        walk::exprs(ast, &mut |expr| {
+            let ExprKind::List(items) = &expr.kind else { return };
+            let factor = |item: &Expr| groups.get(&item.as_name()?).copied();
+            let Some(list) = items.iter().map(factor).collect::<Option<Vec<GroupId>>>() else { return };
+            let is_new = list.len() > 1 && repeated(&list).is_none() && !self.products.contains_key(&list);
+            if is_new {
+                let parts = list.iter().map(|group| &self.program.groups[group.index()]);
+                let names: Vec<&str> = parts.clone().map(|group| group.name.as_str()).collect();
+                let name = format!("[{}]", names.join(", "));
+                let factors: Vec<Factor> = parts.flat_map(|group| group.factors.iter().copied()).collect();
+                let product = self.add_group(name, &factors, at);
+                self.products.insert(list, product);
+            }
+        });
     }
 
     /// The size of one factor.
@@ -110,8 +136,38 @@ impl Analyzer<'_> {
         }
         match self.eval(over) {
             Value::Group(group) => Some(group),
+            Value::List(items) => self.product(&items, over.span),
             other => self.wrong_type("a group of ranks", &other, over.span),
         }
+    }
+
+    /// The group of several factors of one mesh: the ranks that differ from this one in these factors.
+    fn product(&mut self, items: &[Value], at: SrcSpan) -> Option<GroupId> {
+        let mut list = Vec::with_capacity(items.len());
+        for item in items {
+            match item {
+                Value::Group(group) => list.push(*group),
+                other => return self.wrong_type("a list of groups of ranks", other, at),
+            }
+        }
+        if let [only] = *list {
+            return Some(only);
+        }
+        if let Some(&product) = self.products.get(&list) {
+            return Some(product);
+        }
+        let name = |group: GroupId| self.program.groups[group.index()].name.clone();
+        let (why, help) = match (repeated(&list), list.as_slice()) {
+            (_, []) => ("the list has no group".to_owned(), "name the factors of a mesh: `over [dp, tp]`"),
+            (Some(twice), _) => (format!("`{}` is there twice", name(twice)), "name each factor once"),
+            _ => (
+                "a list combines the factors of one mesh, by their names".to_owned(),
+                "declare the factors in one mesh, `mesh dp = 2, tp = 4`, and name them, `over [dp, tp]`; a `def` takes \
+                 the list as one argument, `f(x, [dp, tp])`",
+            ),
+        };
+        self.error(StructureError::GroupList { why, help, at: at.into() }.into());
+        None
     }
 
     /// Reports `over` on an operation that is not a collective.
@@ -125,4 +181,9 @@ impl Analyzer<'_> {
             self.error(ModelError::NoGroup { name, help, at: over.span.into() });
         }
     }
+}
+
+/// The first group that is in a list twice.
+fn repeated(list: &[GroupId]) -> Option<GroupId> {
+    list.iter().enumerate().find(|(place, group)| list[..*place].contains(group)).map(|(_, group)| *group)
 }

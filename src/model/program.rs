@@ -1,9 +1,10 @@
 //! The program: the meaning of a file for one rank, with everything evaluated.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::base::{
     DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, TurnId, ViewId,
@@ -33,6 +34,8 @@ pub struct Program {
     pub streams: Vec<Stream>,
     pub memories: Vec<Memory>,
     pub shapes: Shapes,
+    /// The parts of buffers that have parts of one type.
+    pub(super) parts: FxHashMap<MemoryId, Arc<[Part]>>,
     pub views: Views,
     pub specs: IndexSet<Spec, FxBuildHasher>,
     pub labels: Vec<Label>,
@@ -51,36 +54,60 @@ pub struct Program {
 /// Ranks that take part in collectives together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// `world`, or the name of a mesh factor.
+    /// `world`, the name of a mesh factor, or a list of such names: `[dp, tp]`.
     pub name: String,
     /// Its ranks in group order; this program's rank is one of them.
     pub ranks: Vec<u32>,
-    /// Distance between consecutive members, in ranks of the world.
-    pub stride: u32,
+    /// Factors of the group, the outermost first.
+    pub factors: Arc<[Factor]>,
     /// Location of the declaration; empty for the world.
     pub span: SrcSpan,
 }
 
+/// Ranks that differ in one coordinate of a mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor {
+    pub size: u32,
+    /// Distance between consecutive members, in ranks of the world.
+    pub stride: u32,
+}
+
+impl Factor {
+    /// The coordinate of a world rank.
+    fn place(self, rank: u32) -> u32 {
+        rank / self.stride % self.size
+    }
+}
+
 impl Group {
-    /// The group with `size` members at distance `stride` that contains `rank` of the world.
-    pub(super) fn new(name: String, (size, stride): (u32, u32), rank: u32, span: SrcSpan) -> Group {
-        let first = rank - (rank / stride) % size * stride;
-        Group { name, ranks: (0..size).map(|member| first + member * stride).collect(), stride, span }
+    /// The group of these factors, the outermost first, that contains `rank` of the world.
+    pub(super) fn new(name: String, factors: &[Factor], rank: u32, span: SrcSpan) -> Group {
+        let mut group = Group { name, ranks: Vec::new(), factors: factors.into(), span };
+        group.ranks = group.members_with(rank).collect();
+        group
     }
 
     pub fn size(&self) -> u32 {
-        self.ranks.len() as u32
+        self.factors.iter().map(|factor| factor.size).product()
     }
 
     /// The index of a world rank in its group of this name; other ranks' groups may have other members.
     pub fn number_of(&self, rank: u32) -> u32 {
-        rank / self.stride % self.size()
+        self.factors.iter().fold(0, |number, factor| number * factor.size + factor.place(rank))
     }
 
     /// The members of the group of this name that contains `rank` of the world, in group order.
     pub fn members_with(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
-        let (stride, first) = (self.stride, rank - self.number_of(rank) * self.stride);
-        (0..self.size()).map(move |member| first + member * stride)
+        let factors = self.factors.clone();
+        let first = rank - factors.iter().map(|factor| factor.place(rank) * factor.stride).sum::<u32>();
+        (0..self.size()).map(move |member| {
+            let (mut rest, mut found) = (member, first);
+            for factor in factors.iter().rev() {
+                found += rest % factor.size * factor.stride;
+                rest /= factor.size;
+            }
+            found
+        })
     }
 }
 
@@ -139,6 +166,16 @@ pub enum MemoryKind {
     Bare(Init),
     /// An output without a name, or a buffer of a block: lives from its first write to its last use in an iteration.
     Scratch,
+}
+
+/// A part of a buffer: a range of its memory, with dimensions of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    pub name: Symbol,
+    pub dtype: DType,
+    pub dims: Dims,
+    /// Index of its first element in the buffer.
+    pub start: u64,
 }
 
 /// Distinct element types with shapes.
@@ -460,12 +497,23 @@ impl Program {
             MemoryKind::Scratch => "output of ",
             MemoryKind::Buffer(_) => "",
         });
-        text.push_str(self.names.name(info.name));
         let extents = self.views.extents(view);
+        // The index of a family stands before the part: `w[0].up`.
+        let name = self.names.name(info.name);
+        let (name, later) = match info.family > 0 {
+            true => name.split_once('.').unwrap_or((name, "")),
+            false => (name, ""),
+        };
+        text.push_str(name);
         let kept = self.views.kept_mask(view);
         let whole = |axis: usize| kept >> axis & 1 == 1 && extents[axis].len == dims[axis];
         let family = usize::from(info.family);
-        for part in [0..family, family..extents.len()] {
+        let of_part = self.part_text(view);
+        let own = if of_part.is_some() { 0..0 } else { family..extents.len() };
+        for (number, part) in [0..family, own].into_iter().enumerate() {
+            if number == 1 && !later.is_empty() {
+                let _ = write!(text, ".{later}");
+            }
             // Trailing dimensions that are whole are left out.
             let end = part.clone().rev().find(|&axis| !whole(axis)).map_or(part.start, |last| last + 1);
             for (axis, extent) in extents.iter().enumerate().take(end).skip(part.start) {
@@ -478,6 +526,9 @@ impl Program {
                 };
             }
             text.push_str(if end > part.start { "]" } else { "" });
+        }
+        if let Some(of_part) = of_part {
+            return text + &of_part;
         }
         match self.views.is_reshaped(view) {
             true => format!("view({text}, {})", self.views.tensor(view).dims),

@@ -14,6 +14,20 @@ use super::unknown;
 use super::value::Value;
 use super::views::Extent;
 
+/// What an index selects from a dimension.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selected {
+    pub extent: Extent,
+    /// False for a single index, which removes the dimension.
+    pub is_kept: bool,
+}
+
+impl Selected {
+    pub fn all(size: u64) -> Selected {
+        Selected { extent: Extent { start: 0, len: size }, is_kept: true }
+    }
+}
+
 impl Analyzer<'_> {
     pub(super) fn index(&mut self, value: Value, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
         match value {
@@ -35,6 +49,7 @@ impl Analyzer<'_> {
                 }
             }
             Value::Tensor { view, family } => self.slice(view, family, base, items, span),
+            Value::Parts(parts) => self.index_parts(&parts, base, items, span),
             Value::Label(_) => match self.single_output(&value, base.span) {
                 Some(view) => self.slice(view, 0, base, items, span),
                 None => Value::Unknown,
@@ -164,53 +179,61 @@ impl Analyzer<'_> {
 
     /// Evaluates a slice of a tensor. The first bracket after a family selects from the family's dimensions.
     fn slice(&mut self, view: ViewId, family: u8, base: &Expr, items: &[Expr], span: SrcSpan) -> Value {
-        if self.program.views.is_reshaped(view) {
+        let of_part = self.is_part(view) && self.program.views.is_reshaped(view);
+        if self.program.views.is_reshaped(view) && !of_part {
             let name = written(base, &self.names);
             self.error(SliceError::SliceOfView { name, at: span.into() }.into());
             return Value::Unknown;
         }
-        let kept = self.program.views.kept(view);
-        let open = if family > 0 { usize::from(family) } else { kept.clone().count() };
+        let sizes = self.program.views.tensor(view).dims;
+        let open = if family > 0 { usize::from(family) } else { sizes.len() };
         if items.len() > open || (family > 0 && items.len() != open) {
             return self.index_count(base, family > 0, open, items.len(), span);
         }
-        let memory = self.program.views.memory(view);
-        let mut extents = [Extent { start: 0, len: 0 }; Dims::MAX];
-        let rank = self.program.views.extents(view).len();
-        extents[..rank].copy_from_slice(self.program.views.extents(view));
-        let mut mask = self.program.views.kept_mask(view);
-        let mut good = true;
-        for (item, axis) in items.iter().zip(kept) {
-            let extent = extents[axis];
-            let value = self.plain_whole(item).map(Value::int);
-            match value.unwrap_or_else(|| self.eval(item)) {
-                Value::Whole => {}
-                Value::Range { from, to, reversed: false } => {
-                    if from >= to && from >= 0 && to >= 0 && from <= extent.len as i64 {
-                        self.error(SliceError::EmptySlice { at: item.span.into(), from, to }.into());
-                        good = false;
-                    } else if from < 0 || from >= to || to > extent.len as i64 {
-                        self.slice_out_of_range(base, from, to, extent.len, item.span);
-                        good = false;
-                    } else {
-                        extents[axis] = Extent { start: extent.start + from as u64, len: (to - from) as u64 };
-                    }
-                }
-                value => match self.place_of(base, &value, item.span, extent.len) {
-                    Some(index) => {
-                        extents[axis] = Extent { start: extent.start + index, len: 1 };
-                        mask &= !(1 << axis);
-                    }
-                    None => good = false,
-                },
-            }
+        let Some(selected) = self.select(base, items, &sizes) else { return Value::Unknown };
+        if of_part {
+            return self.slice_of_part(view, base, &selected, span);
         }
-        if !good {
-            return Value::Unknown;
+        let memory = self.program.views.memory(view);
+        let mut extents: Vec<Extent> = self.program.views.extents(view).to_vec();
+        let mut mask = self.program.views.kept_mask(view);
+        for (Selected { extent, is_kept }, axis) in selected.into_iter().zip(self.program.views.kept(view)) {
+            extents[axis] = Extent { start: extents[axis].start + extent.start, len: extent.len };
+            mask &= !(u8::from(!is_kept) << axis);
         }
         let layout = self.program.layout(memory);
-        let view = self.program.views.intern(memory, &extents[..rank], mask, &layout);
+        let view = self.program.views.intern(memory, &extents, mask, &layout);
         Value::Tensor { view, family: 0 }
+    }
+
+    /// What indices select from dimensions of these sizes. Reports each index that does not fit.
+    fn select(&mut self, base: &Expr, items: &[Expr], sizes: &[u64]) -> Option<Vec<Selected>> {
+        let mut selected = Some(Vec::with_capacity(items.len()));
+        for (item, &size) in items.iter().zip(sizes) {
+            let value = self.plain_whole(item).map(Value::int);
+            let found = match value.unwrap_or_else(|| self.eval(item)) {
+                Value::Whole => Some(Selected::all(size)),
+                Value::Range { from, to, reversed: false } => {
+                    if from >= to && from >= 0 && to >= 0 && from <= size as i64 {
+                        self.error(SliceError::EmptySlice { at: item.span.into(), from, to }.into());
+                        None
+                    } else if from < 0 || from >= to || to > size as i64 {
+                        self.slice_out_of_range(base, from, to, size, item.span);
+                        None
+                    } else {
+                        Some(Selected { extent: Extent { start: from as u64, len: (to - from) as u64 }, is_kept: true })
+                    }
+                }
+                value => self
+                    .place_of(base, &value, item.span, size)
+                    .map(|index| Selected { extent: Extent { start: index, len: 1 }, is_kept: false }),
+            };
+            selected = selected.zip(found).map(|(mut selected, found)| {
+                selected.push(found);
+                selected
+            });
+        }
+        selected
     }
 
     /// `view(x, [a, b])`: the elements of a slice in other dimensions.
@@ -270,7 +293,11 @@ impl Analyzer<'_> {
             Value::Unknown => Value::Unknown,
             Value::Label(label) => self.label_member(*label, base, member),
             Value::Group(group) => self.group_member(*group, member),
+            Value::Parts(parts) => self.part_of_several(parts, base, member),
             other => {
+                if let Some(part) = self.buffer_part(other, base, member) {
+                    return part;
+                }
                 let name = self.text_of(base);
                 let member_text = self.names.name(member.symbol).to_owned();
                 let help = match (other, member_text.as_str()) {

@@ -105,6 +105,8 @@ pub enum Value {
         view: ViewId,
         family: u8,
     },
+    /// A buffer or a family of buffers with parts of several types: the name and the tensor of each part.
+    Parts(Arc<Vec<(Symbol, Value)>>),
     /// A group of ranks: a factor of the mesh.
     Group(GroupId),
     /// An operation or a call.
@@ -165,6 +167,7 @@ impl Value {
             Value::Stream { .. } => "a family of streams".to_owned(),
             Value::Tensor { family: 0, .. } => "a tensor".to_owned(),
             Value::Tensor { .. } => "a family of buffers".to_owned(),
+            Value::Parts(_) => "a buffer with parts of several types".to_owned(),
             Value::Group(_) => "a group of ranks".to_owned(),
             Value::Label(_) => "a label".to_owned(),
             Value::Labels(_) => "a family of labels".to_owned(),

@@ -152,6 +152,18 @@ fn path() -> BoxedStrategy<Expr> {
         .boxed()
 }
 
+/// A path, or one of several by conditions.
+fn chosen(path: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
+    let arms = vec((expr(), path.clone()), 1..3);
+    let cond = (arms, path.clone().prop_map(Box::new)).prop_map(|(arms, otherwise)| ExprKind::If { arms, otherwise });
+    prop_oneof![3 => path, 1 => cond.prop_map(node)]
+}
+
+/// A group of ranks, or a list of them.
+fn group() -> impl Strategy<Value = Expr> {
+    prop_oneof![2 => path(), 1 => vec(expr(), 0..3).prop_map(ExprKind::List).prop_map(node)]
+}
+
 // --- Statements -------------------------------------------------------------------------------------------------
 
 fn settings() -> impl Strategy<Value = Vec<Setting>> {
@@ -179,7 +191,7 @@ fn call() -> impl Strategy<Value = Call> {
     let at = || (expr(), option::weighted(0.3, expr())).prop_map(|(rank, when)| At { rank, when });
     let arg = move || (expr(), option::weighted(0.1, at())).prop_map(|(value, at)| Arg { value, at });
     let head = (option::of(label()), vec(name(), 1..3));
-    (head, vec(arg(), 0..4), vec(arg(), 0..3), settings(), option::weighted(0.1, path())).prop_map(
+    (head, vec(arg(), 0..4), vec(arg(), 0..3), settings(), option::weighted(0.1, group())).prop_map(
         |((label, callee), inputs, outputs, options, over)| Call {
             label,
             callee,
@@ -221,7 +233,7 @@ fn block() -> BoxedStrategy<Block> {
             2 => simple(),
             1 => (name(), expr(), body()).prop_map(|(variable, over, body)| StmtKind::For { variable, over, body }),
             1 => (arms, option::of(body())).prop_map(|(arms, otherwise)| StmtKind::If { arms, otherwise }),
-            1 => (path(), vec(edge(), 0..3), body())
+            1 => (chosen(path()), vec(edge(), 0..3), body())
                 .prop_map(|(stream, after, body)| StmtKind::On { stream, after, body }),
             1 => (label(), body()).prop_map(|(label, body)| StmtKind::Phase { label, body }),
             1 => body().prop_map(|body| StmtKind::Group { body }),

@@ -74,7 +74,7 @@ struct Generator<'a> {
     defs: Vec<Def>,
     /// Declared kernels, each with the element type of its tensors.
     kernels: Vec<(String, &'static str)>,
-    /// Factors of the mesh.
+    /// Factors of the meshes, and lists of them.
     mesh: Vec<&'static str>,
     dtype: &'static str,
     has_mode: bool,
@@ -130,8 +130,17 @@ impl Generator<'_> {
             self.choices.pick(&["", "(priority: high)", "(priority: normal)", "(priority: low)", "(priority: -1)"]);
         self.add(&format!("stream a{priority}"));
         self.streams.push(("a".to_owned(), 1));
-        let units = self.choices.pick(&["", "(units: 16)", "(units: 25%,)", "(priority: low, units: 8)"]);
         let count = self.choices.pick(&[4, 1, 2, 3]);
+        let units = match self.choices.below(6) {
+            0 => "(units: 16)".to_owned(),
+            1 => "(units: 25%,)".to_owned(),
+            2 => "(priority: low, units: 8)".to_owned(),
+            3 => {
+                let each: Vec<&str> = (0..count).map(|_| self.choices.pick(&["high", "low", "normal", "2"])).collect();
+                format!("(priority: [{}])", each.join(", "))
+            }
+            _ => String::new(),
+        };
         let size = self.whole(count);
         self.add(&format!("stream s[{size}]{units}"));
         self.streams.push(("s".to_owned(), count));
@@ -147,6 +156,37 @@ impl Generator<'_> {
             let count = self.choices.pick(&[None, Some(2), None, Some(3)]);
             let name = self.fresh("b");
             self.buffer(&name, dtype, dims, space, count);
+        }
+        if self.choices.once_in(3) {
+            self.parts();
+        }
+    }
+
+    /// Declares a buffer with parts of one type, or of two, and perhaps one like it.
+    fn parts(&mut self) {
+        let (name, dtype) = (self.fresh("b"), self.dtype);
+        let other = self.choices.pick(&[dtype, dtype, "i64"]);
+        let init = self.choices.pick(&["", " in device", " = ones", " = zeros"]);
+        self.add(&format!("buffer {name} {{ up: dtype[8, 16], down: {other}[16, 8] }}{init}"));
+        let mut names = vec![name.clone()];
+        if self.choices.once_in(2) {
+            let like = self.fresh("b");
+            let init = self.choices.pick(&["", " = iota"]);
+            self.add(&format!("buffer {like} like {name}{init}"));
+            names.push(like);
+        }
+        for name in names {
+            self.numbers += 1;
+            let memory = self.numbers;
+            let tensor = |part: &str, dtype: &'static str, dims: &[u64]| {
+                let (name, dims) = (format!("{name}{part}"), dims.to_vec());
+                Tensor { name, dtype, dims, space: "device", gaps: false, memory, writable: true, declared: false }
+            };
+            let mut tensors = vec![tensor(".up", dtype, &[8, 16]), tensor(".down", other, &[16, 8])];
+            if dtype == other {
+                tensors.push(tensor("", dtype, &[256]));
+            }
+            self.tensors.append(&mut tensors);
         }
     }
 
@@ -204,7 +244,8 @@ impl Generator<'_> {
                 let (text, factors) = self.choices.pick(&[
                     ("mesh dp = world", &["dp"][..]),
                     ("mesh dp = world, tp = 1", &["dp", "tp"]),
-                    ("mesh dp = 1, tp = world", &["dp", "tp"]),
+                    ("mesh dp = 1, tp = world", &["dp", "tp", "[dp, tp]", "[tp, dp]"]),
+                    ("mesh dp = world mesh tp = 1, pp = world", &["dp", "tp", "[tp, pp]"]),
                 ]);
                 self.add(text);
                 self.mesh = factors.to_vec();

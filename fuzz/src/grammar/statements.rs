@@ -60,8 +60,14 @@ impl Generator<'_> {
             16 => {
                 let name = self.fresh("l");
                 let dtype = self.choices.pick(&TYPES);
-                self.add(&format!("buffer {name}: {}", tensor_type(dtype, &[8, 16])));
-                self.add(&format!("fill(1 -> {name})"));
+                let ty = tensor_type(dtype, &[8, 16]);
+                if self.choices.once_in(2) {
+                    let init = self.choices.pick(&["zeros", "ones"]);
+                    self.add(&format!("buffer {name}: {ty} = {init}"));
+                } else {
+                    self.add(&format!("buffer {name}: {ty}"));
+                    self.add(&format!("fill(1 -> {name})"));
+                }
                 self.known(name, dtype, vec![8, 16]);
             }
             17 => self.call(),
@@ -135,7 +141,11 @@ impl Generator<'_> {
 
     fn stream(&mut self) -> String {
         let (name, count) = self.streams[self.choices.below(self.streams.len())].clone();
-        if name == "s" { format!("s[{}]", self.index(count)) } else { name }
+        let stream = if name == "s" { format!("s[{}]", self.index(count)) } else { name };
+        match self.choices.once_in(8) {
+            true => format!("if {} {{ {stream} }} else {{ a }}", self.condition()),
+            false => stream,
+        }
     }
 
     fn label(&mut self) -> Option<String> {

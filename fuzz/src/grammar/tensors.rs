@@ -79,17 +79,19 @@ impl Generator<'_> {
     pub fn part(&mut self, whole: Tensor) -> Tensor {
         let [first, rest @ ..] = &whole.dims[..] else { return whole };
         let (first, name) = (*first, &whole.name);
+        // A slice of a part has no gaps.
+        let is_part = name.contains('.');
         let (name, dims, gaps) = match (self.choices.below(10), rest) {
             (4, [_, ..]) => (format!("{name}[{}]", self.index(first)), rest.to_vec(), false),
             (5, _) if first >= 4 => {
                 let from = self.index(first - 1);
                 (format!("{name}[{from}..{from} + 2]"), [&[2], rest].concat(), false)
             }
-            (6, [second, ..]) => {
+            (6, [second, ..]) if !is_part => {
                 let dims = [&[first][..], &rest[1..]].concat();
                 (format!("{name}[.., {}]", self.index(*second)), dims, true)
             }
-            (7, [second, ..]) if *second >= 8 => {
+            (7, [second, ..]) if *second >= 8 && !is_part => {
                 (format!("{name}[.., 4..8]"), [&[first, 4][..], &rest[1..]].concat(), true)
             }
             (8, _) if first >= 4 => (format!("{name}[1..=2]"), [&[2], rest].concat(), false),

@@ -60,6 +60,21 @@ pub enum SliceError {
         at: SourceSpan,
     },
 
+    #[error("this slice of the part `{name}` has gaps between its elements")]
+    #[diagnostic(
+        code(aorta::model::slice_of_part),
+        help(
+            "pick one index in each dimension before the one that has a range, or declare the part as a buffer of its own, \
+             whose slices may have gaps"
+        )
+    )]
+    GapsInPart {
+        name: String,
+        axis: usize,
+        #[label("not all of dimension {axis}")]
+        at: SourceSpan,
+    },
+
     #[error("`{name}` has {has}, and this gives {given}")]
     #[diagnostic(code(aorta::model::index_count))]
     IndexCount {

@@ -57,7 +57,8 @@ pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
 /// Error if ranks factor the world into different meshes.
 fn other_mesh(ranks: &[Rank]) -> Option<PlanError> {
     let factors = |rank: &Rank| -> Vec<(String, u32)> {
-        rank.program.groups.iter().map(|group| (group.name.clone(), group.size())).collect()
+        let single = rank.program.groups.iter().filter(|group| group.factors.len() == 1);
+        single.map(|group| (group.name.clone(), group.size())).collect()
     };
     let text = |factors: &[(String, u32)]| -> String {
         let factors: Vec<String> = factors[1..].iter().map(|(name, size)| format!("{name} = {size}")).collect();

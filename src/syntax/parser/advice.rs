@@ -106,10 +106,6 @@ fn reserved(place: &FailurePoint) -> Option<String> {
         "over" if place.rule == Rule::stmt_piece => {
             help("the group stands behind the parentheses: `all_reduce(x -> x) over dp`")
         }
-        "if" if place.rule == Rule::on_piece => {
-            let choice = place.rest.split_whitespace().collect::<Vec<_>>().join(" ");
-            Some(format!("give the stream a name first: `let chosen = {choice}`, and write `on chosen {{ … }}`"))
-        }
         "after" if place.rule == Rule::stmt_piece => help("`after` stands behind a stream: `on s after a { … }`"),
         "in" if place.rule == Rule::if_piece || place.lead() == "not" => {
             help("a condition has no `in`: write `n == 1 or n == 2`")

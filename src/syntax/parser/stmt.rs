@@ -62,8 +62,13 @@ impl<'a> Builder<'a> {
                 StmtKind::For { variable, over: self.next_expr(&mut at)?, body }
             }
             Rule::on_piece => {
-                let stream = at.take(Rule::path)?;
-                let stream = self.path(stream)?;
+                let stream = match at.take(Rule::cond) {
+                    Some(chosen) => self.expr(chosen)?,
+                    None => {
+                        let path = at.take(Rule::path)?;
+                        self.path(path)?
+                    }
+                };
                 let mut after = Vec::new();
                 if let Some(edges) = at.take(Rule::after) {
                     let mut at = edges.inner();
@@ -153,7 +158,8 @@ impl<'a> Builder<'a> {
         if let Some(over) = at.take(Rule::over) {
             let mut at = over.inner();
             at.keyword();
-            call.over = Some(self.path(at.next()?)?);
+            let group = at.next()?;
+            call.over = Some(if group.pair.as_rule() == Rule::path { self.path(group)? } else { self.expr(group)? });
             call.span = start.to(end);
         }
         Some(call)

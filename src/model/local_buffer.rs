@@ -1,0 +1,113 @@
+//! Buffers of a block: scratch memory with a name. An init is an operation that fills the buffer at its declaration.
+
+use crate::base::{GroupId, Space, SrcSpan};
+use crate::ops::init::Init;
+use crate::ops::{CATALOGUE, Input};
+use crate::syntax::ast::{Buffer, Call, Expr, ExprKind, Layout};
+use crate::syntax::written;
+
+use super::analyzer::Analyzer;
+use super::call::{Inputs, Output};
+use super::declare::FamilyOf;
+use super::error::ModelError;
+use super::parts::Place;
+use super::program::{MemoryKind, OpKind};
+use super::value::Value;
+
+impl Analyzer<'_> {
+    /// Declares a buffer of a block: scratch memory on the device, undefined until the step writes it.
+    pub(super) fn local_buffer(&mut self, buffer: &Buffer) {
+        let value = self.first_value(buffer);
+        let ty = self.buffer_type(buffer);
+        for family in &buffer.families {
+            let count = self.family(&family.count, FamilyOf::Buffers, family.name);
+            let place = count.map(|count| Place { kind: MemoryKind::Scratch, space: Space::Device, count });
+            let buffer_value = match (place, &ty) {
+                (Some(place), Some(ty)) => self.add_buffer(family.name, place, ty),
+                _ => Value::Unknown,
+            };
+            if let Some((value, at)) = value {
+                self.fill(&buffer_value, value, at);
+            }
+            self.scopes.declare(family.name.symbol, buffer_value);
+        }
+    }
+
+    /// The value that a buffer of a block holds at first, with its location; `None` for nothing. Reports a space, and an
+    /// init that is no single value.
+    fn first_value(&mut self, buffer: &Buffer) -> Option<(i64, SrcSpan)> {
+        let space = self.space(buffer.space.as_ref());
+        let at_space = buffer.space.filter(|_| space != Space::Device).map(|name| name.span);
+        let init = buffer.init.as_ref().and_then(|init| Some((self.init(init)?, init.span)));
+        match (at_space, init) {
+            (None, None) => return None,
+            (None, Some((Init::Zeros, at))) => return Some((0, at)),
+            (None, Some((Init::Ones, at))) => return Some((1, at)),
+            (Some(at), _) => self.not_local(buffer, space, true, at),
+            (None, Some((_, at))) => self.not_local(buffer, space, false, at),
+        }
+        None
+    }
+
+    /// Reports what a buffer of a block cannot have.
+    fn not_local(&mut self, buffer: &Buffer, space: Space, is_space: bool, at: SrcSpan) {
+        let (family, text) = (&buffer.families[0], |expr: &Expr| written(expr, &self.names));
+        let name = self.names.name(family.name.symbol).to_owned();
+        let index = match family.count.iter().map(text).collect::<Vec<_>>() {
+            count if count.is_empty() => String::new(),
+            count => format!("[{}]", count.join(", ")),
+        };
+        let ty = match &buffer.layout {
+            Layout::Tensor(ty) => format!(": {}", text(ty)),
+            Layout::Like(path) => format!(" like {}", text(path)),
+            Layout::Parts(_) => " { … }".to_owned(),
+        };
+        let in_space = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
+        let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
+        let (wants, why) = match is_space {
+            true => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
+            false => {
+                ("be filled before the run".to_owned(), "a buffer of a block is filled with `zeros` or `ones` alone")
+            }
+        };
+        let help = format!("declare it above the step: `buffer {name}{index}{ty}{in_space}{init}`");
+        self.error(ModelError::LocalBuffer { name, wants, why, help, at: at.into() });
+    }
+
+    /// Adds operations that fill a buffer, or each of its parts, with a value.
+    fn fill(&mut self, buffer: &Value, value: i64, at: SrcSpan) {
+        match buffer {
+            Value::Parts(parts) => parts.iter().for_each(|(_, part)| self.fill(part, value, at)),
+            Value::Tensor { view, .. } if self.expansion.batch.is_none() => {
+                let place = CATALOGUE.iter().position(|operation| operation.name() == "fill");
+                let place = place.expect("the catalogue has it");
+                let Some(Input::Scalar(option)) = CATALOGUE[place].signature().input(0) else {
+                    unreachable!("its input is a number");
+                };
+                let call = Call {
+                    label: None,
+                    callee: Vec::new(),
+                    inputs: Vec::new(),
+                    outputs: Vec::new(),
+                    options: Vec::new(),
+                    over: None,
+                    span: at,
+                };
+                let mut inputs = Inputs::default();
+                let number = self.attr(option, &Expr { span: at, kind: ExprKind::Int(value) });
+                let Some(number) = number else { return };
+                inputs.attrs.push(option.name, number, None);
+                let (team, outputs) = (self.team(GroupId(0)), [Output::Given(*view, at)]);
+                if let Some(spec) = self.spec(place, &call, &inputs, (&inputs.attrs, team), &outputs) {
+                    // If it does not fit, the limit has been reported.
+                    let _ = self.push_op(OpKind::Run(spec), at, None, &[], &[*view]);
+                }
+            }
+            Value::Tensor { .. } => {
+                let help = "a group holds collectives, `send` and `recv`: declare the buffer above it";
+                self.not_in_group("the init of a buffer", help, at);
+            }
+            _ => {}
+        }
+    }
+}

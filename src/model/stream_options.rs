@@ -1,0 +1,128 @@
+//! Options of streams: one value for a whole family, or a list with a value for each member.
+
+use crate::base::SrcSpan;
+use crate::base::units::Dimension;
+use crate::syntax::ast::{Expr, ExprKind, Name, Setting};
+
+use super::analyzer::Analyzer;
+use super::error::{ModelError, StructureError};
+use super::program::Priority;
+use super::units::Units;
+use super::unknown;
+use super::value::Value;
+
+const PRIORITIES: [&str; 3] = ["high", "normal", "low"];
+
+/// A stream or a family of streams that is being declared.
+#[derive(Clone, Copy)]
+pub(super) struct Streams {
+    pub name: Name,
+    /// Number of members; `None` for a single stream.
+    pub members: Option<u64>,
+}
+
+/// The value of an option for each member of a family.
+pub(super) enum ByMember<T> {
+    All(T),
+    Each(Vec<T>),
+}
+
+impl<T: Copy> ByMember<T> {
+    pub fn get(&self, member: u32) -> T {
+        match self {
+            ByMember::All(value) => *value,
+            ByMember::Each(values) => values[member as usize],
+        }
+    }
+}
+
+impl Analyzer<'_> {
+    pub(super) fn priorities(&mut self, setting: &Setting, streams: Streams) -> ByMember<Priority> {
+        self.by_member(setting, streams, Priority::Normal, Self::word_or_value, Self::priority)
+    }
+
+    pub(super) fn units_by_member(&mut self, setting: &Setting, streams: Streams) -> ByMember<Option<Units>> {
+        self.by_member(setting, streams, None, Self::eval, Self::units)
+    }
+
+    /// Evaluates an option by `read`, and each of its values by `check`. Returns `default` for all members if a list
+    /// has another length than the family.
+    fn by_member<T>(
+        &mut self,
+        setting: &Setting,
+        streams: Streams,
+        default: T,
+        read: fn(&mut Self, &Expr) -> Value,
+        check: fn(&mut Self, &Value, SrcSpan) -> T,
+    ) -> ByMember<T> {
+        let expr = &setting.value;
+        let values: Vec<(Value, SrcSpan)> = match &expr.kind {
+            ExprKind::List(items) => items.iter().map(|item| (read(self, item), item.span)).collect(),
+            _ => match read(self, expr) {
+                Value::List(items) => items.iter().map(|item| (item.clone(), expr.span)).collect(),
+                value => return ByMember::All(check(self, &value, expr.span)),
+            },
+        };
+        let checked: Vec<T> = values.iter().map(|(value, span)| check(self, value, *span)).collect();
+        if streams.members == Some(checked.len() as u64) {
+            return ByMember::Each(checked);
+        }
+        let option = self.names.name(setting.key.symbol).to_owned();
+        let name = self.names.name(streams.name.symbol).to_owned();
+        let at = expr.span.into();
+        let given = checked.len();
+        self.error(match streams.members {
+            Some(members) => StructureError::MemberCount { option, name, given, members, at }.into(),
+            None => StructureError::MembersOfOne { option, name, given, at }.into(),
+        });
+        ByMember::All(default)
+    }
+
+    /// Evaluates an expression in which a name that is not declared is a word.
+    fn word_or_value(&mut self, expr: &Expr) -> Value {
+        match expr.as_name() {
+            Some(symbol) if self.scopes.get(symbol).is_none() => Value::Word(symbol),
+            _ => self.eval(expr),
+        }
+    }
+
+    fn priority(&mut self, value: &Value, at: SrcSpan) -> Priority {
+        let expected = "`high`, `normal`, `low` or a number";
+        match value {
+            Value::Word(word) => match self.names.name(*word) {
+                "high" => return Priority::High,
+                "low" => return Priority::Low,
+                "normal" => {}
+                text => {
+                    let (found, help) = (format!("`{text}`"), unknown::word_help(text, &PRIORITIES));
+                    let expected = expected.to_owned();
+                    self.error(ModelError::WrongType { expected, found, at: at.into(), help });
+                }
+            },
+            Value::Number(number) if number.dimension == Dimension::NONE => {
+                let level = self.whole(*number, at).unwrap_or(0);
+                return Priority::Level(level.clamp(-1000, 1000) as i32);
+            }
+            other => drop(self.wrong_type::<()>(expected, other, at)),
+        }
+        Priority::Normal
+    }
+
+    fn units(&mut self, value: &Value, at: SrcSpan) -> Option<Units> {
+        let number = match value {
+            Value::Number(number) if number.dimension == Dimension::NONE => *number,
+            other => return self.wrong_type("a number of compute units, or a share", other, at),
+        };
+        let units = Units::parse(number.value.float());
+        if units.is_none() {
+            self.error(ModelError::BadSize {
+                what: "the part of the device that a stream keeps to".to_owned(),
+                value: number.text(),
+                at: at.into(),
+                help: "write compute units from 2 on, `units: 64`, or a share below 100 %, `units: 25%`; leave the \
+                       option away for the whole device",
+            });
+        }
+        units
+    }
+}
