@@ -11,13 +11,15 @@ use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
 /// Source files with the codes of each phase.
-const ERRORS: [&str; 11] = [
+const ERRORS: [&str; 13] = [
     "src/syntax/error.rs",
     "src/syntax/slashes.rs",
     "src/model/error.rs",
+    "src/model/error/host_streams.rs",
     "src/model/error/limits.rs",
     "src/model/error/modules.rs",
     "src/model/error/slices.rs",
+    "src/model/error/traces.rs",
     "src/model/lint/mod.rs",
     "src/ops/error.rs",
     "src/plan/error.rs",

@@ -1,4 +1,4 @@
-//! Finds the files of modules: beside the workload that uses them, or below its folder.
+//! Finds the files of modules and traces: beside the workload that uses them, or below its folder.
 
 use std::path::{Component, Path};
 
@@ -12,12 +12,12 @@ pub struct User<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Returns the text of the module at `path`, which `by` uses: another module, by its name, or the workload itself.
+/// Returns the text of the module or the trace at `path`, which `by` uses: another module, by its name, or the workload itself.
 /// `read` returns the text of a file.
 ///
 /// # Errors
 ///
-/// The reason why the file cannot be used. A module lies in the folder of the workload or below it, with links resolved,
+/// The reason why the file cannot be used. The file lies in the folder of the workload or below it, with links resolved,
 /// so that a workload from somebody else reads nothing else.
 pub fn find(
     user: &User,
@@ -28,7 +28,8 @@ pub fn find(
     if let Some(found) = standard_module(path) {
         return found;
     }
-    if !path.ends_with(".aorta") {
+    // `use` refuses traces, and draws everything else.
+    if !path.ends_with(".aorta") && !path.ends_with(".csv") {
         return Err("the name of a module's file ends in `.aorta`".to_owned());
     }
     let Some(file) = user.file else {

@@ -66,7 +66,7 @@ impl<'a> Analyzer<'a> {
             }
             Callee::Gradient => {
                 self.no_group(call);
-                if self.gradient(call).is_none() {
+                if !self.fits_host_stream("grad", false, call) || self.gradient(call).is_none() {
                     self.declare_failed_call(call);
                 }
             }
@@ -182,7 +182,7 @@ impl<'a> Analyzer<'a> {
     /// Expands a call of an operation. Returns `None` if it has an error.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
-        if self.misplaced(operation, call) {
+        if self.misplaced(operation, call) || !self.fits_host_stream(operation.name(), operation.runs_on_host(), call) {
             return None;
         }
         let fits = self.fits_group(operation, call);
@@ -205,6 +205,9 @@ impl<'a> Analyzer<'a> {
                     operands.spans.push(*span);
                 }
             }
+        }
+        if !self.host_reaches(operation, call, operands, &operands.outputs) {
+            return None;
         }
         let team = self.team(group);
         let spec = self.spec(place, call, operands, (&operands.attrs, team), &operands.outputs)?;

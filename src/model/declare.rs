@@ -205,15 +205,17 @@ impl<'a> Analyzer<'a> {
 
     fn stream(&mut self, name: Name, count: &[Expr], options: &[Setting]) {
         let (mut priority, mut units) = (Priority::Normal, None);
+        let threads = self.host_threads(options);
         for setting in options {
             let key = self.names.name(setting.key.symbol).to_owned();
             match key.as_str() {
                 "priority" => priority = self.priority(&setting.value),
                 "units" => units = self.units(&setting.value),
-                "queue" | "kind" => {
+                "kind" | "threads" => {}
+                "queue" => {
                     self.not_yet(&format!("`{key}` of a stream"), "leave it out", setting.key.span);
                 }
-                _ => self.unknown_option("stream", key, &["priority", "units"], setting.key.span),
+                _ => self.unknown_option("stream", key, &["priority", "units", "kind", "threads"], setting.key.span),
             }
         }
         let dims = self.family(count, FamilyOf::Streams, name);
@@ -246,6 +248,7 @@ impl<'a> Analyzer<'a> {
                         member: is_family.then_some(member),
                         priority,
                         units,
+                        threads,
                         span: name.span,
                     });
                 }

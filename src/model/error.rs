@@ -2,9 +2,11 @@
 //! here.
 
 mod gradients;
+mod host_streams;
 mod limits;
 mod modules;
 mod slices;
+mod traces;
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -12,9 +14,11 @@ use thiserror::Error;
 use crate::ops::OpError;
 
 pub use gradients::GradientError;
+pub use host_streams::HostStreamError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
 pub use slices::SliceError;
+pub use traces::TraceError;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelError {
@@ -223,6 +227,14 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Gradient(#[from] GradientError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Trace(#[from] TraceError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    HostStream(#[from] HostStreamError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]

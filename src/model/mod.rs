@@ -22,6 +22,7 @@ mod figure_functions;
 pub mod figures;
 mod functions;
 mod gradient;
+mod host_streams;
 mod index;
 mod labels;
 pub mod limits;
@@ -45,6 +46,7 @@ mod specs;
 mod stack;
 mod statistic;
 mod suggested_call;
+mod trace;
 mod turns;
 mod units;
 mod unknown;
@@ -58,7 +60,7 @@ use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
 pub use draws::DISTRIBUTIONS;
-pub use error::{GradientError, LimitError, ModelError, ModuleError, SliceError};
+pub use error::{GradientError, HostStreamError, LimitError, ModelError, ModuleError, SliceError, TraceError};
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use functions::FUNCTIONS;
@@ -69,6 +71,8 @@ pub use peers::link;
 pub use program::*;
 pub use sets::{OpSet, SetPart};
 pub use statistic::Statistic;
+pub use trace::{TraceFault, Traces};
+pub(crate) use trace::{column as trace_column, source as trace_source};
 pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
@@ -90,6 +94,8 @@ pub struct Options {
     pub max_operations: usize,
     /// Maximum bytes of the declared buffers and bare inputs.
     pub max_memory: u64,
+    /// The columns that draws from a trace read.
+    pub traces: Traces,
 }
 
 /// A parameter's value from outside of the file. The expression's names are interned with the file's.
@@ -111,6 +117,7 @@ impl Default for Options {
             sync: None,
             max_operations: 1 << 20,
             max_memory: 1 << 40,
+            traces: Traces::new(),
         }
     }
 }
