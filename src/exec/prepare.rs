@@ -87,8 +87,6 @@ pub(super) struct Lowered {
     pub joins: u32,
     /// The lane that records stamps if iterations overlap.
     pub clock: u32,
-    /// Name of a host stream; `None` if there is none.
-    pub host_stream: Option<String>,
     /// First of the stamps around operations; `None` if an iteration has too many operations to observe.
     pub observed: Option<u32>,
     /// First of the stamps that align clocks; `None` if no other rank is compared with this one.
@@ -161,7 +159,6 @@ pub(super) fn lower(
         .collect();
     let transfers = transfers(&image);
     let partners = partners(&image, &transfers);
-    let host_stream = image.lanes.iter().find(|lane| lane.threads.is_some()).map(|lane| lane.name.clone());
     let outline = Outline {
         period: period.into(),
         launches: launches.into(),
@@ -178,7 +175,6 @@ pub(super) fn lower(
         ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
         joins,
         clock: lanes,
-        host_stream,
         observed,
         clock_stamps,
         gate,

@@ -132,17 +132,8 @@ impl Session {
         self.driver.leave();
     }
 
-    /// Captures the graphs of the period. Fails if the device refuses a capture, or if there is a host stream; the session
-    /// can still launch streams.
+    /// Captures the graphs of the period. Fails if the device refuses a capture; the session can still launch streams.
     pub fn capture(&mut self) -> Result<(), ExecError> {
-        if let Some(stream) = &self.lowered.host_stream {
-            return Err(ExecError::Device {
-                fault: format!(
-                    "the host stream {stream} cannot be part of a graph: its threads take commands that are issued anew in each iteration"
-                ),
-                help: Some("launch it as streams: `--launch stream`".to_owned()),
-            });
-        }
         if self.graphs.is_empty() {
             let mut graphs = Vec::with_capacity(self.lowered.outline.period.len());
             for index in 0..self.lowered.outline.period.len() {
