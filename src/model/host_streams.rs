@@ -66,6 +66,17 @@ impl Analyzer<'_> {
         if self.current_threads().is_none() {
             return true;
         }
+        let of_device = |option: &&Setting| matches!(self.names.name(option.key.symbol), "units" | "via");
+        if let Some(option) = call.options.iter().find(of_device).filter(|_| runs_on_host) {
+            let error = HostStreamError::Option {
+                name: self.names.name(option.key.symbol).to_owned(),
+                kind: "an operation on a host stream",
+                help: "compute units and copy engines are parts of the device: leave it out",
+                at: option.key.span.into(),
+            };
+            self.error(error.into());
+            return false;
+        }
         let elsewhere = call.outputs.iter().find_map(|output| output.at.as_ref()).map(|at| at.rank.span);
         let at = match (runs_on_host, elsewhere) {
             (true, None) => return true,

@@ -325,12 +325,7 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
             Launch::Peer(_) => unreachable!("it is several calls"),
-            Launch::Host { .. } => {
-                return Err(ExecError::Device {
-                    fault: format!("the backend {} has no host streams yet", A::NAME),
-                    help: Some("run it by `--backend host`, or simulate it: `--backend sim`".to_owned()),
-                });
-            }
+            Launch::Host { .. } => unreachable!("`Gpu::open` refuses host streams"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;
                 calls.exchanges.extend(collectives.iter().map(|one| Exchange::new(one, self.scratch, at)));
