@@ -11,14 +11,18 @@ use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
 /// Source files with the codes of each phase.
-const ERRORS: [&str; 12] = [
+const ERRORS: [&str; 16] = [
     "src/syntax/error.rs",
     "src/syntax/slashes.rs",
     "src/model/error.rs",
+    "src/model/error/gradients.rs",
+    "src/model/error/host_streams.rs",
+    "src/model/error/kernels.rs",
     "src/model/error/limits.rs",
     "src/model/error/modules.rs",
     "src/model/error/slices.rs",
     "src/model/error/structure.rs",
+    "src/model/error/traces.rs",
     "src/model/lint/mod.rs",
     "src/ops/error.rs",
     "src/plan/error.rs",

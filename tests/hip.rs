@@ -139,6 +139,13 @@ fn shipped() -> Vec<String> {
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     for file in shipped() {
+        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).expect("it is there");
+        if text.contains("kind: host") {
+            let refused = run(libraries, "", &[&file, "--preset", "tiny"]);
+            let message = "is a host stream, which the backend hip cannot run yet";
+            assert!(refused.code == Some(4) && refused.told.contains(message), "{file}: {}", refused.told);
+            continue;
+        }
         verify(libraries, &file, &["--preset", "tiny"]);
     }
 }

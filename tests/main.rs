@@ -29,6 +29,7 @@ mod gradients;
 mod hang;
 mod hip;
 mod hip_devices;
+mod host_streams;
 mod injected;
 mod invariants;
 mod kernels;

@@ -1,6 +1,7 @@
 //! Modules: a file that uses them has the plan of the same file with the definitions written into it, and reads nothing
 //! outside of its folder.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -120,4 +121,44 @@ fn shipped_modules_are_documented_and_formatted() {
         let found = no_files(&format!("std.{name}"), None).expect("it is shipped");
         assert_eq!(found.text, text);
     }
+}
+
+/// The sizes that a draw of two values takes from a trace, by iteration: rows in order, the first after the last, the same
+/// row of every column. The workload's hash covers the file, and a trace follows the rules of modules.
+#[test]
+fn a_trace_gives_rows_in_order() {
+    let rows = |factor: u64| -> String {
+        (0..7).map(|row| format!("{},{}\n", row * factor + 1, row * factor + 100)).collect::<String>()
+    };
+    let compiled = |column: &str, seed: &str, factor: u64| {
+        let find = |path: &str, by: Option<&str>| match (path, by) {
+            ("deep/t.csv", None) => {
+                Ok(ModuleText { name: "t".to_owned(), text: "a,b\n".to_owned() + &rows(factor), code: None })
+            }
+            _ => Err("there is none".to_owned()),
+        };
+        let text = format!(
+            "draw d[2] ~ trace(\"deep/t.csv\", column: \"{column}\"{seed})\nstep {{ map(f32[d[0]] * 2)  map(f32[d[1]] * 2) }}"
+        );
+        let compiled = compile("main.aorta", &text, &Options { find: &find, ..Options::default() });
+        let compiled = compiled.unwrap_or_else(|error| panic!("{error}"));
+        let program = compiled.program();
+        let size = |op: &aorta::model::Op| program.op_spec(op).expect("a map runs").outputs[0].elements();
+        let sizes: Vec<u64> = program.cycle.iter().flat_map(|step| step.ops.iter().map(size)).collect();
+        (sizes, compiled.sha256)
+    };
+    let (first, hash) = compiled("a", "", 1);
+    assert_eq!(first, (0..128).map(|index| index % 7 + 1).collect::<Vec<u64>>());
+    assert_ne!(compiled("a", "", 2).1, hash, "the hash covers the trace");
+    let starts: BTreeSet<u64> = (0..20)
+        .map(|seed| {
+            let seeded = |column: &str| compiled(column, &format!(", seed: {seed}"), 1).0;
+            let (a, b) = (seeded("a"), seeded("b"));
+            let start = a[0] - 1;
+            assert_eq!(a, (0..128).map(|index| (start + index) % 7 + 1).collect::<Vec<u64>>(), "seed {seed}");
+            assert!(a.iter().zip(&b).all(|(a, b)| a + 99 == *b), "seed {seed}: columns of the same row");
+            start
+        })
+        .collect();
+    assert!(starts.len() > 3, "seeds choose rows: {starts:?}");
 }

@@ -82,8 +82,13 @@ fn take_through(text: &str) -> Stage {
         }
     };
     if ["all_", "send", "recv", "barrier", " at "].iter().any(|word| text.contains(word)) {
-        let rank =
-            |rank| model::analyze(&ast, &Options { rank, world: 2, preset: None, set: Vec::new(), ..options }).ok();
+        let rank = |rank| {
+            model::analyze(
+                &ast,
+                &Options { rank, world: 2, preset: None, set: Vec::new(), traces: Default::default(), ..options },
+            )
+            .ok()
+        };
         let planned = |program| {
             let plan = plan::build(&program).ok()?;
             Some(plan::Rank { program: program.into(), plan: plan.into() })

@@ -1,4 +1,4 @@
-//! Finds the files of modules: beside the workload that uses them, or below its folder.
+//! Finds the files of modules and traces: beside the workload that uses them, or below its folder.
 
 use std::path::{Component, Path};
 
@@ -12,12 +12,12 @@ pub struct User<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Returns the text of the module at `path`, or the code of a kernel, which `by` uses: another module, by its name, or the
-/// workload itself. `read` returns the text of a file, and `read_code` the bytes of compiled code.
+/// Returns the text of the module or the trace at `path`, or the code of a kernel, which `by` uses: another module, by its
+/// name, or the workload itself. `read` returns the text of a file, and `read_code` the bytes of compiled code.
 ///
 /// # Errors
 ///
-/// The reason why the file cannot be used. A module lies in the folder of the workload or below it, with links resolved,
+/// The reason why the file cannot be used. The file lies in the folder of the workload or below it, with links resolved,
 /// so that a workload from somebody else reads nothing else.
 pub fn find(
     user: &User,
@@ -30,7 +30,9 @@ pub fn find(
         return found;
     }
     let is_compiled = COMPILED.iter().any(|ending| path.ends_with(ending));
-    if !path.ends_with(".aorta") && !is_compiled && !SOURCES.iter().any(|ending| path.ends_with(ending)) {
+    let is_source = SOURCES.iter().any(|ending| path.ends_with(ending));
+    // `use` refuses what is no module, and draws and kernels refuse what is none of theirs.
+    if !path.ends_with(".aorta") && !path.ends_with(".csv") && !is_compiled && !is_source {
         return Err("the name of a module's file ends in `.aorta`".to_owned());
     }
     let Some(file) = user.file else {

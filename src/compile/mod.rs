@@ -8,6 +8,7 @@ mod modules;
 mod parsed;
 mod ranks;
 mod standard;
+mod traces;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -122,6 +123,7 @@ impl Parsed {
             sync: options.sync,
             max_operations: options.max_operations,
             max_memory: options.max_memory,
+            traces: std::mem::take(&mut self.traces),
         };
         let mut analyzed = model::try_analyze(&self.ast, &settings)?;
         if !certain && !analyzed.as_ref().is_ok_and(copies_to_others) {

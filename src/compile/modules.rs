@@ -19,11 +19,11 @@ use super::diagnostics::{Boxed, boxed};
 /// Most modules of a workload.
 const MODULES: usize = 64;
 
-/// Finds the text of a module. The first argument is the path or the name with dots, as written; the second is the
+/// Finds the text of a module or of a trace. The first argument is the path or the name with dots, as written; the second is the
 /// name of the module that uses it, `None` for the workload itself. The error says why there is no such text.
 pub type FindModule<'a> = &'a dyn Fn(&str, Option<&str>) -> Result<ModuleText, String>;
 
-/// The text of a module, or a file with the code of a kernel.
+/// The text of a module or of a trace, or a file with the code of a kernel.
 #[derive(Clone, Debug)]
 pub struct ModuleText {
     /// Identifies the file, whichever path leads to it. Diagnostics call it so.
@@ -134,6 +134,9 @@ impl<'a> Linker<'a> {
     fn module(&mut self, path: &str, at: SrcSpan, by: Option<&str>, names: &mut Interner) -> Result<String, String> {
         if COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
             return Err("a file with a kernel is named by the field `file` of a `kernel`".to_owned());
+        }
+        if path.ends_with(".csv") {
+            return Err("the name of a module's file ends in `.aorta`".to_owned());
         }
         let ModuleText { name, text, .. } = (self.find)(path, by)?;
         match self.modules.get(&name) {

@@ -11,24 +11,27 @@ use super::Options;
 use super::diagnostics::{Boxed, CompileError, boxed};
 use super::modules::{FindModule, Linker, ModuleText};
 use super::standard::standard_module;
+use super::traces;
 
 /// A text that has been parsed but not checked: names may be unknown and types wrong.
 #[derive(Debug)]
 pub struct Parsed {
     /// Name of the text, as the caller gave it.
     pub name: String,
-    /// SHA-256 of the text and the modules that it uses, in hexadecimal.
+    /// SHA-256 of the text, the modules that it uses and the files of its traces, in hexadecimal.
     pub sha256: String,
     /// Everything that could be parsed, even if there are errors.
     pub ast: Ast,
     /// Syntax errors in the order of the text, then the errors of modules.
     pub errors: Vec<Boxed>,
     pub sources: SourceMap,
+    /// The columns that its draws read.
+    pub(super) traces: model::Traces,
     /// Limits that apply to the expressions of values too.
     limits: Limits,
 }
 
-/// Parses a text and links the modules that it uses, whose texts `find` returns. `name` is the text's name in
+/// Parses a text, links the modules that it uses and reads the files of its traces, whose texts `find` returns. `name` is the text's name in
 /// diagnostics.
 ///
 /// # Errors
@@ -41,8 +44,9 @@ pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Resul
     linker.link(&mut ast);
     let mut hash = Sha256::new_with_prefix(text.as_bytes());
     linker.texts.iter().for_each(|module| hash.update(module));
+    let traces = traces::read(&ast, find, |text| hash.update(text.as_bytes()));
     let errors = boxed(errors).into_iter().chain(linker.errors).collect();
-    Ok(Parsed { name: name.to_owned(), sha256: hex(hash.finalize()), ast, errors, sources, limits: *limits })
+    Ok(Parsed { name: name.to_owned(), sha256: hex(hash.finalize()), ast, errors, sources, traces, limits: *limits })
 }
 
 /// A [`FindModule`] for texts that stand alone: finds shipped modules only.

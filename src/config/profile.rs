@@ -66,6 +66,9 @@ pub struct Profile {
     pub host_link: HostLink,
     /// Bandwidth of copies to and from pageable host memory, which block the host.
     pub pageable_bandwidth: Figure,
+    /// The memory of the host, as threads of its CPU use it.
+    #[serde(default)]
+    pub host_memory: HostMemory,
     /// Minimum duration of a collective on one rank.
     pub collective_floor: Figure,
     /// How such devices are connected. A profile's file has the name of embedded links.
@@ -137,6 +140,25 @@ pub struct HostLink {
     pub latency: Figure,
     /// Fraction of the opposite direction that a kernel's traffic occupies.
     pub kernel_other_way: Figure,
+}
+
+/// The memory of the host, for operations on host streams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostMemory {
+    /// Bytes per second that one thread reads and writes.
+    pub thread: Figure,
+    /// Bytes per second of all threads together.
+    pub bandwidth: Figure,
+}
+
+impl Default for HostMemory {
+    /// Assumed where a profile says nothing, since the host differs from machine to machine.
+    fn default() -> Self {
+        let assumed =
+            |rate: f64| Figure(rate, "assumed: a server of 2023 with twelve channels of DDR5-4800".to_owned());
+        HostMemory { thread: assumed(12e9), bandwidth: assumed(300e9) }
+    }
 }
 
 /// Copy engines of one direction.
@@ -223,6 +245,8 @@ impl Profile {
             ("host_link.kernel_reads", &self.host_link.kernel_reads),
             ("host_link.kernel_writes", &self.host_link.kernel_writes),
             ("pageable_bandwidth", &self.pageable_bandwidth),
+            ("host_memory.thread", &self.host_memory.thread),
+            ("host_memory.bandwidth", &self.host_memory.bandwidth),
         ];
         let bad = |name: &str, value: f64, why: &str| {
             let help = "write a number from 0 on in the profile; those that are shipped show what is usual".to_owned();

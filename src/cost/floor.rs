@@ -25,6 +25,10 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
         if let Some(hold) = cost.hold {
             held = held.max(hold.0 as f64 / TIMERS);
         }
+        // The CPU's peak rates are not known.
+        if spec.threads.is_some() {
+            continue;
+        }
         if let Some(arithmetic) = cost.matrix {
             matrix += cost.flops / (super::matrix_peak(arithmetic, profile) * BOOST) * 1e9;
         }

@@ -60,6 +60,10 @@ impl Ideal {
     /// of its bytes in device memory that the cache serves, from 0 to 1.
     pub fn of(spec: &Spec, ranks: &[u32], cached: f64, profile: &Profile) -> Ideal {
         let mut ideal = Ideal::default();
+        // The CPU's peak rates are not known.
+        if spec.threads.is_some() {
+            return ideal;
+        }
         if let Some((direction, bytes)) = super::floor::link_bytes(spec) {
             *ideal.host_link(direction) = bytes / super::engines(direction, profile).peak() * 1e9;
             return ideal;

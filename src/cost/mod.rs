@@ -8,6 +8,8 @@ pub mod floor;
 mod ideal;
 mod peer;
 
+use std::num::NonZeroU32;
+
 use crate::config::Profile;
 use crate::ops::{self, Arithmetic, Cost, Direction, Launch, Spec, Traffic};
 
@@ -45,6 +47,13 @@ pub enum Task {
         bytes: f64,
         /// Rate of the link in bytes per second.
         rate: f64,
+    },
+    /// Runs on threads of the CPU, on a host stream.
+    Host {
+        /// Time with the memory of the host to itself, in ns.
+        time: f64,
+        /// Share of the bandwidth of the host's memory that it takes meanwhile, from 0 to 1.
+        share: f64,
     },
 }
 
@@ -106,6 +115,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             Task::Kernel { blocks: 1, share: 1, block_time: 0.0, busy, floor: profile.kernel_floor.value() + latency }
         }
         Launch::Peer(_) => unreachable!("a copy between ranks is one launch by itself"),
+        Launch::Host { threads } => on_host(cost, *threads, profile),
         Launch::Collective(_) => Task::Kernel {
             // Vendors' libraries use one block per channel.
             blocks: 16,
@@ -129,6 +139,17 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             };
             Task::Kernel { blocks, share: cost.share.max(1), block_time, busy, floor: floor + latency }
         }
+    }
+}
+
+/// An operation on threads of the CPU: each moves bytes at the same rate, up to the bandwidth of the host's memory.
+fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
+    let memory = &profile.host_memory;
+    let rate = (f64::from(threads.get()) * memory.thread.value()).min(memory.bandwidth.value());
+    let bytes = (cost.read + cost.written).host as f64;
+    match cost.hold {
+        Some(hold) => Task::Host { time: hold.0 as f64, share: 0.0 },
+        None => Task::Host { time: bytes / rate * 1e9, share: rate / memory.bandwidth.value() },
     }
 }
 
@@ -240,6 +261,7 @@ pub fn alone(task: &Task, profile: &Profile) -> f64 {
             };
             engines.latency.value() + bytes / rate * 1e9
         }
+        Task::Host { time, .. } => time,
         Task::Peer { bytes, rate, .. } => profile.device_to_host.latency.value() + bytes / rate * 1e9,
     }
 }
@@ -292,6 +314,8 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
         Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,
+        // Another thread takes the command, as a stream of the device does.
+        Launch::Host { .. } => &host.record,
         Launch::Collective(_) => &host.collective,
         Launch::Peer(peer) => match &peer.sends {
             Some(sent) => return issue(&sent.launch, profile),

@@ -1,6 +1,7 @@
 //! The image: a schedule as numbers for a backend, with launches, addresses and initial contents.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,8 @@ pub struct ImageLane {
     /// The share of compute units that the lane is limited to.
     pub units: Option<Units>,
     pub queue: u32,
+    /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
+    pub threads: Option<NonZeroU32>,
 }
 
 /// Initial contents of a range of memory.
@@ -152,6 +155,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                 priority: lane.priority,
                 units: lane.units,
                 queue: lane.queue,
+                threads: lane.threads,
             })
             .chain(extra_lanes.iter().cloned())
             .collect(),
@@ -340,5 +344,5 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
 
 /// Returns the lane that records the stamps of overlapping iterations. It runs no operations.
 pub fn clock_lane() -> ImageLane {
-    ImageLane { name: "clock".to_owned(), priority: Priority::Normal, units: None, queue: 0 }
+    ImageLane { name: "clock".to_owned(), priority: Priority::Normal, units: None, queue: 0, threads: None }
 }

@@ -31,7 +31,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         let queues = subject.queues.as_ref()?;
         // Copies use copy engines.
         category(span).filter(|category| *category != Category::Copy)?;
-        queues.get(span.lane.index()).copied()
+        queues.get(span.lane.index()).copied().flatten()
     };
     let around = SplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);

@@ -1,5 +1,7 @@
 //! The record of a run, from what was measured and from what ran.
 
+use std::num::NonZeroU32;
+
 use crate::base::{Bytes, Space};
 use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
@@ -101,7 +103,8 @@ impl ProgramRecord {
             streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
             priority: lane.priority.name(),
             units: lane.units.map(Units::text),
-            queue: lane.queue,
+            queue: lane.threads.map_or(lane.queue, |_| 0),
+            threads: lane.threads.map(NonZeroU32::get),
         };
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),

@@ -5,7 +5,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::Bytes;
+use crate::base::{Bytes, counted};
 use crate::compile::Compiled;
 use crate::exec::Health;
 
@@ -184,8 +184,27 @@ pub struct LaneRecord {
     /// The share of compute units that it is limited to: `64 units`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub units: Option<String>,
-    /// The predicted hardware queue.
+    /// The predicted hardware queue; 0 for a host stream, which has none.
     pub queue: u32,
+    /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+}
+
+impl LaneRecord {
+    /// The hardware queue for a table; `CPU` for a host stream.
+    pub fn queue_text(&self) -> String {
+        self.threads.map_or_else(|| self.queue.to_string(), |_| "CPU".to_owned())
+    }
+
+    /// The part of the device or the threads of the CPU that it keeps to, for a table; empty for the whole device.
+    pub fn limits_text(&self) -> String {
+        match (&self.units, self.threads) {
+            (_, Some(threads)) => format!(" ({})", counted(threads as usize, "thread")),
+            (Some(units), None) => format!(" ({units})"),
+            (None, None) => String::new(),
+        }
+    }
 }
 
 /// Bytes of memory that the schedule uses, by space.

@@ -22,7 +22,7 @@ pub struct Subject<'a> {
     /// Whether the host limits the iteration.
     pub host_bound: bool,
     /// Hardware queue of each real stream; `None` if the launch uses none, as with a graph.
-    pub queues: Option<Vec<u32>>,
+    pub queues: Option<Vec<Option<u32>>>,
     /// Median of the headline; `None` if its times were refused.
     pub time: Option<Nanos>,
     /// `None` without a device profile.

@@ -207,7 +207,8 @@ impl<'a> VariantData<'a> {
             iterations: &iterations,
             alone: self.alone(index),
             host_bound: self.host_bound,
-            queues: as_streams.then(|| rank.schedule.lanes.iter().map(|lane| lane.queue).collect()),
+            queues: as_streams
+                .then(|| rank.schedule.lanes.iter().map(|lane| lane.threads.is_none().then_some(lane.queue)).collect()),
             time: time.p50_ns,
             peaks: peaks.as_ref(),
         });

@@ -63,7 +63,8 @@ impl<'a> Analyzer<'a> {
             Callee::Kernel => {
                 self.no_group(call);
                 let kernel = self.kernels.get(&callee.symbol).cloned().flatten();
-                if kernel.and_then(|kernel| self.call_kernel(call, &kernel)).is_none() {
+                let fits = self.fits_host_stream("kernel", false, call);
+                if kernel.filter(|_| fits).and_then(|kernel| self.call_kernel(call, &kernel)).is_none() {
                     self.declare_failed_call(call);
                 }
             }
@@ -73,7 +74,7 @@ impl<'a> Analyzer<'a> {
             }
             Callee::Gradient => {
                 self.no_group(call);
-                if self.gradient(call).is_none() {
+                if !self.fits_host_stream("grad", false, call) || self.gradient(call).is_none() {
                     self.declare_failed_call(call);
                 }
             }
@@ -189,7 +190,7 @@ impl<'a> Analyzer<'a> {
     /// Expands a call of an operation. Returns `None` if it has an error.
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
-        if self.misplaced(operation, call) {
+        if self.misplaced(operation, call) || !self.fits_host_stream(operation.name(), operation.runs_on_host(), call) {
             return None;
         }
         let fits = self.fits_group(operation, call);
@@ -212,6 +213,9 @@ impl<'a> Analyzer<'a> {
                     operands.spans.push(*span);
                 }
             }
+        }
+        if !self.host_reaches(operation, call, operands, &operands.outputs) {
+            return None;
         }
         let team = self.team(group);
         let spec = self.spec(place, call, operands, (&operands.attrs, team), &operands.outputs)?;

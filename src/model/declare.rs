@@ -209,6 +209,7 @@ impl<'a> Analyzer<'a> {
         let members = dims.as_ref().and_then(|dims| dims.elements());
         let streams = Streams { name, members: members.filter(|_| !count.is_empty()) };
         let (mut priority, mut units) = (ByMember::All(Priority::Normal), ByMember::All(None));
+        let threads = self.host_threads(options);
         for setting in options {
             let key = self.names.name(setting.key.symbol).to_owned();
             match key.as_str() {
@@ -216,10 +217,11 @@ impl<'a> Analyzer<'a> {
                 "priority" | "units" if members.is_none() => {}
                 "priority" => priority = self.priorities(setting, streams),
                 "units" => units = self.units_by_member(setting, streams),
-                "queue" | "kind" => {
+                "kind" | "threads" => {}
+                "queue" => {
                     self.not_yet(&format!("`{key}` of a stream"), "leave it out", setting.key.span);
                 }
-                _ => self.unknown_option("stream", key, &["priority", "units"], setting.key.span),
+                _ => self.unknown_option("stream", key, &["priority", "units", "kind", "threads"], setting.key.span),
             }
         }
         let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > limits::STREAMS);
@@ -250,6 +252,7 @@ impl<'a> Analyzer<'a> {
                         member: is_family.then_some(member),
                         priority: priority.get(member),
                         units: units.get(member),
+                        threads,
                         span: name.span,
                     });
                 }

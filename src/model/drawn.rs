@@ -36,6 +36,8 @@ pub enum Distribution {
     Geometric(f64),
     Lognormal(f64, f64),
     Choice(Table, Arc<Vec<Value>>),
+    /// Rows of a trace in order, the first iteration from this row on; after the last follows the first.
+    Trace(u64, Arc<[i64]>),
     /// Counts along the last dimension, with this total.
     Multinomial(i64, Vec<f64>),
 }
@@ -61,6 +63,10 @@ impl Draw {
                 Value::Number(Number::float(distribution::lognormal(*mu, *sigma, (uniform(index), angle))))
             }
             Distribution::Choice(table, values) => values[table.at(uniform(index)) as usize].clone(),
+            Distribution::Trace(start, rows) => {
+                let row = (u128::from(*start) + u128::from(first) + u128::from(index)) % rows.len() as u128;
+                Value::int(rows[row as usize])
+            }
             Distribution::Multinomial(..) => unreachable!("drawn by rows"),
         };
         match &self.distribution {

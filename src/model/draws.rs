@@ -15,13 +15,14 @@ use super::limits::LIST;
 use super::value::{Number, Scalar, Value};
 
 /// Each distribution and its arguments.
-pub const DISTRIBUTIONS: [(&str, &[&str]); 8] = [
+pub const DISTRIBUTIONS: [(&str, &[&str]); 9] = [
     ("binomial", &["n", "p"]),
     ("choice", &["list", "weights"]),
     ("geometric", &["p"]),
     ("lognormal", &["mu", "sigma"]),
     ("multinomial", &["total", "weights"]),
     ("poisson", &["rate"]),
+    ("trace", &["path"]),
     ("uniform", &["lo", "hi"]),
     ("zipf", &["s", "n"]),
 ];
@@ -98,12 +99,17 @@ impl Analyzer<'_> {
     fn seed(&mut self, name: Name, call: &DrawCall) -> Option<u64> {
         let bytes = self.names.name(name.symbol).bytes();
         let mut seed = Some(bytes.fold(0, |seed, byte| hash(seed, u64::from(byte))));
+        let known: &[&str] = match self.names.name(call.distribution.symbol) {
+            "trace" => &["column", "seed"],
+            _ => &["seed"],
+        };
         for option in call.options {
             match self.names.name(option.key.symbol) {
+                "column" if known.len() > 1 => {}
                 "seed" => seed = self.eval_whole(&option.value).map(|given| hash(1, given as u64)),
                 other => {
                     let other = other.to_owned();
-                    self.unknown_option("draw", other, &["seed"], option.key.span);
+                    self.unknown_option("draw", other, known, option.key.span);
                 }
             }
         }
@@ -120,6 +126,9 @@ impl Analyzer<'_> {
             self.error(ModelError::UnknownFunction { name, of: " that draws values", at, help });
             return None;
         };
+        if *name == "trace" {
+            return self.trace(call);
+        }
         let optional = usize::from(*name == "choice");
         if call.args.len() > wanted.len() || call.args.len() + optional < wanted.len() {
             self.error(ModelError::ArgumentCount {

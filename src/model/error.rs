@@ -2,11 +2,13 @@
 //! here.
 
 mod gradients;
+mod host_streams;
 mod kernels;
 mod limits;
 mod modules;
 mod slices;
 mod structure;
+mod traces;
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -14,11 +16,13 @@ use thiserror::Error;
 use crate::ops::OpError;
 
 pub use gradients::GradientError;
+pub use host_streams::HostStreamError;
 pub use kernels::KernelError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
 pub use slices::SliceError;
 pub use structure::StructureError;
+pub use traces::TraceError;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ModelError {
@@ -235,6 +239,14 @@ pub enum ModelError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Structure(#[from] StructureError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Trace(#[from] TraceError),
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    HostStream(#[from] HostStreamError),
 
     // --- Declarations ---------------------------------------------------------------------------------------
     #[error("`{name}` cannot be {value}")]

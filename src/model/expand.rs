@@ -336,6 +336,7 @@ impl<'a> Analyzer<'a> {
                 member: None,
                 priority: Priority::Normal,
                 units: None,
+                threads: None,
                 span: SrcSpan::default(),
             });
             StreamId::from(self.program.streams.len() - 1)

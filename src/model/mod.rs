@@ -23,6 +23,7 @@ mod figure_functions;
 pub mod figures;
 mod functions;
 mod gradient;
+mod host_streams;
 mod index;
 mod kernel;
 mod labels;
@@ -51,6 +52,7 @@ mod stack;
 mod statistic;
 mod stream_options;
 mod suggested_call;
+mod trace;
 mod turns;
 mod units;
 mod unknown;
@@ -64,7 +66,10 @@ use crate::syntax::Ast;
 use crate::syntax::ast::Expr;
 
 pub use draws::DISTRIBUTIONS;
-pub use error::{GradientError, KernelError, LimitError, ModelError, ModuleError, SliceError, StructureError};
+pub use error::{
+    GradientError, HostStreamError, KernelError, LimitError, ModelError, ModuleError, SliceError, StructureError,
+    TraceError,
+};
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use functions::FUNCTIONS;
@@ -75,6 +80,8 @@ pub use peers::link;
 pub use program::*;
 pub use sets::{OpSet, SetPart};
 pub use statistic::Statistic;
+pub use trace::{TraceFault, Traces};
+pub(crate) use trace::{column as trace_column, source as trace_source};
 pub use turns::{Turn, TurnOrigin, Turns};
 pub use units::Units;
 pub use views::{Extent, Layout, View, Views};
@@ -96,6 +103,8 @@ pub struct Options {
     pub max_operations: usize,
     /// Maximum bytes of the declared buffers and bare inputs.
     pub max_memory: u64,
+    /// The columns that draws from a trace read.
+    pub traces: Traces,
 }
 
 /// A parameter's value from outside of the file. The expression's names are interned with the file's.
@@ -117,6 +126,7 @@ impl Default for Options {
             sync: None,
             max_operations: 1 << 20,
             max_memory: 1 << 40,
+            traces: Traces::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The program: the meaning of a file for one rank, with everything evaluated.
 
 use std::fmt::Write as _;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -122,6 +123,8 @@ pub struct Stream {
     pub priority: Priority,
     /// The part of the device that the stream is restricted to; `None` for the whole device.
     pub units: Option<Units>,
+    /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
+    pub threads: Option<NonZeroU32>,
     pub span: SrcSpan,
 }
 

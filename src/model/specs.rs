@@ -1,6 +1,7 @@
 //! Specs: an operation with its shapes and options, whatever slices it works on. The shape rule runs once for each
 //! distinct spec.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -36,6 +37,7 @@ impl Analyzer<'_> {
         (attrs, team): (&Attrs, Team),
         outputs: &[Output],
     ) -> Option<SpecId> {
+        let threads = self.current_threads();
         let known = &mut self.expansion.specs;
         let attrs_key = match known.attrs.get_index_of(attrs) {
             Some(index) => index,
@@ -52,7 +54,9 @@ impl Analyzer<'_> {
         let expression_key = expression.as_ref().map_or(u32::MAX, |(index, _)| *index);
         let mut key = std::mem::take(&mut known.key);
         key.clear();
-        key.extend([place as u32, team.group.0, attrs_key as u32, expression_key, inputs.views.len() as u32]);
+        let threads_key = threads.map_or(0, NonZeroU32::get);
+        let count = inputs.views.len() as u32;
+        key.extend([place as u32, team.group.0, attrs_key as u32, expression_key, threads_key, count]);
         key.extend(inputs.views.iter().map(|&view| self.program.views.tensor_key(view)));
         key.extend(outputs.iter().map(|output| match output {
             Output::Given(view, _) => self.program.views.tensor_key(*view),
@@ -60,7 +64,7 @@ impl Analyzer<'_> {
         }));
         let spec = self.expansion.specs.table.get(key.as_slice()).copied().or_else(|| {
             let expression = expression.map(|(_, expression)| expression);
-            let spec = self.infer(ops::CATALOGUE[place], call, inputs, (attrs, expression, team), outputs)?;
+            let spec = self.infer(ops::CATALOGUE[place], call, inputs, (attrs, expression, team, threads), outputs)?;
             self.program.by_rank |= depends_on_rank(&spec);
             let id = SpecId::from(self.program.specs.insert_full(spec).0);
             self.expansion.specs.table.insert(key.as_slice().into(), id);
@@ -87,10 +91,10 @@ impl Analyzer<'_> {
         operation: &'static dyn Operation,
         call: &Call,
         inputs: &Inputs,
-        (attrs, expression, team): (&Attrs, Option<Arc<Expression>>, Team),
+        (attrs, expression, team, threads): (&Attrs, Option<Arc<Expression>>, Team, Option<NonZeroU32>),
         outputs: &[Output],
     ) -> Option<Spec> {
-        match self.try_infer(operation, call, inputs, (attrs, expression, team), outputs) {
+        match self.try_infer(operation, call, inputs, (attrs, expression, team, threads), outputs) {
             Ok(spec) => Some(spec),
             Err(error) => {
                 self.error(*error);
@@ -105,10 +109,14 @@ impl Analyzer<'_> {
         operation: &'static dyn Operation,
         call: &Call,
         inputs: &Inputs,
-        (attrs, expression, team): (&Attrs, Option<Arc<Expression>>, Team),
+        (attrs, expression, team, threads): (&Attrs, Option<Arc<Expression>>, Team, Option<NonZeroU32>),
         outputs: &[Output],
     ) -> Result<Spec, Box<ModelError>> {
-        let operand = |view: ViewId, span: SrcSpan| Operand { tensor: *self.program.views.tensor(view), span };
+        let real = |view: ViewId| *self.program.views.tensor(view);
+        let operand = |view: ViewId, span: SrcSpan| {
+            let tensor = if threads.is_some() { ops::on_device(real(view)) } else { real(view) };
+            Operand { tensor, span }
+        };
         let input_operands: Vec<Operand> =
             inputs.views.iter().zip(&inputs.spans).map(|(&view, &span)| operand(view, span)).collect();
         let output_operands: Vec<Option<Operand>> = outputs
@@ -151,23 +159,22 @@ impl Analyzer<'_> {
                 }));
             }
         }
-        let outputs = output_operands
+        let outputs = outputs
             .iter()
             .zip(types)
             .map(|(given, (dtype, dims))| match given {
-                Some(given) => given.tensor,
-                None => {
-                    ops::Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
-                }
+                Output::Given(view, _) => real(*view),
+                _ => ops::Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 },
             })
             .collect();
         Ok(Spec {
             operation,
             attrs: attrs.clone(),
             expression,
-            inputs: input_operands.iter().map(|operand| operand.tensor).collect(),
+            inputs: inputs.views.iter().map(|&view| real(view)).collect(),
             outputs,
             team,
+            threads,
         })
     }
 }

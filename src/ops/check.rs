@@ -510,6 +510,7 @@ mod tests {
             inputs: vec![tensor(DType::F32, &dims)],
             outputs: vec![tensor(DType::F32, &dims)],
             team: Team::ALONE,
+            threads: None,
         };
         let value = |index: u64| index as f64;
         let input = bytes(DType::F32, (0..rows * columns).map(value));

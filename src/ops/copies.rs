@@ -27,6 +27,7 @@ pub fn copied(bytes: u64, from: Space) -> Spec {
         inputs: vec![Tensor { space: from, ..to }],
         outputs: vec![to],
         team: Team::ALONE,
+        threads: None,
     }
 }
 
@@ -92,6 +93,10 @@ fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
 impl Operation for Copy {
     fn name(&self) -> &'static str {
         "copy"
+    }
+
+    fn runs_on_host(&self) -> bool {
+        true
     }
 
     fn summary(&self) -> &'static str {

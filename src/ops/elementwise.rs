@@ -22,6 +22,10 @@ impl Operation for Map {
         "map"
     }
 
+    fn runs_on_host(&self) -> bool {
+        true
+    }
+
     fn summary(&self) -> &'static str {
         "an expression for each element, or several with an output each, in one kernel; the tensors that they name are the inputs"
     }
@@ -106,6 +110,10 @@ impl Operation for Cast {
         "cast"
     }
 
+    fn runs_on_host(&self) -> bool {
+        true
+    }
+
     fn summary(&self) -> &'static str {
         "the same values in another element type: rounded to nearest even, or cut off and saturated for integers"
     }
@@ -166,6 +174,10 @@ pub struct Fill;
 impl Operation for Fill {
     fn name(&self) -> &'static str {
         "fill"
+    }
+
+    fn runs_on_host(&self) -> bool {
+        true
     }
 
     fn summary(&self) -> &'static str {

@@ -1,6 +1,7 @@
 //! The launches of a backend, as plain data.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos};
@@ -21,6 +22,10 @@ pub enum Launch {
     Collective(Arc<[Collective]>),
     /// A rank's share in a copy between ranks.
     Peer(Peer),
+    /// The operation as a whole, by this many threads of the CPU.
+    Host {
+        threads: NonZeroU32,
+    },
 }
 
 impl Launch {

@@ -21,6 +21,7 @@ mod embedding;
 mod error;
 pub mod expression;
 mod formula;
+mod host;
 pub mod init;
 pub mod kernel;
 mod launch;
@@ -56,6 +57,7 @@ pub mod witness;
 mod work;
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
@@ -71,6 +73,7 @@ pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
 pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
+pub use host::{host_operations, on_device};
 pub use launch::*;
 pub use layout::{reshaped, stretches};
 pub use matrix::MISSES;
@@ -162,6 +165,11 @@ pub trait Operation: Sync {
 
     /// Whether the operation reads its outputs. They are then inputs as well, behind the others.
     fn updates(&self) -> bool {
+        false
+    }
+
+    /// Whether a host stream can run it.
+    fn runs_on_host(&self) -> bool {
         false
     }
 
@@ -300,6 +308,8 @@ pub struct Spec {
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
     pub team: Team,
+    /// Number of threads of the CPU that run it on a host stream; `None` on the device.
+    pub threads: Option<NonZeroU32>,
 }
 
 /// One rank's share in a collective, for the result of all.
@@ -338,11 +348,17 @@ impl fmt::Debug for Spec {
 
 impl Spec {
     pub fn cost(&self) -> Cost {
-        self.operation.cost(self)
+        match self.threads {
+            Some(_) => host::cost(self),
+            None => self.operation.cost(self),
+        }
     }
 
     pub fn launch(&self) -> Vec<Launch> {
-        self.operation.launch(self)
+        match self.threads {
+            Some(threads) => vec![Launch::Host { threads }],
+            None => self.operation.launch(self),
+        }
     }
 
     /// The name of the operation, or of the declared kernel.

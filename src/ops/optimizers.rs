@@ -192,6 +192,10 @@ impl Operation for Optimizer {
         vec![launch(self.name(), &self.expression(spec), spec)]
     }
 
+    fn runs_on_host(&self) -> bool {
+        true
+    }
+
     fn in_place(&self) -> bool {
         true
     }
@@ -240,7 +244,7 @@ mod tests {
         let dims = Dims::from_slice(&[1]).expect("one dimension");
         let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
         let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);
-        let spec = Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE };
+        let spec = Spec { operation, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None };
         let inputs: Vec<&[f64]> = held.chunks(1).collect();
         let mut outputs = vec![vec![0.0]; held.len() - 1];
         operation.reference(&spec, &inputs, &mut outputs);

@@ -29,7 +29,7 @@ impl PeerCopy {
         let (from, outputs) = arrives.into_iter().unzip();
         let mut attrs = Attrs::default();
         attrs.push(CROSSING, Attr::Crossing(Arc::new(Crossing { sends, from })), None);
-        Spec { operation: &PeerCopy, attrs, expression: None, inputs, outputs, team }
+        Spec { operation: &PeerCopy, attrs, expression: None, inputs, outputs, team, threads: None }
     }
 }
 
@@ -144,6 +144,7 @@ mod tests {
             inputs: vec![tensor()],
             outputs: vec![tensor()],
             team: team(rank),
+            threads: None,
         };
         let share =
             |rank| PeerCopy::of(Some(((rank + 1) % 3, copy(rank))), vec![((rank + 2) % 3, tensor())], team(rank));

@@ -438,6 +438,7 @@ mod tests {
             inputs: inputs.to_vec(),
             outputs: outputs.to_vec(),
             team: Team::ALONE,
+            threads: None,
         };
         let rows = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
         let chosen = [2.0, 0.0, 0.0, -1.0, 2.0, 3.0];

@@ -177,6 +177,7 @@ mod tests {
             inputs: vec![tensor(&[2, 3, 4]), tensor(&[3, 2]), tensor(&[3, 1])],
             outputs: vec![tensor(&[2, 3, 4])],
             team: Team::ALONE,
+            threads: None,
         };
         let value = |index: usize| (index as f64 * 0.37).sin();
         let x: Vec<f64> = (0..24).map(value).collect();

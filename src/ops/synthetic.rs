@@ -49,6 +49,10 @@ impl Operation for Spin {
         "spin"
     }
 
+    fn runs_on_host(&self) -> bool {
+        true
+    }
+
     fn summary(&self) -> &'static str {
         "holds compute units for a time, by the device's own clock: a block for each, with all of a block's shared memory"
     }
@@ -112,7 +116,15 @@ pub fn held(time: Nanos, units: u32) -> Spec {
     attrs.push("time", Attr::Number(time.0 as f64), None);
     attrs.push("units", Attr::Int(i64::from(units)), None);
     let operation: &'static dyn Operation = if units == 0 { &Thread } else { &Spin };
-    Spec { operation, attrs, expression: None, inputs: Vec::new(), outputs: Vec::new(), team: Team::ALONE }
+    Spec {
+        operation,
+        attrs,
+        expression: None,
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        team: Team::ALONE,
+        threads: None,
+    }
 }
 
 /// A spin of one thread, which leaves the rest of its unit to others. No text can name it.

@@ -93,7 +93,7 @@ impl UserKernel {
     pub fn call(self, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
         let mut attrs = Attrs::default();
         attrs.push(KERNEL, Attr::UserKernel(Arc::new(self)), None);
-        Spec { operation: &KernelCall, attrs, expression: None, inputs, outputs, team: Team::ALONE }
+        Spec { operation: &KernelCall, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None }
     }
 
     /// Threads of a block.

@@ -30,6 +30,7 @@ fn spec(operation: &'static dyn Operation, attrs: Attrs, inputs: usize) -> Spec 
         inputs: vec![counter(); inputs],
         outputs: vec![counter()],
         team: Team::ALONE,
+        threads: None,
     }
 }
 

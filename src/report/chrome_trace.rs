@@ -99,7 +99,8 @@ fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize,
     metadata("process_sort_index", None, json!({ "sort_index": pid }));
     for (lane, info) in record.program.lanes.iter().enumerate() {
         let shared = if info.streams.len() > 1 { format!(" (+{})", info.streams.len() - 1) } else { String::new() };
-        metadata("thread_name", Some(lane), json!({ "name": format!("stream {lane}: {}{shared}", info.name) }));
+        let kind = if info.threads.is_some() { "host stream" } else { "stream" };
+        metadata("thread_name", Some(lane), json!({ "name": format!("{kind} {lane}: {}{shared}", info.name) }));
         metadata("thread_sort_index", Some(lane), json!({ "sort_index": lane }));
     }
 }

@@ -207,13 +207,12 @@ fn lanes(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Option<Sec
             [_, others @ ..] if !others.is_empty() => format!("{} shared with {}", lane.name, others.join(", ")),
             _ => lane.name.clone(),
         };
-        let units = lane.units.as_ref().map(|units| format!(" ({units})")).unwrap_or_default();
         table.row([
-            name + &units,
+            name + &lane.limits_text(),
             spans.len().to_string(),
             Nanos(busy).to_string(),
             format!("{:.0} %", 100.0 * busy as f64 / end.0 as f64),
-            lane.queue.to_string(),
+            lane.queue_text(),
         ]);
     }
     let hidden = record.program.lanes.len().saturating_sub(LANES);

@@ -12,24 +12,27 @@ use super::{Lane, Topology};
 /// fewer lanes than classes.
 pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (Vec<Lane>, Vec<LaneId>) {
     let streams = &program.streams;
-    let ceiling = ceiling.map_or(streams.len(), |ceiling| ceiling.max(1) as usize);
+    // A host stream is no stream of the device, so that the limit does not count it.
+    let (on_host, on_device): (Vec<usize>, Vec<usize>) =
+        (0..streams.len()).partition(|&stream| streams[stream].threads.is_some());
+    let ceiling = ceiling.map_or(on_device.len(), |ceiling| ceiling.max(1) as usize);
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    if streams.len() <= ceiling {
-        groups.extend((0..streams.len()).map(|stream| vec![stream]));
+    if on_device.len() <= ceiling {
+        groups.extend(on_device.into_iter().map(|stream| vec![stream]));
     } else {
         let (single, member): (Vec<usize>, Vec<usize>) =
-            (0..streams.len()).partition(|&stream| streams[stream].member.is_none());
+            on_device.iter().partition(|&&stream| streams[stream].member.is_none());
         // Family members need at least one lane.
         let singles_fit = single.len() + usize::from(!member.is_empty()) <= ceiling;
         if singles_fit {
             groups.extend(single.iter().map(|&stream| vec![stream]));
             share(program, &member, ceiling - single.len(), &mut groups);
         } else {
-            let all: Vec<usize> = (0..streams.len()).collect();
-            share(program, &all, ceiling, &mut groups);
+            share(program, &on_device, ceiling, &mut groups);
         }
-        groups.sort_by_key(|group| group[0]);
     }
+    groups.extend(on_host.into_iter().map(|stream| vec![stream]));
+    groups.sort_by_key(|group| group[0]);
     let mut lane_of = vec![LaneId(0); streams.len()];
     let mut used_queues: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
     let mut lanes = Vec::with_capacity(groups.len());
@@ -38,7 +41,10 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
         let lane = LaneId::from(lanes.len());
         group.iter().for_each(|&stream| lane_of[stream] = lane);
         let LaneClass { priority, units } = kind(program, group[0]);
-        let queue = if topology.units_apart && units.is_some() {
+        let threads = streams[group[0]].threads;
+        let queue = if threads.is_some() {
+            u32::MAX - lane.0
+        } else if topology.units_apart && units.is_some() {
             apart += 1;
             queues.saturating_add(apart - 1)
         } else {
@@ -52,6 +58,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
             priority,
             units,
             queue,
+            threads,
         });
     }
     (lanes, lane_of)

@@ -8,6 +8,8 @@ mod lanes;
 mod lint;
 mod memory;
 
+use std::num::NonZeroU32;
+
 use crate::base::{EventId, LaneId, OpId, Space, StreamId};
 use crate::config::Profile;
 use crate::model::{Priority, Program, Sync, Units};
@@ -41,8 +43,10 @@ pub struct Lane {
     pub priority: Priority,
     /// The share of compute units that it is limited to; `None` for all.
     pub units: Option<Units>,
-    /// The predicted hardware queue.
+    /// The predicted hardware queue; on a host stream, a number beyond all queues.
     pub queue: u32,
+    /// Number of threads of the CPU that do its work; `None` for a stream of the device.
+    pub threads: Option<NonZeroU32>,
 }
 
 /// One iteration.

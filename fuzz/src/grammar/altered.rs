@@ -64,6 +64,8 @@ const PIECES: &[&str] = &[
     "prev(",
     "use common",
     "draw d ~ uniform(0, 1)",
+    "stream h[2](kind: host, threads: 2)",
+    "draw d[2] ~ trace(\"lengths.csv\", column: \"prompt\", seed: 1)",
     "require rank > 3 \"m\"",
     "kernel k(x: f32[n] -> y: f32[n]) { grid: n, block: 64, source: \"k\", reference: map(2 * x) }",
     "buffer q { up: f32[8], down: f32[8] }",

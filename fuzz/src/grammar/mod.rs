@@ -344,9 +344,19 @@ impl Generator<'_> {
             "(order: declared, sync: end, depth: 2, races: allow,)",
             "(order: declared, races: forbid)",
         ]);
+        let on_host = self.choices.once_in(4);
+        if on_host {
+            self.add(
+                "stream h(kind: host, threads: 2)\nbuffer hp, hq: f32[8, 16] in pinned\nbuffer hh: f16[8, 16] in host",
+            );
+        }
         self.in_step = true;
         self.times = 1;
         self.add(&format!("step{options} {{"));
+        if on_host {
+            let last = self.choices.pick(&["copy(hq -> hp)", "cast(hq -> hh)", "spin(1us)", "fill(1 -> hq[0..4])"]);
+            self.add(&format!("on h {{ map(hp * 0.5 -> hq) {last} }}"));
+        }
         self.add("first: nop()");
         self.labels.push("first".to_owned());
         self.always.push("first".to_owned());

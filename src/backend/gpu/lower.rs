@@ -328,6 +328,7 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
             Launch::Peer(_) => unreachable!("it is several calls"),
+            Launch::Host { .. } => unreachable!("`Gpu::open` refuses host streams"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;
                 calls.exchanges.extend(collectives.iter().map(|one| Exchange::new(one, self.scratch, at)));

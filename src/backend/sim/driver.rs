@@ -142,7 +142,9 @@ impl SimDriver {
         let queues = profile.queues.count.value() as u32;
         let lane = |(lane, info): (usize, &crate::exec::ImageLane)| {
             let base = if info.queue >= queues { 2 } else { queue_base(info.priority) };
-            let queue = place.first_queue + base * queues + info.queue;
+            // No task of a host stream goes through a hardware queue.
+            let number = if info.threads.is_some() { 0 } else { base * queues + info.queue };
+            let queue = place.first_queue + number;
             let lane = place.first_lane + lane as u32;
             (Placing { lane, queue: Some(queue), priority: urgency(info.priority) }, None, Vec::new())
         };

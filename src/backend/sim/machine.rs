@@ -101,10 +101,10 @@ enum Owner {
     Transfer(TransferId),
 }
 
-/// Index in [`Device::copies`] of the engines that a task uses; `None` for a kernel.
+/// Index in [`Device::copies`] of the engines that a task uses; `None` for a kernel and for work of the host.
 fn engines_of(task: &Task) -> Option<usize> {
     match task {
-        Task::Kernel { .. } => None,
+        Task::Kernel { .. } | Task::Host { .. } => None,
         Task::Copy { direction, .. } => Some(usize::from(*direction == Direction::DeviceToHost)),
         Task::Peer { .. } => Some(2),
     }
@@ -398,6 +398,11 @@ impl Machine {
                 self.devices[device].copies[engines].waiting.push_back(task);
                 self.start_copies(device, engines);
             }
+            (Action::Run(run @ Task::Host { .. }), _) => {
+                self.started(task);
+                let (time, demands) = self.paths.copy(self.device(task), &run, &mut self.flows);
+                self.flows.add(self.now, Owner::Copy(task), time, demands);
+            }
             (_, None) => {
                 self.started(task);
                 self.at(self.now + self.floor(action), EventKind::Begin(task));
@@ -448,13 +453,14 @@ impl Machine {
         }
     }
 
-    /// Called when an engine has finished a copy.
+    /// Called when an engine has finished a copy, or threads of the host their work.
     fn copied(&mut self, task: TaskId) {
         let Action::Run(run) = self.state(task).action else { unreachable!("only copies are copied") };
-        let (device, engines) = (self.device(task), engines_of(&run).expect("copies have one"));
-        self.devices[device].copies[engines].free += 1;
+        let device = self.device(task);
+        let engines = engines_of(&run);
+        engines.iter().for_each(|&engines| self.devices[device].copies[engines].free += 1);
         self.ended(task);
-        self.start_copies(device, engines);
+        engines.into_iter().for_each(|engines| self.start_copies(device, engines));
     }
 
     fn ended(&mut self, task: TaskId) {

@@ -66,8 +66,14 @@ fn variant(launch: &str, issue: i64, ranks: Vec<RankRecord>) -> Variant {
 fn record(variants: Vec<Variant>) -> RunRecord {
     let ranks = variants[0].ranks.len() as u32;
     let operations = variants[0].ranks[0].operations.len();
-    let lane =
-        LaneRecord { name: "s".into(), streams: vec!["s".into()], priority: "normal".into(), units: None, queue: 0 };
+    let lane = LaneRecord {
+        name: "s".into(),
+        streams: vec!["s".into()],
+        priority: "normal".into(),
+        units: None,
+        queue: 0,
+        threads: None,
+    };
     RunRecord {
         schema: SCHEMA.to_owned(),
         aorta: "0.1.0".to_owned(),

@@ -195,6 +195,7 @@ impl Analyzer<'_> {
             inputs: inputs.iter().map(|operand| operand.tensor).collect(),
             outputs: given.iter().flatten().map(|operand| operand.tensor).collect(),
             team: step.team,
+            threads: None,
         })
     }
 

@@ -41,7 +41,7 @@ impl Batch {
         let outputs = specs.iter().flat_map(|spec| spec.outputs.iter().copied()).collect();
         let mut attrs = Attrs::default();
         attrs.push(PARTS, Attr::Batch(specs.into()), None);
-        Spec { operation: &Batch, attrs, expression: None, inputs, outputs, team }
+        Spec { operation: &Batch, attrs, expression: None, inputs, outputs, team, threads: None }
     }
 }
 

@@ -127,7 +127,7 @@ mod tests {
         let tensors = |sizes: &[u64]| sizes.iter().map(|&elements| tensor(elements)).collect();
         let (inputs, outputs) = (tensors(inputs), tensors(outputs));
         let team = Team { group: crate::base::GroupId(0), ranks, rank: 0 };
-        Spec { operation, attrs, expression: None, inputs, outputs, team }
+        Spec { operation, attrs, expression: None, inputs, outputs, team, threads: None }
     }
 
     /// Returns the bytes that bus bandwidth counts for an operation.

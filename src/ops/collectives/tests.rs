@@ -15,7 +15,15 @@ fn spec(operation: &'static dyn Operation, rank: u32, attrs: Attrs, inputs: &[u6
         Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
     };
     let (inputs, outputs) = (inputs.iter().map(tensor).collect(), outputs.iter().map(tensor).collect());
-    Spec { operation, attrs, expression: None, inputs, outputs, team: Team { group: GroupId(0), ranks: RANKS, rank } }
+    Spec {
+        operation,
+        attrs,
+        expression: None,
+        inputs,
+        outputs,
+        team: Team { group: GroupId(0), ranks: RANKS, rank },
+        threads: None,
+    }
 }
 
 fn attrs(list: &[(&'static str, Attr)]) -> Attrs {

@@ -206,6 +206,7 @@ mod tests {
             inputs,
             outputs: vec![result],
             team: Team::ALONE,
+            threads: None,
         };
         let mut outputs = vec![vec![0.0]];
         operation.reference(&spec, rows, &mut outputs);

@@ -257,6 +257,7 @@ mod tests {
             inputs: vec![whole, each, each],
             outputs: vec![whole, each, each],
             team: Team::ALONE,
+            threads: None,
         };
         let x: Vec<f64> = (0..60).map(|index| 1e6 + f64::from(index * index % 17)).collect();
         let (weight, bias) = ([0.5, -2.0, 3.0], [1.0, 0.0, -4.0]);

@@ -21,7 +21,10 @@ pub fn model(program: &Program) -> String {
     }
     for stream in &program.streams {
         let units = stream.units.map(|units| format!(", {}", units.text())).unwrap_or_default();
-        let _ = writeln!(text, "stream {}: priority {}{units}", stream.name, stream.priority.name());
+        let _ = match stream.threads {
+            Some(threads) => writeln!(text, "stream {}: on the host, threads {threads}", stream.name),
+            None => writeln!(text, "stream {}: priority {}{units}", stream.name, stream.priority.name()),
+        };
     }
     for id in (0..program.memories.len()).map(MemoryId::from) {
         let _ = writeln!(text, "memory {}", memory(program, id));

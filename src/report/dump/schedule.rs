@@ -16,6 +16,10 @@ pub fn schedule(program: &Program, schedule: &Schedule) -> String {
     for lane in &schedule.lanes {
         let streams: Vec<&str> =
             lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();
+        if let Some(threads) = lane.threads {
+            let _ = writeln!(text, "lane {}: on the host, threads {threads}, for {}", lane.name, streams.join(", "));
+            continue;
+        }
         let _ = writeln!(
             text,
             "lane {}: priority {}{}, queue {}, for {}",

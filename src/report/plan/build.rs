@@ -1,6 +1,7 @@
 //! Builds the plan's document from a program, its plan and its schedule.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
@@ -60,7 +61,8 @@ fn lanes(program: &Program, schedule: &Schedule) -> Vec<LaneRecord> {
         streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
         priority: lane.priority.name(),
         units: lane.units.map(Units::text),
-        queue: lane.queue,
+        queue: lane.threads.map_or(lane.queue, |_| 0),
+        threads: lane.threads.map(NonZeroU32::get),
     });
     lanes.collect()
 }
@@ -72,7 +74,7 @@ fn queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Queues {
         busy[schedule.lane_of[op.stream.index()].index()] = true;
     }
     let mut streams: BTreeMap<_, usize> = BTreeMap::new();
-    for (lane, _) in schedule.lanes.iter().zip(busy).filter(|(_, busy)| *busy) {
+    for (lane, _) in schedule.lanes.iter().zip(busy).filter(|(lane, busy)| *busy && lane.threads.is_none()) {
         *streams.entry((by_priority.then_some(lane.priority), lane.queue)).or_default() += 1;
     }
     Queues {

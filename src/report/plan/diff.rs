@@ -244,7 +244,10 @@ fn streams(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
                 streams => format!(" for {} ({})", counted(streams.len(), "stream"), streams.join(", ")),
             };
             let units = lane.units.as_ref().map(|units| format!(", {units}")).unwrap_or_default();
-            format!("{}{shared}, priority {}{units}, queue {}", lane.name, lane.priority, lane.queue)
+            match lane.threads {
+                Some(threads) => format!("{}{shared}, on the host, {}", lane.name, counted(threads as usize, "thread")),
+                None => format!("{}{shared}, priority {}{units}, queue {}", lane.name, lane.priority, lane.queue),
+            }
         });
         lanes.collect()
     };

@@ -168,9 +168,9 @@ fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         "real stream", "priority", "queue", "operations"
     )?;
     for (lane, operations) in document.lanes.iter().zip(&counts) {
-        let units = lane.units.iter().map(|units| format!(" ({units})"));
-        let declared: String = std::iter::once(lane.streams.join(", ")).chain(units).collect();
-        writeln!(out, "{:<width$}  {:>8}  {:>5}  {operations:>10}  {declared}", lane.name, lane.priority, lane.queue)?;
+        let declared = lane.streams.join(", ") + &lane.limits_text();
+        let queue = lane.queue_text();
+        writeln!(out, "{:<width$}  {:>8}  {queue:>5}  {operations:>10}  {declared}", lane.name, lane.priority)?;
     }
     let lanes = document.lanes.len();
     let declared =

@@ -17,7 +17,9 @@ const MEMORY: u32 = 0;
 const TO_DEVICE: u32 = 1;
 const TO_HOST: u32 = 2;
 const BOTH: u32 = 3;
-const OF_DEVICE: u32 = 4;
+/// The memory of the host, which host streams of the rank share.
+const HOST: u32 = 4;
+const OF_DEVICE: u32 = 5;
 
 /// Shared capacities by meaning.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ impl Paths {
         demands
     }
 
-    /// Duration of a copy without contention, once its engine has begun, and its demands.
+    /// Duration of a copy or of work of the host without contention, once it has begun, and its demands.
     pub(super) fn copy(&mut self, device: usize, task: &Task, flows: &mut Flows<Owner>) -> (f64, Vec<Demand>) {
         match *task {
             Task::Copy { direction, bytes, pageable } => {
@@ -88,6 +90,10 @@ impl Paths {
             Task::Peer { to, bytes, rate } => {
                 let time = bytes / rate * 1e9;
                 (time, self.peer(device, to, bytes, time, flows))
+            }
+            Task::Host { time, share } => {
+                let demand = Demand { resource: Self::of_device(device, HOST), share };
+                (time, Vec::from_iter((share > 0.0).then_some(demand)))
             }
             Task::Kernel { .. } => unreachable!("a kernel is no copy"),
         }

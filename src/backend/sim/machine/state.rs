@@ -140,6 +140,10 @@ fn of_action(digest: &mut Digest, action: Action) {
             digest.words([5, u64::from(to)]);
             digest.numbers([bytes, rate]);
         }
+        Action::Run(Task::Host { time, share }) => {
+            digest.word(6u64);
+            digest.numbers([time, share]);
+        }
     }
 }
 

@@ -1,0 +1,55 @@
+//! Errors in draws from a trace.
+
+use miette::{Diagnostic, SourceSpan};
+use thiserror::Error;
+
+#[derive(Clone, Debug, Error, Diagnostic)]
+pub enum TraceError {
+    #[error("a trace needs the path of a file and the name of a column, both in quotes")]
+    #[diagnostic(
+        code(aorta::model::trace_source),
+        help("write `trace(\"lengths.csv\", column: \"prompt\")`; the file is read before any value is computed")
+    )]
+    Source {
+        #[label("one of them is missing or computed")]
+        at: SourceSpan,
+    },
+
+    #[error("the trace `{path}` cannot be read: {why}")]
+    #[diagnostic(
+        code(aorta::model::trace_file),
+        help(
+            "name a CSV file from the folder of this one or below it, with the names of its columns in the first line"
+        )
+    )]
+    File {
+        path: String,
+        why: String,
+        #[label("named here")]
+        at: SourceSpan,
+    },
+
+    #[error("`{path}` has no column `{column}`")]
+    #[diagnostic(code(aorta::model::trace_column), help("{help}"))]
+    Column {
+        path: String,
+        column: String,
+        help: String,
+        #[label("not among its columns")]
+        at: SourceSpan,
+    },
+
+    #[error("line {line} of `{path}` has no whole number in the column `{column}`: `{cell}`")]
+    #[diagnostic(
+        code(aorta::model::trace_cell),
+        help("a trace holds whole numbers, such as `512`: correct the line, or name another column")
+    )]
+    Cell {
+        path: String,
+        column: String,
+        line: usize,
+        cell: String,
+        #[label("this column is read")]
+        at: SourceSpan,
+    },
+}

@@ -1,0 +1,32 @@
+//! Operations on host streams: threads of the CPU run them, on memory of the host.
+//!
+//! Their shapes, results and bytes are those of the same operations on a device. The shape rule sees the operands as if
+//! they were in the device's memory, since it also checks what a kernel or a copy engine can reach.
+
+use crate::base::Space;
+
+use super::catalogue::CATALOGUE;
+use super::{Cost, Spec, Tensor, Traffic};
+
+/// Names of the operations that a host stream can run.
+pub fn host_operations() -> Vec<&'static str> {
+    CATALOGUE.iter().filter(|operation| operation.runs_on_host()).map(|operation| operation.name()).collect()
+}
+
+/// The tensor as if it were in the device's memory.
+pub fn on_device(tensor: Tensor) -> Tensor {
+    Tensor { space: Space::Device, ..tensor }
+}
+
+/// The cost of an operation on a host stream: the same bytes and arithmetic, and no compute unit.
+pub(super) fn cost(spec: &Spec) -> Cost {
+    let same = Spec {
+        inputs: spec.inputs.iter().copied().map(on_device).collect(),
+        outputs: spec.outputs.iter().copied().map(on_device).collect(),
+        threads: None,
+        ..spec.clone()
+    };
+    let Cost { flops, read, written, hold, .. } = same.cost();
+    let host = |traffic: Traffic| Traffic { device: 0, host: traffic.total() };
+    Cost { flops, read: host(read), written: host(written), hold, ..Cost::default() }
+}
