@@ -11,7 +11,7 @@ use aorta::render::{self, Style};
 use aorta::syntax::{self, Limits};
 
 /// Source files with the codes of each phase.
-const ERRORS: [&str; 16] = [
+const ERRORS: [&str; 17] = [
     "src/syntax/error.rs",
     "src/syntax/slashes.rs",
     "src/model/error.rs",
@@ -20,6 +20,7 @@ const ERRORS: [&str; 16] = [
     "src/model/error/kernels.rs",
     "src/model/error/limits.rs",
     "src/model/error/modules.rs",
+    "src/model/error/peers.rs",
     "src/model/error/slices.rs",
     "src/model/error/structure.rs",
     "src/model/error/traces.rs",

@@ -6,7 +6,7 @@ use aorta::base::{MemoryId, Nanos};
 use aorta::config::Profile;
 use aorta::exec::{self, Backend, Control, LaunchMode, Rank, Ranks};
 use aorta::measure;
-use aorta::model::{self, MemoryKind, ModelError, Options, Program};
+use aorta::model::{self, MemoryKind, ModelError, Options, PeerError, Program};
 use aorta::plan::{self, Plan};
 use aorta::schedule::{self, Schedule};
 use proptest::prelude::*;
@@ -126,13 +126,19 @@ fn other_streams_may_meet() {
 fn mistakes_between_ranks_are_found() {
     let errors = |step: &str, world| linked(&text(step), world).map(|_| ()).expect_err(step);
     let absent = errors("if rank == 0 { copy(x -> y at 1) }", 2);
-    assert!(matches!(absent.as_slice(), [ModelError::PeerAbsent { sender: 0, receiver: 1, .. }]), "{absent:?}");
+    assert!(
+        matches!(absent.as_slice(), [ModelError::Peer(PeerError::Absent { sender: 0, receiver: 1, .. })]),
+        "{absent:?}"
+    );
     let turns = errors("for i in 0..2 - rank { copy(x -> y at (rank + 1) % world) }", 2);
-    assert!(matches!(turns.as_slice(), [ModelError::PeerAbsent { sender: 0, receiver: 1, .. }]), "{turns:?}");
+    assert!(
+        matches!(turns.as_slice(), [ModelError::Peer(PeerError::Absent { sender: 0, receiver: 1, .. })]),
+        "{turns:?}"
+    );
     let both = errors("copy(x -> y at 0)", 3);
-    assert!(matches!(both.as_slice(), [ModelError::PeerClash { .. }]), "{both:?}");
+    assert!(matches!(both.as_slice(), [ModelError::Peer(PeerError::Clash { .. })]), "{both:?}");
     let while_sent = errors("copy(x -> x at (rank + 1) % world)", 2);
-    assert!(matches!(while_sent.as_slice(), [ModelError::PeerClash { .. }]), "{while_sent:?}");
+    assert!(matches!(while_sent.as_slice(), [ModelError::Peer(PeerError::Clash { .. })]), "{while_sent:?}");
     let parts = linked(&text("copy(z[rank] -> z[rank] at (rank + 1) % world)"), 3);
     assert!(parts.is_ok(), "each rank sends another part than it gets");
 }

@@ -7,7 +7,7 @@ use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
 use super::callee::Callee;
-use super::error::ModelError;
+use super::error::{ModelError, PeerError};
 use super::expand::{Expansion, Written};
 use super::labels::LabelData;
 use super::lower::Lowering;
@@ -350,7 +350,7 @@ impl<'a> Analyzer<'a> {
     /// Reports `at` after anything but the output of an operation that writes to other ranks.
     pub(super) fn no_peer(&mut self, arg: &Arg) {
         if let Some(at) = &arg.at {
-            self.error(ModelError::PeerOperand { at: at.rank.span.into() });
+            self.error(PeerError::Operand { at: at.rank.span.into() }.into());
         }
     }
 

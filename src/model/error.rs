@@ -6,6 +6,7 @@ mod host_streams;
 mod kernels;
 mod limits;
 mod modules;
+mod peers;
 mod slices;
 mod structure;
 mod traces;
@@ -20,6 +21,7 @@ pub use host_streams::HostStreamError;
 pub use kernels::KernelError;
 pub use limits::LimitError;
 pub use modules::ModuleError;
+pub use peers::PeerError;
 pub use slices::SliceError;
 pub use structure::StructureError;
 pub use traces::TraceError;
@@ -490,55 +492,9 @@ pub enum ModelError {
     #[diagnostic(transparent)]
     Limit(#[from] LimitError),
 
-    // --- Copies to other ranks --------------------------------------------------------------------------------
-    #[error("only the output of a `copy` can be on another rank")]
-    #[diagnostic(
-        code(aorta::model::peer_operand),
-        help("write `copy(x -> y at 1)`: it writes `y` of rank 1, which executes this copy too")
-    )]
-    PeerOperand {
-        #[label("another rank")]
-        at: SourceSpan,
-    },
-
-    #[error("a copy to another rank goes from `device` memory to a declared buffer in it, and `{name}` {why}")]
-    #[diagnostic(
-        code(aorta::model::peer_memory),
-        help(
-            "copy it to the device first; what is written is a buffer that every rank declares alike: \
-             `buffer y: f32[8]`"
-        )
-    )]
-    PeerMemory {
-        name: String,
-        why: String,
-        #[label("`{name}` {why}")]
-        at: SourceSpan,
-    },
-
-    #[error("rank {receiver} does not execute this copy, which rank {sender} sends to it")]
-    #[diagnostic(
-        code(aorta::model::peer_absent),
-        help(
-            "what is sent arrives at this place of the other rank's text: let every rank come by it, and say who sends: \
-             `copy(x -> y at {receiver} when rank == {sender})`"
-        )
-    )]
-    PeerAbsent {
-        sender: u32,
-        receiver: u32,
-        #[label("rank {receiver} is in another branch here, or in another turn")]
-        at: SourceSpan,
-    },
-
-    #[error("{what}")]
-    #[diagnostic(code(aorta::model::peer_clash), help("{help}"))]
-    PeerClash {
-        what: String,
-        help: &'static str,
-        #[label("at the same place of their texts, so nothing orders them")]
-        at: SourceSpan,
-    },
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Peer(#[from] PeerError),
 
     // --- Figures --------------------------------------------------------------------------------------------
     #[error("`{name}` is no figure")]

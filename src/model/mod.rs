@@ -67,8 +67,8 @@ use crate::syntax::ast::Expr;
 
 pub use draws::DISTRIBUTIONS;
 pub use error::{
-    GradientError, HostStreamError, KernelError, LimitError, ModelError, ModuleError, SliceError, StructureError,
-    TraceError,
+    GradientError, HostStreamError, KernelError, LimitError, ModelError, ModuleError, PeerError, SliceError,
+    StructureError, TraceError,
 };
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};

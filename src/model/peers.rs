@@ -13,7 +13,7 @@ use crate::syntax::ast::{At, Call};
 
 use super::analyzer::Analyzer;
 use super::call::Inputs;
-use super::error::ModelError;
+use super::error::{ModelError, PeerError};
 use super::program::{Memory, MemoryKind, OpKind, Program};
 use super::views::Extent;
 
@@ -71,7 +71,7 @@ impl Analyzer<'_> {
                 _ => continue,
             };
             let name = self.names.name(memory.name).to_owned();
-            self.error(ModelError::PeerMemory { name, why, at: at.into() });
+            self.error(PeerError::Memory { name, why, at: at.into() }.into());
             return false;
         }
         true
@@ -150,7 +150,7 @@ impl Linker {
         for (&from, sender) in copies {
             let Some(to) = sender.to else { continue };
             let Some(receiver) = copies.get(&to) else {
-                self.error(ModelError::PeerAbsent { sender: from, receiver: to, at: span(programs, sender).into() });
+                self.error(PeerError::Absent { sender: from, receiver: to, at: span(programs, sender).into() }.into());
                 continue;
             };
             if let Some(view) = self.target(programs, (from, sender), (to, receiver)) {
@@ -212,7 +212,7 @@ impl Linker {
                 let theirs = theirs.map(|(_, layout)| format!("{}{}", layout.dtype, layout.dims));
                 let theirs = theirs.unwrap_or_else(|| "nothing".to_owned());
                 let why = format!("is {}{} on rank {from} and {theirs} on rank {to}", layout.dtype, layout.dims);
-                self.error(ModelError::PeerMemory { name, why, at: at.into() });
+                self.error(PeerError::Memory { name, why, at: at.into() }.into());
                 None
             }
         }
@@ -241,7 +241,7 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival])
             let what =
                 format!("rank {} and rank {} both write `{}` of rank {rank}", other.from, one.from, slice(one.view));
             let help = "give each sender a part of its own: `copy(x -> y[rank] at 0)`";
-            return Some(ModelError::PeerClash { what, help, at });
+            return Some(PeerError::Clash { what, help, at }.into());
         }
         let read = program.cycle[copy.step].inputs(copy.op)[0];
         if copy.to.is_some() && program.views.overlap(one.view, read) {
@@ -249,7 +249,7 @@ fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival])
             let what =
                 format!("rank {from} writes `{}` of rank {rank}, which sends `{sent}` meanwhile", slice(one.view));
             let help = "what arrives has to go elsewhere than what is sent: take two buffers, or two parts of one";
-            return Some(ModelError::PeerClash { what, help, at });
+            return Some(PeerError::Clash { what, help, at }.into());
         }
     }
     None
