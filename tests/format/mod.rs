@@ -89,12 +89,6 @@ fn texts_without_an_end() {
 }
 
 #[test]
-fn a_piece_cut_off_by_an_unsupported_word_is_reported() {
-    let (_, errors) = syntax::parse("param a setup = fer x\n", 0, &Limits::default());
-    assert_eq!(errors.len(), 1, "{errors:?}");
-}
-
-#[test]
 fn lines_of_a_block_may_move() {
     let once = format("step { a: n\n  metr\nbuffer spread :ddu\n}\n").text;
     assert_eq!(format(&once).text, once);

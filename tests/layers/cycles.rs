@@ -29,8 +29,8 @@ const KNOWN: [(&str, &str, &str); 9] = [
     ("measure", "evidence metrics", "metrics are methods of `Evidence`, which caches their values"),
     (
         "model",
-        "analyzer batch call callee check eval expand figures functions gradient labels lower mesh picks program sets \
-         specs unknown_operation unwritten",
+        "analyzer batch call callee check eval expand figures functions gradient kernel labels lower mesh picks program \
+         sets specs unknown_operation unwritten",
         "the methods of `Analyzer`: expressions, calls and statements contain each other",
     ),
     ("ops", "ball expression", "an expression is evaluated with balls, whose operations are an expression's"),

@@ -276,25 +276,3 @@ impl<'a> Builder<'a> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::syntax::ast::DeclKind;
-    use crate::syntax::{Limits, parse};
-
-    /// The name of the last declaration, if this version does not support it and cannot parse it.
-    fn later(text: &str) -> Option<&str> {
-        let (ast, _) = parse(text, 0, &Limits::default());
-        let DeclKind::Later { name, .. } = &ast.decls.last()?.kind else { return None };
-        let span = name.as_ref()?.span;
-        Some(&text[span.start as usize..span.end() as usize])
-    }
-
-    #[test]
-    fn names_of_later_versions_stand_where_they_are() {
-        assert_eq!(later("setup  k(x: f32[4)"), Some("k"));
-        // A character of several bytes is in between and is not a blank.
-        assert_eq!(later("setup\u{fffd}k(x: f32\u{fffd})"), None);
-        assert_eq!(later("use a as ("), None);
-    }
-}
