@@ -2,6 +2,8 @@
 //! program in simpler words, or against the definition.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 use aorta::backend::host::Host;
 use aorta::base::random::hash;
@@ -9,7 +11,9 @@ use aorta::exec::{Control, LaunchMode};
 use aorta::model::{Options, Program, Stream};
 
 use crate::common;
+use crate::common::doubles;
 use crate::common::world::World;
+use crate::hip::verify;
 
 const TYPES: [&str; 8] = ["f64", "f32", "f16", "bf16", "i64", "i32", "i8", "u8"];
 
@@ -317,5 +321,17 @@ fn a_chosen_stream_is_that_of_its_branch() {
         assert_eq!(streams(chosen), streams(branches), "rank {rank}");
         assert_eq!(streams(named), streams(branches), "rank {rank}");
         assert_eq!(streams(chosen).len(), 6);
+    }
+}
+
+/// Parts that begin at odd places are read and written by kernels as by the CPU.
+#[test]
+fn kernels_reach_parts() {
+    let Some(libraries) = doubles::cpu() else { return };
+    // Of `f32` and of `bf16`.
+    for seed in [1, 3] {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("parts{seed}.aorta"));
+        fs::write(&path, &with_parts(seed)[0]).expect("a file");
+        verify(libraries, &path.display().to_string(), &[]);
     }
 }
