@@ -239,15 +239,16 @@ fn launches(spec: &Spec, rank: &Rank) -> Arc<[Launch]> {
     spec.launch().into_iter().map(of_rank).collect()
 }
 
-/// The communicators of a program, one for each group and stream that needs one.
-struct Comms<'a> {
-    rank: &'a Rank<'a>,
+/// The communicators of a program, one for each list of ranks and stream that needs one. Groups with the same ranks, such
+/// as the world and a mesh with one factor, share theirs.
+struct Comms {
+    list: Vec<Comm>,
     numbers: BTreeMap<(GroupId, StreamId), u32>,
 }
 
-impl<'a> Comms<'a> {
+impl Comms {
     /// Collects the communicators of all collectives, in an order that depends on groups and streams alone.
-    fn of(rank: &'a Rank<'a>) -> Self {
+    fn of(rank: &Rank) -> Self {
         let program = rank.program;
         let mut numbers = BTreeMap::new();
         for op in program.cycle.iter().flat_map(|step| &step.ops) {
@@ -257,10 +258,17 @@ impl<'a> Comms<'a> {
                 numbers.insert((spec.team.group, op.stream), NO_COMM);
             }
         }
-        for (index, number) in numbers.values_mut().enumerate() {
-            *number = index as u32;
+        let mut list: Vec<Comm> = Vec::new();
+        for (&(group, stream), number) in &mut numbers {
+            let comm = Comm {
+                ranks: program.groups[group.index()].members_with(rank.number).collect(),
+                stream: program.streams[stream.index()].name.clone(),
+            };
+            let known = list.iter().position(|other| *other == comm);
+            *number = known.unwrap_or(list.len()) as u32;
+            list.extend(known.is_none().then_some(comm));
         }
-        Comms { rank, numbers }
+        Comms { list, numbers }
     }
 
     fn number(&mut self, stream: StreamId, launches: &[Launch]) -> u32 {
@@ -272,12 +280,7 @@ impl<'a> Comms<'a> {
     }
 
     fn into_list(self) -> Vec<Comm> {
-        let Comms { rank, numbers } = self;
-        let comm = |&(group, stream): &(GroupId, StreamId)| Comm {
-            ranks: rank.program.groups[group.index()].members_with(rank.number).collect(),
-            stream: rank.program.streams[stream.index()].name.clone(),
-        };
-        numbers.keys().map(comm).collect()
+        self.list
     }
 }
 
