@@ -160,6 +160,18 @@ fn ranks_agree_with_the_cpu() {
     }
 }
 
+/// The same ranks under two names: their collectives are one sequence.
+#[test]
+fn groups_of_the_same_ranks_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("groups.aorta");
+    let text = "mesh dp = world\nmesh a = 1, b = world\nstream s\nbuffer x, y: f32[64]\nstep { on s {\n  \
+                all_reduce(x -> y)\n  all_reduce(y -> x) over dp\n  all_reduce(x -> y, op: max) over [a, b]\n} }\n";
+    std::fs::write(&path, text).expect("a file of our own");
+    verify(libraries, &path.display().to_string(), &["--ranks", "2"]);
+}
+
 /// The library connects ranks at its first collective. With graphs only, that is inside a capture.
 #[test]
 fn ranks_connect_inside_of_a_capture() {
