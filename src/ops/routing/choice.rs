@@ -56,7 +56,7 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
     for (token, row) in inputs[0].chunks(experts).enumerate() {
         let scores = scores(spec, precision, row);
         let Chosen { experts: chosen, open } = chosen(&choice, precision, k, row, &scores, inputs.get(1).copied());
-        let total = if normalize { sum(spec, chosen.iter().map(|&e| scores[e])) } else { Ball::exact(1.0) };
+        let total = if normalize { sum(spec, precision, chosen.iter().map(|&e| scores[e])) } else { Ball::exact(1.0) };
         let is_open = open.contains(&true);
         for e in (0..experts).filter(|&e| open[e]) {
             // Whether the row is in its list decides where all rows behind it are.
@@ -82,10 +82,18 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
 }
 
 /// The sum of numbers that a device adds in any order.
-fn sum(spec: &Spec, terms: impl Iterator<Item = Ball> + Clone) -> Ball {
+fn sum(spec: &Spec, precision: Precision, terms: impl Iterator<Item = Ball> + Clone) -> Ball {
     let values: Vec<f64> = terms.clone().map(|term| term.value).collect();
     let moved: f64 = terms.map(|term| term.radius).sum();
-    Ball { value: values.iter().sum(), radius: moved + check::sum_error(spec.inputs[0].dtype.compute(), &values) }
+    let lost = match values.iter().all(|value| *value >= 0.0) {
+        true => check::sum_error(spec.inputs[0].dtype.compute(), &values),
+        // Terms of both signs may cancel, whose roundings then remain.
+        false => {
+            let sizes: f64 = values.iter().map(|value| value.abs()).sum();
+            values.len().saturating_sub(1) as f64 * precision.unit() * sizes
+        }
+    };
+    Ball { value: values.iter().sum(), radius: moved + lost }
 }
 
 /// The scores of a row's experts.
@@ -97,7 +105,7 @@ fn scores(spec: &Spec, precision: Precision, row: &[f64]) -> Vec<Ball> {
             let top = Ball::exact(row.iter().copied().fold(f64::NEG_INFINITY, f64::max));
             let of = |x| precision.unary(Unary::Exp, precision.binary(Binary::Subtract, x, top));
             let terms: Vec<Ball> = given.map(of).collect();
-            let total = sum(spec, terms.iter().copied());
+            let total = sum(spec, precision, terms.iter().copied());
             terms.into_iter().map(|term| precision.binary(Binary::Divide, term, total)).collect()
         }
         _ => given.collect(),
