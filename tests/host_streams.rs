@@ -24,7 +24,7 @@ fn text(statements: &[Statement], options: &str) -> String {
             let free = (0..4).find(|buffer| !read(buffer)).expect("at most two are read");
             Statement::Op { stream, shape, output: Some((free, stream)), inputs, after }
         }
-        // It reads scratch memory of the device.
+        // `Use` reads a scratch buffer, which lies in device memory, so it stays on a device stream.
         Statement::Use { stream, source, output } => Statement::Use { stream: stream % FIRST_ON_HOST, source, output },
         other => other,
     });

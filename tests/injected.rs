@@ -253,7 +253,7 @@ fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
 
 #[test]
 fn a_rank_whose_call_never_returns_ends_all() {
-    // They wait for their limits.
+    // Each process ends only once its timeout has passed.
     in_each_phase("halt", 3, |rank, phase, first, other| {
         let codes = (first.code, other.code);
         assert_eq!(codes, (Some(4), Some(4)), "rank {rank}, {phase}: {}\n{}", first.told, other.told);

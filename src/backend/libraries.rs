@@ -31,9 +31,9 @@ pub struct Opened {
 /// Why a library could not be loaded.
 #[derive(Clone, Debug)]
 pub enum NotOpened {
-    /// It was not found.
+    /// No file of any of its names was found.
     Absent,
-    /// It was found, but does not load.
+    /// A file was found that the loader refuses; the text is its message.
     Broken(String),
 }
 

@@ -34,10 +34,10 @@ pub struct ModuleText {
     pub code: Option<Arc<[u8]>>,
 }
 
-/// What the names of files with compiled kernels end in.
+/// Extensions of files with compiled kernels.
 pub const COMPILED: [&str; 3] = [".ptx", ".cubin", ".hsaco"];
 
-/// What the names of files with the sources of kernels end in.
+/// Extensions of files with sources of kernels.
 pub const SOURCES: [&str; 2] = [".cu", ".hip"];
 
 /// A linked module.

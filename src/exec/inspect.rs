@@ -58,10 +58,10 @@ pub struct Launched {
     pub match_by: MatchBy,
 }
 
-/// How an operation is matched with those of other ranks.
+/// The criterion by which an operation is matched with operations of other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchBy {
-    /// It involves no other rank.
+    /// The operation involves no other rank.
     None,
     /// By communicator, with its number among those of the rank.
     Comm(u32),
@@ -206,12 +206,12 @@ fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
     result_uses
 }
 
-/// How the rest of an iteration uses a range of memory.
+/// The use of a range of memory by the rest of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Next {
-    /// It is overwritten before anything reads it.
+    /// Whether it is overwritten before anything reads it.
     unread: bool,
-    /// It is overwritten at some point.
+    /// Whether it is overwritten at all.
     written: bool,
 }
 

@@ -12,7 +12,7 @@ use super::declared::declared_names;
 use super::draws::DrawCall;
 use super::error::ModelError;
 use super::limits;
-use super::parts::Place;
+use super::parts::BufferAttributes;
 use super::program::*;
 use super::stream_options::{ByMember, Streams};
 use super::unknown;
@@ -277,7 +277,7 @@ impl<'a> Analyzer<'a> {
             let value = match (&ty, init, count) {
                 (Some(ty), Some(init), Some(count)) => {
                     let kind = MemoryKind::Buffer(init);
-                    self.add_buffer(family.name, Place { kind, space, count }, ty)
+                    self.add_buffer(family.name, BufferAttributes { kind, space, count }, ty)
                 }
                 _ => Value::Unknown,
             };

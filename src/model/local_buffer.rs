@@ -10,7 +10,7 @@ use super::analyzer::Analyzer;
 use super::call::{Inputs, Output};
 use super::declare::FamilyOf;
 use super::error::ModelError;
-use super::parts::Place;
+use super::parts::BufferAttributes;
 use super::program::{MemoryKind, OpKind};
 use super::value::Value;
 
@@ -21,9 +21,10 @@ impl Analyzer<'_> {
         let ty = self.buffer_type(buffer);
         for family in &buffer.families {
             let count = self.family(&family.count, FamilyOf::Buffers, family.name);
-            let place = count.map(|count| Place { kind: MemoryKind::Scratch, space: Space::Device, count });
-            let buffer_value = match (place, &ty) {
-                (Some(place), Some(ty)) => self.add_buffer(family.name, place, ty),
+            let attributes =
+                count.map(|count| BufferAttributes { kind: MemoryKind::Scratch, space: Space::Device, count });
+            let buffer_value = match (attributes, &ty) {
+                (Some(attributes), Some(ty)) => self.add_buffer(family.name, attributes, ty),
                 _ => Value::Unknown,
             };
             if let Some((value, at)) = value {

@@ -22,9 +22,9 @@ pub(super) enum BufferType {
     Parts(Vec<(Symbol, DType, Dims)>),
 }
 
-/// What a buffer needs besides its type.
+/// The attributes of a buffer besides its name and its type.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BufferAttributes {
     pub kind: MemoryKind,
     pub space: Space,
     /// The sizes of its family.
@@ -90,12 +90,12 @@ impl Analyzer<'_> {
         Some(BufferType::Tensor(tensor.dtype, dims))
     }
 
-    /// Creates the memory of a buffer or a family, and returns the value of its name. `None` for parts so large that
-    /// they do not fit; that has been reported.
-    pub(super) fn add_buffer(&mut self, name: Name, place: Place, ty: &BufferType) -> Value {
+    /// Creates the memory of a buffer or a family, and returns the value of its name: `Value::Unknown` if it is too large,
+    /// which is reported. Parts of one type share one memory, parts of several types have one each.
+    pub(super) fn add_buffer(&mut self, name: Name, attributes: BufferAttributes, ty: &BufferType) -> Value {
         let parts = match ty {
             BufferType::Tensor(dtype, dims) => {
-                return self.add_family(name, place.kind, place.space, place.count, (*dtype, *dims));
+                return self.add_family(name, attributes.kind, attributes.space, attributes.count, (*dtype, *dims));
             }
             BufferType::Parts(parts) => parts,
         };
@@ -106,7 +106,7 @@ impl Analyzer<'_> {
                 let full = format!("{text}.{}", self.names.name(*part));
                 let symbol = self.names.intern(&full);
                 let name = Name { symbol, ..name };
-                (*part, self.add_family(name, place.kind, place.space, place.count, (*dtype, *dims)))
+                (*part, self.add_family(name, attributes.kind, attributes.space, attributes.count, (*dtype, *dims)))
             });
             return Value::Parts(Arc::new(values.collect()));
         }
@@ -117,7 +117,7 @@ impl Analyzer<'_> {
             start = start.saturating_add(dims.elements().unwrap_or(u64::MAX));
         }
         let all = Dims::from_slice(&[start]).expect("one dimension");
-        let value = self.add_family(name, place.kind, place.space, place.count, (dtype, all));
+        let value = self.add_family(name, attributes.kind, attributes.space, attributes.count, (dtype, all));
         if let Value::Tensor { view, .. } = value {
             self.program.parts.insert(self.program.views.memory(view), places.into());
         }

@@ -14,7 +14,7 @@ use super::unknown;
 use super::value::Value;
 use super::views::Extent;
 
-/// What an index selects from a dimension.
+/// The part of a dimension that an index selects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selected {
     pub extent: Extent,
@@ -206,7 +206,8 @@ impl Analyzer<'_> {
         Value::Tensor { view, family: 0 }
     }
 
-    /// What indices select from dimensions of these sizes. Reports each index that does not fit.
+    /// Returns the part of each dimension that its index in `items` selects; `sizes` are the dimensions of `base`. Reports
+    /// each index that does not fit; `None` if one does not.
     fn select(&mut self, base: &Expr, items: &[Expr], sizes: &[u64]) -> Option<Vec<Selected>> {
         let mut selected = Some(Vec::with_capacity(items.len()));
         for (item, &size) in items.iter().zip(sizes) {
@@ -258,7 +259,7 @@ impl Analyzer<'_> {
             }
         }
         let name = written(&args[0], &self.names);
-        // Their product may be no number that we count to.
+        // `Dims::elements` is `None` for more than 2^63: `ops::reshaped` would overflow there.
         let has = match dims.elements() {
             Some(elements) if elements == tensor.elements() => Ok(ops::reshaped(&tensor, dims)),
             Some(elements) => Err(elements.to_string()),

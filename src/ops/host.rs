@@ -1,7 +1,7 @@
 //! Operations on host streams: threads of the CPU run them, on memory of the host.
 //!
-//! Their shapes, results and bytes are those of the same operations on a device. The shape rule sees the operands as if
-//! they were in the device's memory, since it also checks what a kernel or a copy engine can reach.
+//! Shapes, results and bytes are those of the same operations on a device. `Operation::infer` also checks that a kernel or
+//! a copy engine can reach the operands, so it gets them with `Space::Device` in place of the memory that they are in.
 
 use crate::base::Space;
 

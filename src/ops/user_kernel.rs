@@ -45,7 +45,7 @@ pub struct KernelCode {
     pub head: String,
     /// The literal with the text, or the path of its file.
     pub at: SrcSpan,
-    /// What the compiler's messages call the text.
+    /// The file name that the compiler prints in its messages on the text.
     pub label: String,
     /// Offset in bytes of each line of the text from the begin of the file; empty if the text is elsewhere.
     pub lines: Vec<u32>,

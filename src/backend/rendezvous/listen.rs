@@ -55,7 +55,7 @@ enum Claim {
     Ours(Listener),
     /// Rank 0 of another run with the same secret has it.
     OtherRun,
-    /// It is not an address of this host.
+    /// The address is not one of this host's.
     Elsewhere,
 }
 

@@ -20,17 +20,17 @@ pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// How a norm divides a tensor.
+/// The dimensions of a tensor that a norm normalizes together.
 pub struct NormParts {
-    /// The shape in which what is normalized together lies along whole dimensions.
+    /// The shape of the input, reshaped so that the normalized elements are whole dimensions.
     pub dims: Dims,
-    /// These dimensions.
+    /// The normalized dimensions of `dims`.
     pub axes: Vec<usize>,
-    /// The shape of weights and biases there.
+    /// The shape in which weights and biases are broadcast to `dims`.
     pub weight: Dims,
-    /// The mean is taken away first.
+    /// Whether the mean is subtracted first, as in `layer_norm`.
     pub centred: bool,
-    /// What is normalized is the sum of the first two inputs, which is the second output.
+    /// Whether the norm is of the sum of the first two inputs. The second output is that sum.
     pub adds: bool,
 }
 

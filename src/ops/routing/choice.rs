@@ -5,7 +5,7 @@ use crate::ops::expression::{Binary, Unary};
 use crate::ops::top_k::ahead;
 use crate::ops::{Spec, check};
 
-/// How rows choose.
+/// The rules by which a row chooses its experts.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// Groups of experts; 1 where they limit nothing.
@@ -19,6 +19,7 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Reads the rules from the options and operands of a `route`.
     pub fn of(spec: &Spec) -> Choice {
         let [groups, group_k] = ["groups", "group_k"].map(|name| spec.attrs.int(name) as usize);
         let limited = group_k > 0 && group_k < groups;
