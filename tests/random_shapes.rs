@@ -231,6 +231,23 @@ fn concat_of_any_number_along_any_dimension() {
 }
 
 #[test]
+fn pages_by_a_list() {
+    let mut file = File::new(49);
+    for _ in 0..12 {
+        let dtype = file.pick(&FLOATS);
+        let elements = file.elements();
+        let mut dims = file.dims(elements);
+        let from = file.tensor(dtype, &dims);
+        let numbers: Vec<u64> = (0..1 + file.below(9)).map(|_| file.below(dims[0])).collect();
+        dims[0] = numbers.len() as u64;
+        let to = file.tensor(dtype, &dims);
+        let via = file.pick(&["auto", "kernel"]);
+        file.add(&format!("copy({from}, indices: {numbers:?}, via: {via} -> {to})"));
+    }
+    file.check();
+}
+
+#[test]
 fn pad_on_any_side() {
     let mut file = File::new(4);
     for _ in 0..12 {

@@ -165,6 +165,20 @@ def draw_gather(draw):
                 (n + min(n, rows)) * inner * SIZES[dtype] + 4 * n, setup)
 
 
+def draw_pages(draw):
+    dtype = draw.choice(("f32", "bf16", "f16"))
+    page, via = size(draw, 1, 1 << 18), draw.choice(("auto", "kernel", "dma"))
+    pages = max(1, min(size(draw, 1, 1024), (1 << 27) // page))
+    taken = max(1, min(size(draw, 1, 512), elements(draw, dtype) // page))
+    numbers = [draw.randrange(pages) for _ in range(taken)]
+
+    def body(t, torch):
+        index = torch.tensor(numbers, device="cuda")
+        return lambda: torch.index_select(t["x"], 0, index, out=t["y"])
+    return Case(f"{taken} of {dtype}[{pages}, {page}], via {via}", {"x": (dtype, [pages, page]), "y": (dtype, [taken, page])},
+                f"copy(x, indices: {numbers}, via: {via} -> y)", body, (taken + len(set(numbers))) * page * SIZES[dtype])
+
+
 def draw_scatter(draw):
     dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
     inner = size(draw, 1, 8192)
@@ -522,7 +536,7 @@ def draw_sort(draw):
 
 
 DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
-         "transpose": draw_transpose, "gather": draw_gather, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
+         "transpose": draw_transpose, "gather": draw_gather, "pages": draw_pages, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
          "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,

@@ -544,6 +544,10 @@ def copies(dtype: str, quick: bool):
                "copy(x[.., 1..4, .., 3..5] -> y, via: kernel)", lambda t: {"y": t["x"][:, 1:4, :, 3:5].contiguous()})
     yield Case("copy", dtype, {"x": f"{dtype}[6, 35]", "y": f"{dtype}[10, 21]"}, "copy(x -> y)",
                lambda t: {"y": t["x"].reshape(10, 21)})
+    for source, target, via in spaces:
+        buffers = {"x": f"{dtype}[9, 4, 33] in {source}", "y": f"{dtype}[5, 4, 33] in {target}"}
+        yield Case("copy", dtype, buffers, f"copy(x, indices: [7, 2, 3, 3, 0] -> y, via: {via})",
+                   lambda t: {"y": t["x"][[7, 2, 3, 3, 0]]})
     for dims in [(1,), (31, 33)] + large:
         for value in (0, 1, 255):
             def filled(t, value=value):

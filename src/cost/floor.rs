@@ -72,10 +72,12 @@ pub fn link_bytes(spec: &Spec) -> Option<(Direction, f64)> {
     if spec.operation.category() != Category::Copy {
         return None;
     }
-    spec.launch().iter().find_map(|launch| match launch {
+    let launches = spec.launch();
+    let copies = launches.iter().filter_map(|launch| match launch {
         Launch::Copy(copy) if copy.direction != Direction::DeviceToDevice => {
             Some((copy.direction, copy.bytes() as f64))
         }
         _ => None,
-    })
+    });
+    copies.reduce(|(direction, all), (_, bytes)| (direction, all + bytes))
 }

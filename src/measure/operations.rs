@@ -87,7 +87,7 @@ pub fn operations(
 }
 
 /// Direction of a contiguous copy by a copy engine, or of one to another rank, and whether the host's memory is
-/// pageable. `None` for other operations; row-wise copies have other rates.
+/// pageable. `None` for other operations; copies by rows and of pages have other rates.
 fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     if spec.operation.category() != Category::Copy {
         return None;
@@ -95,10 +95,10 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
     if let Some(crossing) = ops::crossing(spec) {
         return crossing.sends.is_some().then_some(("peer", false));
     }
-    spec.launch().iter().find_map(|launch| match launch {
-        Launch::Copy(copy) if copy.rows == 1 => Some((copy.direction.short(), copy.pageable)),
+    match &spec.launch()[..] {
+        [Launch::Copy(copy)] if copy.rows == 1 => Some((copy.direction.short(), copy.pageable)),
         _ => None,
-    })
+    }
 }
 
 /// Short shape: `4096×4096×1024 bf16` (rows, columns, inner dimension) of a matrix product, preceded by the batch size,

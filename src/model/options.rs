@@ -78,7 +78,7 @@ impl Analyzer<'_> {
             }
             (OptionType::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
             (OptionType::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
-            (OptionType::Axes | OptionType::Sizes, Value::List(items)) => items
+            (OptionType::Axes | OptionType::Sizes | OptionType::List, Value::List(items)) => items
                 .iter()
                 .map(|item| match item {
                     Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),

@@ -60,6 +60,13 @@ impl Analyzer<'_> {
     /// True if a copy to another rank goes from device memory to a declared buffer, which exists on every rank; reports
     /// an error otherwise.
     pub(super) fn fits_peer(&mut self, call: &Call, operands: &Inputs) -> bool {
+        if let Some(option) = call.options.iter().find(|option| self.names.name(option.key.symbol) == "indices") {
+            let why = "a copy to another rank moves one slice".to_owned();
+            let help = "copy the pages into a buffer of this rank first, and send that".to_owned();
+            let at = option.key.span.into();
+            self.error(OpError::Option { op: "copy", option: "indices", why, help, at }.into());
+            return false;
+        }
         let source = operands.views.iter().copied().zip(operands.spans.iter().copied());
         let target = operands.written.iter().copied().zip(call.outputs.iter().map(|output| output.value.span));
         let wrong = source.map(|(view, span)| (view, span, false)).chain(target.map(|(view, span)| (view, span, true)));

@@ -55,6 +55,8 @@ pub enum OptionType {
     DType,
     /// A list of whole numbers, one for each dimension.
     Sizes,
+    /// A list of whole numbers, as many as the operation takes.
+    List,
     /// How much goes from each rank to each: a list for each sender, or one for all of them.
     Counts,
 }
@@ -70,6 +72,7 @@ impl OptionType {
             OptionType::Word(words) => format!("one of {}", crate::base::suggest::listed(words)),
             OptionType::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
             OptionType::Sizes => "a list of whole numbers, one for each dimension, such as `[0, 2]`".to_owned(),
+            OptionType::List => "a list of whole numbers, such as `[3, 0]`".to_owned(),
             OptionType::DType => "an element type, such as `f16`".to_owned(),
             OptionType::Counts => {
                 "whole numbers from 0, a list for each sender, such as `[[2, 1], [0, 3]]`, or one list".to_owned()
@@ -245,7 +248,8 @@ impl Attrs {
         }
     }
 
-    /// The value of an option of type [`OptionType::Axes`] or [`OptionType::Sizes`]; `None` if it is absent.
+    /// The value of an option of type [`OptionType::Axes`], [`OptionType::Sizes`] or [`OptionType::List`]; `None` if it is
+    /// absent.
     pub fn axes(&self, name: &str) -> Option<&[i64]> {
         match self.get(name) {
             Attr::Axes(value) => Some(value),

@@ -18,17 +18,23 @@ enum Way {
 pub fn copied(bytes: u64, from: Space) -> Spec {
     let dims = Dims::from_slice(&[bytes]).expect("one dimension");
     let to = Tensor { dtype: DType::U8, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 1 };
-    let mut attrs = Attrs::default();
-    attrs.push("via", Attr::Word("auto"), None);
     Spec {
         operation: &Copy,
-        attrs,
+        attrs: options("auto"),
         expression: None,
         inputs: vec![Tensor { space: from, ..to }],
         outputs: vec![to],
         team: Team::ALONE,
         threads: None,
     }
+}
+
+/// The options of a copy of a slice, which nobody has written.
+pub(super) fn options(via: &'static str) -> Attrs {
+    let mut attrs = Attrs::default();
+    attrs.push("via", Attr::Word(via), None);
+    attrs.push("indices", Attr::Absent, None);
+    attrs
 }
 
 fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
@@ -65,6 +71,8 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
     Some(super::launch::Copy {
         source: 0,
         target: 1,
+        source_offset: 0,
+        target_offset: 0,
         direction,
         pageable: source.space == Space::Host || target.space == Space::Host,
         engine: false,
@@ -112,22 +120,32 @@ impl Operation for Copy {
             &Signature {
                 inputs: &[Input::Tensor("src")],
                 outputs: &["dst"],
-                options: &[OptionSpec::word(
-                    "via",
-                    &["auto", "dma", "kernel"],
-                    "a copy engine, a kernel, or what is faster: a kernel for short rows within a device, else the runtime's copy",
-                )],
+                options: &[
+                    OptionSpec::word(
+                        "via",
+                        &["auto", "dma", "kernel"],
+                        "a copy engine, a kernel, or what is faster: a kernel for short rows within a device, else the runtime's copy",
+                    ),
+                    pages::INDICES,
+                ],
             }
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let source = &call.inputs[0];
+        let list = pages::indices(call.attrs);
+        let copied = match list {
+            Some(list) => pages::infer(call, list)?,
+            None => source.tensor.dims,
+        };
         let Some(target) = call.outputs[0] else {
-            return Ok(vec![(source.tensor.dtype, source.tensor.dims)]);
+            return Ok(vec![(source.tensor.dtype, copied)]);
         };
         let (from, to) = (&source.tensor, &target.tensor);
-        if from.dtype != to.dtype || from.elements() != to.elements() {
+        if list.is_some() {
+            call.output(0, from.dtype, copied)?;
+        } else if from.dtype != to.dtype || from.elements() != to.elements() {
             return Err(OpError::Output {
                 op: "copy",
                 expected: format!("{} elements of {}", from.elements(), from.dtype),
@@ -148,7 +166,13 @@ impl Operation for Copy {
             });
         }
         let via = call.attrs.word("via");
-        if way(via, from, to).is_none() {
+        let possible = match list {
+            Some(list) => {
+                pages::stretches(list, from, to).iter().all(|part| way(via, &part.source, &part.target).is_some())
+            }
+            None => way(via, from, to).is_some(),
+        };
+        if !possible {
             if via == "kernel" {
                 let host = if from.space == Space::Host { source.span } else { target.span };
                 return Err(OpError::Space {
@@ -172,9 +196,9 @@ impl Operation for Copy {
     fn cost(&self, spec: &Spec) -> Cost {
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
         let bytes = target.bytes();
-        let blocks = match within(spec) {
-            Way::Kernel => target.elements().div_ceil(1024).max(1),
-            Way::Engine(_) => 0,
+        let blocks = match by_kernel(spec) {
+            true => target.elements().div_ceil(1024).max(1),
+            false => 0,
         };
         let counts_on = |tensor: &Tensor, other: &Tensor| match (tensor.space, other.space) {
             (Space::Device, Space::Pinned | Space::Host) => Traffic::NONE,
@@ -184,16 +208,27 @@ impl Operation for Copy {
         Cost { read, written, blocks, share: 4, ..Cost::default() }
     }
 
-    fn reference(&self, _: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        outputs[0].copy_from_slice(inputs[0]);
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        match pages::indices(&spec.attrs) {
+            Some(list) => pages::copy(list, inputs[0], &mut outputs[0]),
+            None => outputs[0].copy_from_slice(inputs[0]),
+        }
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        if pages::indices(&spec.attrs).is_some() {
+            return None;
+        }
         check::same_elements(spec)
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![launch(spec, within(spec))]
+        let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+        match pages::indices(&spec.attrs) {
+            Some(list) if by_kernel(spec) => pages::kernels(list, source, target),
+            Some(list) => pages::stretches(list, source, target).into_iter().map(|part| engine(spec, &part)).collect(),
+            None => vec![launch(spec, within(spec, source, target))],
+        }
     }
 
     fn writes_to_peers(&self) -> bool {
@@ -201,14 +236,40 @@ impl Operation for Copy {
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        if pages::indices(&rule.spec.attrs).is_some() {
+            return Err("a copy of pages has no gradient yet: `gather` has one");
+        }
         backward::same_elements(rule)
     }
 }
 
+/// Whether kernels make a copy within a device or between it and the host. Of a copy of pages, all go one way.
+fn by_kernel(spec: &Spec) -> bool {
+    let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+    match pages::indices(&spec.attrs) {
+        Some(list) => {
+            let mut parts = pages::stretches(list, source, target).into_iter();
+            parts.any(|part| matches!(within(spec, &part.source, &part.target), Way::Kernel))
+        }
+        None => matches!(within(spec, source, target), Way::Kernel),
+    }
+}
+
+/// The copy of a stretch of pages by the runtime.
+fn engine(spec: &Spec, part: &pages::Stretch) -> Launch {
+    match within(spec, &part.source, &part.target) {
+        Way::Engine(copy) => {
+            let (source_offset, target_offset) = (part.source_offset, part.target_offset);
+            Launch::Copy(super::launch::Copy { source_offset, target_offset, ..copy })
+        }
+        Way::Kernel => unreachable!("kernels copy all pages if one of them needs a kernel"),
+    }
+}
+
 /// The way of a copy within a device or between it and the host.
-fn within(spec: &Spec) -> Way {
+fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
     let via = spec.attrs.word("via");
-    match way(via, &spec.inputs[0], &spec.outputs[0]).expect("`infer` refuses what no way can do") {
+    match way(via, source, target).expect("`infer` refuses what no way can do") {
         Way::Engine(copy)
             if via == "auto"
                 && copy.direction == Direction::DeviceToDevice

@@ -182,6 +182,9 @@ impl Arithmetic {
 pub struct Copy {
     pub source: u8,
     pub target: u8,
+    /// Distances from the begin of each operand to the first row, in bytes.
+    pub source_offset: u64,
+    pub target_offset: u64,
     pub direction: Direction,
     /// Whether the host side is ordinary memory, which the runtime stages.
     pub pageable: bool,

@@ -33,6 +33,7 @@ mod norms;
 mod occupancy;
 mod optimizers;
 mod pad;
+mod pages;
 mod peers;
 mod permute;
 mod philox;

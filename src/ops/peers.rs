@@ -134,8 +134,7 @@ mod tests {
 
     /// The shares of three ranks in a ring.
     fn ring() -> Vec<Spec> {
-        let mut attrs = Attrs::default();
-        attrs.push("via", Attr::Word("dma"), None);
+        let attrs = copies::options("dma");
         let team = |rank| Team { group: GroupId(0), ranks: 3, rank };
         let copy = |rank| Spec {
             operation: find("copy").unwrap(),

@@ -531,6 +531,10 @@ impl Generator<'_> {
             }
             _ => self.choices.pick(&["", ", via: kernel", ", via: auto"]),
         };
+        if out.is_none() && x.dims.first().is_some_and(|pages| *pages > 1) {
+            let scratch = vec![("", x.dtype, [&[2], &x.dims[1..]].concat())];
+            return Use { text: format!("copy({}, indices: [1, 0])", x.name), scratch };
+        }
         match out {
             Some(y) => Use::new(format!("copy({}{via} -> {})", x.name, y.name)),
             None => Use { text: format!("copy({})", x.name), scratch: vec![("", x.dtype, x.dims)] },

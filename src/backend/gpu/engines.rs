@@ -306,6 +306,8 @@ mod tests {
             let launch = CopyLaunch {
                 source: 0,
                 target: 1,
+                source_offset: 0,
+                target_offset: 0,
                 direction,
                 pageable: false,
                 engine,

@@ -103,10 +103,11 @@ impl<A: Api> Calls<A> {
         }
     }
 
-    /// Adds a copy's rows and direction, and returns its index.
+    /// Adds a copy's rows and direction, and returns its index. Calls add the offsets to the addresses.
     fn copy(&mut self, copy: &CopyLaunch) -> u32 {
-        let index = self.copies.iter().position(|known| known == copy).unwrap_or_else(|| {
-            self.copies.push(copy.clone());
+        let copy = CopyLaunch { source_offset: 0, target_offset: 0, ..copy.clone() };
+        let index = self.copies.iter().position(|known| *known == copy).unwrap_or_else(|| {
+            self.copies.push(copy);
             self.copies.len() - 1
         });
         index as u32
@@ -321,7 +322,7 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
             }
             Launch::Copy(copy) => {
-                let (source, target) = (at(copy.source), at(copy.target));
+                let (source, target) = (at(copy.source) + copy.source_offset, at(copy.target) + copy.target_offset);
                 Prepared::Copy { copy: calls.copy(copy), source, target, stream }
             }
             Launch::Memset { operand, value, bytes } => {

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(counted(&group(vec![send.clone(), recv.clone()])), Some(400.0));
         assert_eq!(group(vec![send.clone(), recv.clone()]).cost().bytes(), 400);
         let mut copy = Spec { operation: find("copy").expect("it is there"), ..spec(&Send, 2, &[100], &[100]) };
-        copy.attrs.push("via", Attr::Word("auto"), None);
+        copy.attrs = copies::options("auto");
         let across = |sends, from| PeerCopy::of(sends, vec![(from, tensor(60))], send.team);
         let both = across(Some((1, copy.clone())), 1);
         assert_eq!((counted(&both), both.cost().bytes()), (Some(400.0), 400));

@@ -1,0 +1,129 @@
+//! Copies of pages by a list: `copy(pool, indices: [7, 2, 3] -> kv)`.
+//!
+//! A page is what one index of the first dimension selects. Pages that follow each other in the list and in the source
+//! are one stretch, which is copied like a slice.
+
+use crate::base::Dims;
+
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
+use super::movement::Columns;
+use super::*;
+
+/// The option with the list.
+pub const INDICES: OptionSpec = OptionSpec {
+    name: "indices",
+    kind: OptionType::List,
+    default: Preset::Absent,
+    doc: "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
+};
+
+/// Pages of one copy at most: each may take a call of the runtime.
+const MAX_PAGES: usize = 4096;
+
+/// Pages of one launch of the kernel. It passes their list by value, and its parameters are limited to 4 KiB.
+const PAGES: usize = 256;
+
+/// Pages that follow each other in the list and in the source, as slices of both sides with their offsets in bytes.
+pub struct Stretch {
+    pub source: Tensor,
+    pub target: Tensor,
+    pub source_offset: u64,
+    pub target_offset: u64,
+}
+
+/// The indices of a copy of pages; `None` for another copy.
+pub fn indices(attrs: &Attrs) -> Option<&[i64]> {
+    attrs.axes("indices")
+}
+
+/// Checks the list, and returns the shape of the copied pages.
+pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
+    call.needs_rank(0, 1, "whose first counts pages")?;
+    let dims = call.inputs[0].tensor.dims;
+    let help = format!("write from 1 to {MAX_PAGES} numbers from 0 to {}; `gather` takes any number", dims[0] - 1);
+    if !(1..=MAX_PAGES).contains(&list.len()) {
+        return Err(call.bad_option("indices", format!("the list has {} numbers", list.len()), help));
+    }
+    let outside = |index: &i64| u64::try_from(*index).map_or(true, |index| index >= dims[0]);
+    if let Some(index) = list.iter().copied().find(|index| outside(index)) {
+        return Err(call.bad_option("indices", format!("`src` has {} pages, and no page {index}", dims[0]), help));
+    }
+    let mut dims = dims;
+    dims.set(0, list.len() as u64);
+    Ok(dims)
+}
+
+/// The stretches of a checked list, in its order.
+pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch> {
+    let mut stretches = Vec::new();
+    let mut first = 0;
+    for run in list.chunk_by(|before, next| before + 1 == *next) {
+        let part = |tensor: &Tensor, from: u64| {
+            let mut dims = tensor.dims;
+            dims.set(0, run.len() as u64);
+            let offset = from * tensor.strides[0] * tensor.dtype.size();
+            let align = (u64::from(tensor.align) | offset).trailing_zeros().min(4);
+            (Tensor { dims, align: 1 << align, ..*tensor }, offset)
+        };
+        let (source, source_offset) = part(source, run[0] as u64);
+        let (target, target_offset) = part(target, first);
+        stretches.push(Stretch { source, target, source_offset, target_offset });
+        first += run.len() as u64;
+    }
+    stretches
+}
+
+/// Kernels that copy the pages of a checked list.
+pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
+    let columns = Columns::of(y, 1, x, 1);
+    let dtype = c_type(x.dtype);
+    let params = [
+        format!("{dtype}* __restrict__ y"),
+        format!("const {dtype}* __restrict__ x"),
+        "Pages pages".to_owned(),
+        geometry_param(&columns.geometry).replace(" g", " inner"),
+        "u64 first".into(),
+        "u64 sx".into(),
+        "u64 sy".into(),
+        "u64 n".into(),
+    ];
+    let before = format!("{}struct Pages {{ i64 at[{PAGES}]; }};\n", columns.text());
+    let body = format!(
+        r#"  const {dtype}* from = x + (u64)pages.at[blockIdx.y] * sx;
+  {dtype}* to = y + (first + blockIdx.y) * sy;
+  for (u64 j = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * V; j < n; j += (u64)gridDim.x * blockDim.x * V)
+    put(to + COLUMN(j, 0), fetch(from + COLUMN(j, 1)));
+"#
+    );
+    let text = source("pages", &before, &params, &body);
+    let across = columns.length.div_ceil(u64::from(BLOCK) * columns.pack).clamp(1, 1 << 16);
+    let launch = |(number, list): (usize, &[i64])| {
+        let mut at: Vec<u64> = list.iter().map(|&index| index as u64).collect();
+        at.resize(PAGES, 0);
+        Launch::Kernel(Kernel {
+            source: text.clone(),
+            grid: [across, list.len() as u64, 1],
+            block: Kernel::along_x(BLOCK),
+            shared: Shared::Bytes(0),
+            args: vec![
+                Arg::Operand(1),
+                Arg::Operand(0),
+                Arg::Words(at),
+                Arg::Words(geometry_words(&columns.geometry)),
+                Arg::U64((number * PAGES) as u64),
+                Arg::U64(x.strides[0]),
+                Arg::U64(y.strides[0]),
+                Arg::U64(columns.length),
+            ],
+        })
+    };
+    list.chunks(PAGES).enumerate().map(launch).collect()
+}
+
+/// Copies the pages of a checked list.
+pub fn copy(list: &[i64], from: &[f64], to: &mut [f64]) {
+    let page = to.len() / list.len();
+    for (to, &index) in to.chunks_mut(page.max(1)).zip(list) {
+        to.copy_from_slice(&from[index as usize * page..][..page]);
+    }
+}
