@@ -201,10 +201,11 @@ fn blocks(image: &Image) -> bool {
 }
 
 /// Number of queue commands of a launch. A copy between ranks needs three for each flag (raise, wait, lower), for each
-/// sending rank, before and after the transfer.
+/// sending rank, before and after the transfer; an operation of a host stream needs one request and one such flag.
 fn commands(launch: &Launch) -> u32 {
     match launch {
         Launch::Peer(peer) => 3 * peer.from.len() as u32 + 4,
+        Launch::Host { .. } => 4,
         _ => 1,
     }
 }

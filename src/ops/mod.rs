@@ -75,7 +75,7 @@ pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use launch::*;
-pub use layout::{reshaped, stretches};
+pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use signature::{Input, Signature, usage};
@@ -171,6 +171,12 @@ pub trait Operation: Sync {
     /// Whether a host stream can run it.
     fn runs_on_host(&self) -> bool {
         false
+    }
+
+    /// The expression of each element of the outputs, for operations that a host stream runs: inputs repeat where they are
+    /// smaller. `None` if the operation is no such expression.
+    fn elements(&self, _spec: &Spec) -> Option<Expression> {
+        None
     }
 
     /// Whether its output may lie on another rank: `y at 1`.
