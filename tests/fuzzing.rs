@@ -106,6 +106,7 @@ fn generated_files_use_the_whole_language() {
         "accumulate",
         "wait",
         "sync",
+        "host_sync",
         "prev",
         "iteration",
         "end",

@@ -45,7 +45,9 @@ impl Gate {
             return Gate::default();
         }
         let plain = most(image, period, 0);
-        let refused = if blocks(image) {
+        let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
+            Some("a `host_sync()` makes the host wait for the device".to_owned())
+        } else if blocks(image) {
             Some("a copy from or to ordinary host memory makes the host wait for the device".to_owned())
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
@@ -224,6 +226,7 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
                     add(lane, work.launches.iter().map(commands).sum::<u32>() + stamps);
                 }
                 Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
+                Step::HostSync => {}
             }
         }
         // The commands that `Session::lead_in` and `Session::issue` add: on the origin lane the wait for the previous

@@ -142,6 +142,7 @@ impl<'a> Analyzer<'a> {
         let kind = match name {
             "signal" => OpKind::Signal,
             "wait" => OpKind::Wait,
+            "host_sync" => OpKind::HostSync,
             _ => OpKind::Sync,
         };
         let mut after = Vec::new();

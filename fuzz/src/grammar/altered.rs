@@ -81,6 +81,7 @@ const PIECES: &[&str] = &[
     "auto",
     "dma",
     "sync()",
+    "host_sync()",
     "wait(x)",
     "signal()",
     "f32",
