@@ -194,6 +194,9 @@ impl<'a> Analyzer<'a> {
         if self.misplaced(operation, call) || !self.fits_host_stream(operation.name(), operation.runs_on_host(), call) {
             return None;
         }
+        if !self.fits_device_stream(operation, call) {
+            return None;
+        }
         let fits = self.fits_group(operation, call);
         let group = self.group_over(operation, call);
         self.inputs(operation, call, operands);

@@ -37,6 +37,7 @@ mod peers;
 mod permute;
 mod philox;
 mod radix;
+mod read;
 mod reductions;
 mod rope;
 mod routing;
@@ -78,6 +79,7 @@ pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
+pub use read::{DataFile, FilePart, file_part};
 pub use signature::{Input, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
@@ -171,6 +173,11 @@ pub trait Operation: Sync {
     /// Whether a host stream can run it.
     fn runs_on_host(&self) -> bool {
         false
+    }
+
+    /// Whether a stream of the device can run it.
+    fn runs_on_device(&self) -> bool {
+        true
     }
 
     /// The expression of each element of the outputs, for operations that a host stream runs: inputs repeat where they are

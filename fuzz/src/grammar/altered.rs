@@ -82,6 +82,7 @@ const PIECES: &[&str] = &[
     "dma",
     "sync()",
     "host_sync()",
+    "read(\"a.bin\", offset: 4KiB -> x)",
     "wait(x)",
     "signal()",
     "f32",

@@ -16,6 +16,7 @@ use crate::exec::{Address, ExecError, Fault, Image};
 use crate::ops::Launch;
 
 use super::api::{Api, Step};
+use super::host_read::Files;
 use super::host_work::{HostWork, Room};
 
 /// Words of a lane, each in a cache line of its own.
@@ -67,24 +68,35 @@ struct Lane {
 impl HostLanes {
     /// Starts the threads of all host streams of an image. `address` converts the place of an operand.
     pub fn start<A: Api>(api: &A, image: &Image, address: impl Fn(Address) -> u64) -> Result<HostLanes, ExecError> {
-        let numbers: Vec<u32> = (0..).zip(&image.lanes).filter_map(|(n, lane)| lane.threads.map(|_| n)).collect();
         let mut started = HostLanes { steps: vec![None; image.ops.len()], ..HostLanes::default() };
-        if numbers.is_empty() {
-            return Ok(started);
+        let begun = started.begin(api, image, address);
+        if begun.is_err() {
+            started.end();
+            // SAFETY: the threads have ended, and the device has no work with the words yet.
+            unsafe { started.free(api) };
         }
+        begun.map(|()| started)
+    }
+
+    fn begin<A: Api>(&mut self, api: &A, image: &Image, address: impl Fn(Address) -> u64) -> Result<(), ExecError> {
+        let numbers: Vec<u32> = (0..).zip(&image.lanes).filter_map(|(n, lane)| lane.threads.map(|_| n)).collect();
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let mut files = Files::new();
         let bytes = numbers.len() as u64 * 2 * LINE;
         let device = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
-        started.words = api.allocate_pinned(bytes).map_err(device)?;
+        self.words = api.allocate_pinned(bytes).map_err(device)?;
         // SAFETY: the memory was allocated with that many bytes, and nothing uses it yet.
-        unsafe { std::ptr::write_bytes(started.words as *mut u8, 0, bytes as usize) };
+        unsafe { std::ptr::write_bytes(self.words as *mut u8, 0, bytes as usize) };
         for (place, &number) in numbers.iter().enumerate() {
-            let request = started.words + place as u64 * 2 * LINE;
+            let request = self.words + place as u64 * 2 * LINE;
             let mut works = Vec::new();
-            for (op, step) in image.ops.iter().zip(&mut started.steps).filter(|(op, _)| op.lane == number) {
+            for (op, step) in image.ops.iter().zip(&mut self.steps).filter(|(op, _)| op.lane == number) {
                 let work = &image.works[op.work as usize];
                 // Copies that a verification adds are the device's.
                 if let Some(Launch::Host { .. }) = work.launches.first() {
-                    works.push(HostWork::of(&work.spec, image.operands(op), &address));
+                    works.push(HostWork::of(&work.spec, image.operands(op), &address, &mut files)?);
                     let value = works.len() as u32;
                     *step = Some([Step::Raise { flag: request, value }, Step::Await(request + LINE)]);
                 }
@@ -101,7 +113,7 @@ impl HostLanes {
                 stop: AtomicBool::new(false),
                 failure: OnceLock::new(),
             });
-            started.lanes.push(lane_state.clone());
+            self.lanes.push(lane_state.clone());
             for thread in 0..lane_state.threads {
                 let lane_state = lane_state.clone();
                 let builder = Builder::new().name(format!("{} {thread}", lane.name));
@@ -109,18 +121,10 @@ impl HostLanes {
                     0 => lane_state.lead(),
                     _ => lane_state.help(thread),
                 });
-                match spawned {
-                    Ok(thread) => started.threads.push(thread),
-                    Err(error) => {
-                        started.end();
-                        // SAFETY: the threads have ended, and the device has no work with the words yet.
-                        unsafe { started.free(api) };
-                        return Err(ExecError::no_thread("for a host stream", &error));
-                    }
-                }
+                self.threads.push(spawned.map_err(|error| ExecError::no_thread("for a host stream", &error))?);
             }
         }
-        Ok(started)
+        Ok(())
     }
 
     /// The steps of an operation of a host stream; `None` for operations of the device.
@@ -199,7 +203,9 @@ impl Lane {
     fn share(&self, thread: u32, room: &mut Room) {
         let work = &self.works[self.current.load(Ordering::Relaxed) as usize];
         // SAFETY: the image's memory is freed after the threads have ended, or never.
-        unsafe { work.run((thread, self.threads), room) };
+        if let Err(why) = unsafe { work.run((thread, self.threads), room) } {
+            let _ = self.failure.set(why);
+        }
     }
 
     /// Polls until there is a result; `None` if the lane is stopped before. Gives the core to other threads between polls,

@@ -6,8 +6,10 @@
 use std::time::{Duration, Instant};
 
 use crate::base::{DType, Dims};
-use crate::exec::Address;
+use crate::exec::{Address, ExecError};
 use crate::ops::{self, Expression, Spec, Tensor};
+
+use super::host_read::{BUFFER, FileRead, Files};
 
 /// Elements that a thread computes at a time.
 const CHUNK: usize = 512;
@@ -22,6 +24,8 @@ pub enum HostWork {
     Spin(Duration),
     /// Computes each element of the outputs.
     Elements(Elements),
+    /// Reads a part of a file.
+    Read(FileRead),
 }
 
 /// An expression with the operands of one operation.
@@ -54,13 +58,24 @@ pub struct Room {
     inputs: Vec<f64>,
     /// The values of the expression's nodes.
     nodes: Vec<f64>,
+    /// The blocks of a direct read; empty where there is none.
+    blocks: Vec<u8>,
 }
 
 impl HostWork {
-    /// Resolves an operation. `address` converts the place of an operand, as the image has it.
-    pub fn of(spec: &Spec, operands: &[Address], address: impl Fn(Address) -> u64) -> HostWork {
+    /// Resolves an operation. `address` converts the place of an operand, as the image has it; `files` are those that are
+    /// open.
+    pub fn of(
+        spec: &Spec,
+        operands: &[Address],
+        address: impl Fn(Address) -> u64,
+        files: &mut Files,
+    ) -> Result<HostWork, ExecError> {
         if let Some(time) = spec.cost().hold {
-            return HostWork::Spin(Duration::from_nanos(time.0.max(0) as u64));
+            return Ok(HostWork::Spin(Duration::from_nanos(time.0.max(0) as u64)));
+        }
+        if let Some(part) = ops::file_part(spec) {
+            return FileRead::open(part, address(operands[0]), files).map(HostWork::Read);
         }
         let expression = spec.operation.elements(spec).expect("a host stream runs operations on elements");
         let dims = spec.outputs[0].dims;
@@ -69,15 +84,16 @@ impl HostWork {
         let inputs: Vec<Walk> = spec.inputs.iter().zip(from).map(walk).collect();
         let outputs: Vec<Walk> = spec.outputs.iter().zip(to).map(walk).collect();
         let copies = expression.is_identity() && inputs[0].dtype == outputs[0].dtype;
-        HostWork::Elements(Elements { expression, inputs, outputs, count: spec.outputs[0].elements(), copies })
+        let count = spec.outputs[0].elements();
+        Ok(HostWork::Elements(Elements { expression, inputs, outputs, count, copies }))
     }
 
-    /// Does share number `share` of `shares` equal ones.
+    /// Does share number `share` of `shares` equal ones. The error says why a file could not be read.
     ///
     /// # Safety
     ///
     /// The addresses are those of memory that lives, and threads of the CPU can access it.
-    pub unsafe fn run(&self, (share, shares): (u32, u32), room: &mut Room) {
+    pub unsafe fn run(&self, (share, shares): (u32, u32), room: &mut Room) -> Result<(), String> {
         match self {
             HostWork::Spin(time) => {
                 let start = Instant::now();
@@ -87,7 +103,10 @@ impl HostWork {
             }
             // SAFETY: the same contract.
             HostWork::Elements(elements) => unsafe { elements.run((share, shares), room) },
+            // SAFETY: the same contract.
+            HostWork::Read(read) => unsafe { read.run((share, shares), &mut room.blocks)? },
         }
+        Ok(())
     }
 }
 
@@ -99,7 +118,7 @@ impl Elements {
         let chunks = u128::from(self.count.div_ceil(CHUNK as u64));
         let chunk = |share: u32| (chunks * u128::from(share) / u128::from(shares)) as u64 * CHUNK as u64;
         let (mut start, end) = (chunk(share), chunk(share + 1).min(self.count));
-        let Room { bytes, inputs, nodes } = room;
+        let Room { bytes, inputs, nodes, .. } = room;
         while start < end {
             let count = (end - start).min(CHUNK as u64) as usize;
             // SAFETY: the caller vouches for the addresses, and the elements lie within the tensors. The schedule orders
@@ -218,13 +237,19 @@ impl Room {
     pub fn for_all(works: &[HostWork]) -> Room {
         let elements = works.iter().filter_map(|work| match work {
             HostWork::Elements(elements) => Some(elements),
-            HostWork::Spin(_) => None,
+            _ => None,
         });
         let (mut inputs, mut nodes) = (0, 1);
         for one in elements {
             inputs = inputs.max(one.inputs.len());
             nodes = nodes.max(one.expression.nodes().len());
         }
-        Room { bytes: vec![0; CHUNK * 8], inputs: vec![0.0; inputs * CHUNK], nodes: Vec::with_capacity(nodes * CHUNK) }
+        let is_direct = works.iter().any(|work| matches!(work, HostWork::Read(read) if read.is_direct()));
+        Room {
+            bytes: vec![0; CHUNK * 8],
+            inputs: vec![0.0; inputs * CHUNK],
+            nodes: Vec::with_capacity(nodes * CHUNK),
+            blocks: vec![0; if is_direct { BUFFER } else { 0 }],
+        }
     }
 }

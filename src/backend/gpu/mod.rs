@@ -10,6 +10,7 @@ mod engines;
 mod flags;
 mod gate;
 mod host_lanes;
+mod host_read;
 mod host_work;
 mod inter_process;
 mod kernels;
