@@ -180,7 +180,8 @@ fn a_host_stream_that_hangs_is_named() {
                 step { on loader { spin(5s) fill(1 -> p) } on s { copy(p -> x) } }\n";
     std::fs::write(&path, text).expect("a file of our own");
     for launch in ["stream", "graph"] {
-        let output = run(libraries, "", &[&path.display().to_string(), "--config", "timeout=300ms", "--launch", launch]);
+        let output =
+            run(libraries, "", &[&path.display().to_string(), "--config", "timeout=300ms", "--launch", launch]);
         assert_eq!(output.code, Some(4), "{}", output.told);
         assert!(output.told.contains("aorta::exec::hang") && output.told.contains("loader"), "{}", output.told);
     }

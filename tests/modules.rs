@@ -47,12 +47,8 @@ const WHOLE: &str = "let three = 3\nlet factor = three\nbuffer n: f32[4]\ndef on
 #[test]
 fn a_module_gives_what_its_text_would_give() {
     let find = |path: &str, by: Option<&str>| match (path, by) {
-        ("parts/blocks.aorta", None) => {
-            Ok(ModuleText::text("blocks".to_owned(), BLOCKS.to_owned()))
-        }
-        ("deep/more.aorta", Some("blocks")) => {
-            Ok(ModuleText::text("more".to_owned(), MORE.to_owned()))
-        }
+        ("parts/blocks.aorta", None) => Ok(ModuleText::text("blocks".to_owned(), BLOCKS.to_owned())),
+        ("deep/more.aorta", Some("blocks")) => Ok(ModuleText::text("more".to_owned(), MORE.to_owned())),
         _ => Err(format!("{path} by {by:?}")),
     };
     let plan = |text: &str| {
@@ -132,9 +128,7 @@ fn a_trace_gives_rows_in_order() {
     };
     let compiled = |column: &str, seed: &str, factor: u64| {
         let find = |path: &str, by: Option<&str>| match (path, by) {
-            ("deep/t.csv", None) => {
-                Ok(ModuleText::text("t".to_owned(), "a,b\n".to_owned() + &rows(factor)))
-            }
+            ("deep/t.csv", None) => Ok(ModuleText::text("t".to_owned(), "a,b\n".to_owned() + &rows(factor))),
             _ => Err("there is none".to_owned()),
         };
         let text = format!(

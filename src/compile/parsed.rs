@@ -49,7 +49,16 @@ pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Resul
     let traces = traces::read(&ast, find, |text| hash.update(text.as_bytes()));
     let files = traces::data_files(&ast, find);
     let errors = boxed(errors).into_iter().chain(linker.errors).collect();
-    Ok(Parsed { name: name.to_owned(), sha256: hex(hash.finalize()), ast, errors, sources, traces, files, limits: *limits })
+    Ok(Parsed {
+        name: name.to_owned(),
+        sha256: hex(hash.finalize()),
+        ast,
+        errors,
+        sources,
+        traces,
+        files,
+        limits: *limits,
+    })
 }
 
 /// A [`FindModule`] for texts that stand alone: finds shipped modules only.

@@ -120,9 +120,19 @@ pub struct Address {
 /// A command that a session issues, with the numbers of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    Launch { op: u32, lane: u32 },
-    Record { event: u32, lane: u32 },
-    Wait { lane: u32, event: u32, across: bool },
+    Launch {
+        op: u32,
+        lane: u32,
+    },
+    Record {
+        event: u32,
+        lane: u32,
+    },
+    Wait {
+        lane: u32,
+        event: u32,
+        across: bool,
+    },
     /// The host waits until everything that it has issued is complete.
     HostSync,
 }

@@ -128,7 +128,11 @@ impl Operation for Read {
         let size = call.attrs.file("file").map_or(0, |file| file.bytes);
         if begin.saturating_add(bytes) > size {
             let why = format!("{bytes} bytes from byte {begin} on are read, and the file has {size}");
-            return Err(call.bad_option("file", why, "read fewer elements or from an earlier `offset`, or write a longer file"));
+            return Err(call.bad_option(
+                "file",
+                why,
+                "read fewer elements or from an earlier `offset`, or write a longer file",
+            ));
         }
         Ok(vec![(output.tensor.dtype, output.tensor.dims)])
     }

@@ -18,7 +18,10 @@ use super::driver::{IpcHandle, number};
 
 /// The error for an old driver that lacks a function for copies to other devices, or for flags.
 fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(symbol, "this driver has no such function: copies to other ranks and host streams need CUDA 11.7")
+    crate::exec::Fault::new(
+        symbol,
+        "this driver has no such function: copies to other ranks and host streams need CUDA 11.7",
+    )
 }
 
 /// The error for an old driver that lacks a function for memory of other processes.

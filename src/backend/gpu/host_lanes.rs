@@ -175,7 +175,8 @@ impl Lane {
     /// Does requested operations, together with the other threads, until the lane is stopped.
     fn lead(&self) {
         let mut room = Room::for_all(&self.works);
-        while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0)) {
+        while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0))
+        {
             self.word(self.request).store(0, Ordering::Relaxed);
             self.current.store(number - 1, Ordering::Relaxed);
             self.busy.store(self.threads - 1, Ordering::Relaxed);

@@ -41,9 +41,9 @@ impl FileRead {
             None => {
                 let file = open(&part).map_err(|error| ExecError::Device {
                     fault: format!("the file `{}` cannot be read: {error}", part.file.path.display()),
-                    help: part.direct.then(|| {
-                        "its file system may have no direct reads: leave out `direct: true`".to_owned()
-                    }),
+                    help: part
+                        .direct
+                        .then(|| "its file system may have no direct reads: leave out `direct: true`".to_owned()),
                 })?;
                 files.entry(key).or_insert(Arc::new(file)).clone()
             }
@@ -144,7 +144,8 @@ mod tests {
 
     fn read(bytes: &[u8], offset: u64, count: u64, direct: bool, shares: u32) -> Option<Vec<u8>> {
         // Direct reads need a file system with a disk below it.
-        let mut file = tempfile::NamedTempFile::new_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).expect("a temporary file");
+        let mut file =
+            tempfile::NamedTempFile::new_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).expect("a temporary file");
         file.write_all(bytes).expect("a file of our own");
         let file = DataFile { path: file.path().to_owned(), bytes: bytes.len() as u64, read: |_, _, _| Ok(()) };
         let part = FilePart { file: Arc::new(file), offset, bytes: count, direct };

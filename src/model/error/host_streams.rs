@@ -54,7 +54,9 @@ pub enum HostStreamError {
     #[error("the file `{path}` cannot be read: {why}")]
     #[diagnostic(
         code(aorta::model::data_file),
-        help("name a file that ends in `.bin`, from the folder of the workload or below it, in quotes: `\"tokens.bin\"`")
+        help(
+            "name a file that ends in `.bin`, from the folder of the workload or below it, in quotes: `\"tokens.bin\"`"
+        )
     )]
     DataFile {
         path: String,
