@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType};
+use aorta::ops::{CATALOGUE, Category, Input, OptionSpec, OptionType, host_operations};
 
 /// The options of all operations, including their scalar inputs.
 fn options() -> impl Iterator<Item = &'static OptionSpec> {
@@ -37,7 +37,8 @@ fn the_gpu_benchmark_compares_every_operation_that_has_a_result() {
     // Synthetic operations work on data of their own.
     let results = CATALOGUE
         .iter()
-        .filter(|operation| !operation.signature().outputs.is_empty() && operation.category() != Category::Synthetic);
+        .filter(|operation| !operation.signature().outputs.is_empty() && operation.category() != Category::Synthetic)
+        .filter(|operation| operation.runs_on_device());
     let compared = |name: &str| benchmark.contains(&format!("\"{name}\"")) && benchmark.contains(&format!("{name}("));
     let lacks: Vec<&str> = results.map(|operation| operation.name()).filter(|name| !compared(name)).collect();
     assert!(lacks.is_empty(), "benches/h200/operation_cases.py compares no {lacks:?}");
@@ -48,6 +49,10 @@ fn the_file_of_operations_uses_every_operation_of_one_rank() {
     let file = include_str!("workloads/operations.aorta");
     let alone = CATALOGUE.iter().filter(|operation| operation.category() != Category::Collective);
     let uses = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('('));
-    let lacks: Vec<&str> = alone.map(|operation| operation.name()).filter(|name| !uses(file, name)).collect();
+    let on_device = alone.filter(|operation| operation.runs_on_device());
+    let lacks: Vec<&str> = on_device.map(|operation| operation.name()).filter(|name| !uses(file, name)).collect();
     assert!(lacks.is_empty(), "tests/workloads/operations.aorta uses no {lacks:?}");
+    let file = include_str!("workloads/host.aorta");
+    let lacks: Vec<&str> = host_operations().into_iter().filter(|name| !uses(file, name)).collect();
+    assert!(lacks.is_empty(), "tests/workloads/host.aorta uses no {lacks:?}");
 }

@@ -83,11 +83,13 @@ fn generated_files_use_the_whole_language() {
     let in_text = |all: &[&str]| missing(all, &|name| name.split('.').all(|part| found.contains(part)));
     let none: [String; 0] = [];
 
-    let names: Vec<&str> = CATALOGUE.iter().map(|operation| operation.name()).collect();
+    // A generated file has no folder from which data could be read.
+    let without_files = CATALOGUE.iter().filter(|operation| operation.name() != "read");
+    let names: Vec<&str> = without_files.clone().map(|operation| operation.name()).collect();
     // These are inside groups, which are operations of their own.
     operations.extend(["send", "recv"].into_iter().filter(|name| found.contains(*name)));
     assert_eq!(missing(&names, &|name| operations.contains(name)), none, "operations");
-    let options = CATALOGUE.iter().flat_map(|operation| operation.signature().options);
+    let options = without_files.flat_map(|operation| operation.signature().options);
     assert_eq!(in_text(&options.map(|option| option.name).collect::<Vec<_>>()), none, "options");
     let units: Vec<&str> = units::UNITS.iter().map(|unit| unit.name).collect();
     assert_eq!(missing(&units, &|name| constructs.units.contains(name)), none, "units");
@@ -106,6 +108,7 @@ fn generated_files_use_the_whole_language() {
         "accumulate",
         "wait",
         "sync",
+        "host_sync",
         "prev",
         "iteration",
         "end",

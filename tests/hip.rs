@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::common::doubles;
 use crate::common::programs;
+use crate::host_streams;
+use proptest::strategy::{Strategy, ValueTree};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -139,14 +141,49 @@ fn shipped() -> Vec<String> {
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     for file in shipped() {
-        let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).expect("it is there");
-        if text.contains("kind: host") {
-            let refused = run(libraries, "", &[&file, "--preset", "tiny"]);
-            let message = "is a host stream, which the backend hip cannot run yet";
-            assert!(refused.code == Some(4) && refused.told.contains(message), "{file}: {}", refused.told);
-            continue;
-        }
         verify(libraries, &file, &["--preset", "tiny"]);
+    }
+}
+
+/// Every operation of host streams, on slices with gaps and on a file, with one and with several iterations under way.
+#[test]
+fn host_streams_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let file = "tests/workloads/host.aorta";
+    for arguments in [&["--set", "threads=1"][..], &["--set", "threads=3", "--sync", "end"], &["--ranks", "2"]] {
+        verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], file, arguments);
+    }
+}
+
+/// Random programs with host streams.
+#[test]
+fn random_host_streams_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("random.aorta");
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for options in ["", "(sync: end, depth: 2)", "(sync: end, depth: 3)"] {
+        let statements = programs::statements(host_streams::STREAMS, 16);
+        let drawn = statements.new_tree(&mut runner).expect("a program can be drawn").current();
+        std::fs::write(&path, host_streams::text(&drawn, options)).expect("a file of our own");
+        verify(libraries, &path.display().to_string(), &[]);
+    }
+}
+
+/// Work of the CPU that takes longer than an iteration may: the message says which, and the threads end with the run.
+#[test]
+fn a_host_stream_that_hangs_is_named() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("slow.aorta");
+    let text = "stream loader(kind: host, threads: 2)\nstream s\nbuffer p: f32[64] in pinned\nbuffer x: f32[64]\n\
+                step { on loader { spin(5s) fill(1 -> p) } on s { copy(p -> x) } }\n";
+    std::fs::write(&path, text).expect("a file of our own");
+    for launch in ["stream", "graph"] {
+        let output =
+            run(libraries, "", &[&path.display().to_string(), "--config", "timeout=300ms", "--launch", launch]);
+        assert_eq!(output.code, Some(4), "{}", output.told);
+        assert!(output.told.contains("aorta::exec::hang") && output.told.contains("loader"), "{}", output.told);
     }
 }
 

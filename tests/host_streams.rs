@@ -12,12 +12,12 @@ use crate::common;
 use crate::common::programs::{self, Statement};
 
 /// Number of streams of a random program; those from `FIRST_ON_HOST` on are host streams.
-const STREAMS: usize = 5;
+pub const STREAMS: usize = 5;
 const FIRST_ON_HOST: usize = 3;
 
 /// The text of a random program with host streams. All buffers are in pinned memory, and what runs on a host stream writes
 /// one of them.
-fn text(statements: &[Statement], options: &str) -> String {
+pub fn text(statements: &[Statement], options: &str) -> String {
     let fitted = statements.iter().map(|statement| match statement.clone() {
         Statement::Op { stream, shape, inputs, output: None, after } if stream >= FIRST_ON_HOST => {
             let read = |buffer: &usize| inputs.iter().any(|(input, _)| input % 4 == *buffer);

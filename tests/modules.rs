@@ -47,12 +47,8 @@ const WHOLE: &str = "let three = 3\nlet factor = three\nbuffer n: f32[4]\ndef on
 #[test]
 fn a_module_gives_what_its_text_would_give() {
     let find = |path: &str, by: Option<&str>| match (path, by) {
-        ("parts/blocks.aorta", None) => {
-            Ok(ModuleText { name: "blocks".to_owned(), text: BLOCKS.to_owned(), code: None })
-        }
-        ("deep/more.aorta", Some("blocks")) => {
-            Ok(ModuleText { name: "more".to_owned(), text: MORE.to_owned(), code: None })
-        }
+        ("parts/blocks.aorta", None) => Ok(ModuleText::text("blocks".to_owned(), BLOCKS.to_owned())),
+        ("deep/more.aorta", Some("blocks")) => Ok(ModuleText::text("more".to_owned(), MORE.to_owned())),
         _ => Err(format!("{path} by {by:?}")),
     };
     let plan = |text: &str| {
@@ -65,8 +61,8 @@ fn a_module_gives_what_its_text_would_give() {
     let ((linked, first), (whole, _)) = (plan(MAIN), plan(WHOLE));
     assert_eq!(named(linked), whole);
     let other = |path: &str, by: Option<&str>| {
-        let ModuleText { name, text, code } = find(path, by)?;
-        Ok(ModuleText { name, text: text.replace("three = 3", "three = 4"), code })
+        let found = find(path, by)?;
+        Ok(ModuleText { text: found.text.replace("three = 3", "three = 4"), ..found })
     };
     let changed = compile("main.aorta", MAIN, &Options { find: &other, ..Options::default() });
     assert_ne!(changed.expect("it compiles").sha256, first, "the hash covers modules");
@@ -132,9 +128,7 @@ fn a_trace_gives_rows_in_order() {
     };
     let compiled = |column: &str, seed: &str, factor: u64| {
         let find = |path: &str, by: Option<&str>| match (path, by) {
-            ("deep/t.csv", None) => {
-                Ok(ModuleText { name: "t".to_owned(), text: "a,b\n".to_owned() + &rows(factor), code: None })
-            }
+            ("deep/t.csv", None) => Ok(ModuleText::text("t".to_owned(), "a,b\n".to_owned() + &rows(factor))),
             _ => Err("there is none".to_owned()),
         };
         let text = format!(

@@ -85,7 +85,15 @@ fn take_through(text: &str) -> Stage {
         let rank = |rank| {
             model::analyze(
                 &ast,
-                &Options { rank, world: 2, preset: None, set: Vec::new(), traces: Default::default(), ..options },
+                &Options {
+                    rank,
+                    world: 2,
+                    preset: None,
+                    set: Vec::new(),
+                    traces: Default::default(),
+                    files: Default::default(),
+                    ..options
+                },
             )
             .ok()
         };

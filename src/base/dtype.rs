@@ -137,6 +137,21 @@ impl DType {
         }
     }
 
+    /// Stores consecutive elements, as many as both slices have, each as [`DType::store`] does.
+    pub fn store_all(self, values: &[f64], bytes: &mut [u8]) {
+        // One loop per type, as for `load_all`.
+        match self {
+            DType::F64 => store_each(values, bytes, |value, element| DType::F64.store(value, element), 8),
+            DType::F32 => store_each(values, bytes, |value, element| DType::F32.store(value, element), 4),
+            DType::F16 => store_each(values, bytes, |value, element| DType::F16.store(value, element), 2),
+            DType::BF16 => store_each(values, bytes, |value, element| DType::BF16.store(value, element), 2),
+            DType::I64 => store_each(values, bytes, |value, element| DType::I64.store(value, element), 8),
+            DType::I32 => store_each(values, bytes, |value, element| DType::I32.store(value, element), 4),
+            DType::I8 => store_each(values, bytes, |value, element| DType::I8.store(value, element), 1),
+            DType::U8 => store_each(values, bytes, |value, element| DType::U8.store(value, element), 1),
+        }
+    }
+
     /// Type of combining two values: the wider float; `f32` for `f16` with `bf16`; a float wins over an integer; of different
     /// integers `i64` if it is one of them, else `i32`.
     pub fn promote(self, other: DType) -> DType {
@@ -169,6 +184,13 @@ impl DType {
 fn load_each(bytes: &[u8], values: &mut [f64], load: impl Fn(&[u8]) -> f64, size: usize) {
     for (value, element) in values.iter_mut().zip(bytes.chunks_exact(size)) {
         *value = load(element);
+    }
+}
+
+#[inline(always)]
+fn store_each(values: &[f64], bytes: &mut [u8], store: impl Fn(f64, &mut [u8]), size: usize) {
+    for (value, element) in values.iter().zip(bytes.chunks_exact_mut(size)) {
+        store(*value, element);
     }
 }
 
@@ -205,6 +227,10 @@ mod tests {
             for value in values {
                 let mut bytes = [0; 8];
                 dtype.store(value, &mut bytes);
+                let mut stored = [0; 8];
+                dtype.store_all(&[value], &mut stored);
+                let size = dtype.size() as usize;
+                assert_eq!(stored[..size], bytes[..size], "{dtype} {value}");
                 let mut loaded = [0.0];
                 dtype.load_all(&bytes, &mut loaded);
                 assert_eq!(dtype.round(value).to_bits(), loaded[0].to_bits(), "{dtype} {value}");

@@ -1,8 +1,11 @@
-//! Finds the files of modules and traces: beside the workload that uses them, or below its folder.
+//! Finds the files of modules, traces and data: beside the workload that uses them, or below its folder.
 
-use std::path::{Component, Path};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
 
-use crate::compile::{COMPILED, ModuleText, SOURCES, standard_module};
+use crate::compile::{COMPILED, DATA, ModuleText, SOURCES, standard_module};
+use crate::ops::DataFile;
 
 /// The workload that uses modules.
 pub struct User<'a> {
@@ -12,7 +15,7 @@ pub struct User<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Returns the text of the module or the trace at `path`, or the code of a kernel, which `by` uses: another module, by its
+/// Returns the text of the module or the trace at `path`, the code of a kernel, or the place of a file with data, which `by` uses: another module, by its
 /// name, or the workload itself. `read` returns the text of a file, and `read_code` the bytes of compiled code.
 ///
 /// # Errors
@@ -31,8 +34,9 @@ pub fn find(
     }
     let is_compiled = COMPILED.iter().any(|ending| path.ends_with(ending));
     let is_source = SOURCES.iter().any(|ending| path.ends_with(ending));
-    // `use` refuses what is no module, and draws and kernels refuse what is none of theirs.
-    if !path.ends_with(".aorta") && !path.ends_with(".csv") && !is_compiled && !is_source {
+    let is_data = path.ends_with(DATA);
+    // `use` refuses what is no module, and draws, kernels and operations refuse what is none of theirs.
+    if !path.ends_with(".aorta") && !path.ends_with(".csv") && !is_compiled && !is_source && !is_data {
         return Err("the name of a module's file ends in `.aorta`".to_owned());
     }
     let Some(file) = user.file else {
@@ -63,8 +67,25 @@ pub fn find(
     }
     let shown = if root == Path::new(".") { inside.to_owned() } else { root.join(inside) };
     let name = shown.display().to_string();
-    match is_compiled {
-        true => Ok(ModuleText { name, text: String::new(), code: Some(read_code(&shown)?.into()) }),
-        false => Ok(ModuleText { name, text: read(&shown)?, code: None }),
+    let found = ModuleText::text(name, String::new());
+    Ok(match () {
+        () if is_data => ModuleText { data: Some(data_file(real)?.into()), ..found },
+        () if is_compiled => ModuleText { code: Some(read_code(&shown)?.into()), ..found },
+        () => ModuleText { text: read(&shown)?, ..found },
+    })
+}
+
+/// A file with data, which is read only when the workload runs.
+fn data_file(path: PathBuf) -> Result<DataFile, String> {
+    let about = path.metadata().map_err(|error| error.to_string())?;
+    match about.is_file() {
+        true => Ok(DataFile { path, bytes: about.len(), read: read_part }),
+        false => Err("it is no ordinary file".to_owned()),
     }
+}
+
+fn read_part(path: &Path, offset: u64, bytes: &mut [u8]) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|error| error.to_string())?;
+    let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(bytes));
+    read.map_err(|error| error.to_string())
 }

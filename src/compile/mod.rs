@@ -22,7 +22,7 @@ use crate::syntax::{self, Ast};
 use diagnostics::Reporting;
 
 pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
-pub use modules::{COMPILED, FindModule, ModuleText, SOURCES};
+pub use modules::{COMPILED, DATA, FindModule, ModuleText, SOURCES};
 pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
 pub use standard::{STANDARD, standard_module};
@@ -124,6 +124,7 @@ impl Parsed {
             max_operations: options.max_operations,
             max_memory: options.max_memory,
             traces: std::mem::take(&mut self.traces),
+            files: std::mem::take(&mut self.files),
         };
         let mut analyzed = model::try_analyze(&self.ast, &settings)?;
         if !certain && !analyzed.as_ref().is_ok_and(copies_to_others) {

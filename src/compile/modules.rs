@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{DType, Interner, SourceMap, SrcSpan, Symbol, suggest};
 use crate::model::{KernelError, ModelError, ModuleError};
+use crate::ops::DataFile;
 use crate::syntax::ast::*;
 use crate::syntax::walk::{Child, ChildMut};
 use crate::syntax::{self, Limits};
@@ -19,11 +20,11 @@ use super::diagnostics::{Boxed, boxed};
 /// Most modules of a workload.
 const MODULES: usize = 64;
 
-/// Finds the text of a module or of a trace. The first argument is the path or the name with dots, as written; the second is the
+/// Finds the text of a module or of a trace, or a file with data. The first argument is the path or the name with dots, as written; the second is the
 /// name of the module that uses it, `None` for the workload itself. The error says why there is no such text.
 pub type FindModule<'a> = &'a dyn Fn(&str, Option<&str>) -> Result<ModuleText, String>;
 
-/// The text of a module or of a trace, or a file with the code of a kernel.
+/// The text of a module or of a trace, or a file with the code of a kernel or with data.
 #[derive(Clone, Debug)]
 pub struct ModuleText {
     /// Identifies the file, whichever path leads to it. Diagnostics call it so.
@@ -32,7 +33,19 @@ pub struct ModuleText {
     pub text: String,
     /// The bytes of compiled code; `None` for a text.
     pub code: Option<Arc<[u8]>>,
+    /// A file with data, whose text is empty; `None` for others.
+    pub data: Option<Arc<DataFile>>,
 }
+
+impl ModuleText {
+    /// A text.
+    pub fn text(name: String, text: String) -> ModuleText {
+        ModuleText { name, text, code: None, data: None }
+    }
+}
+
+/// Extension of files with data.
+pub const DATA: &str = ".bin";
 
 /// Extensions of files with compiled kernels.
 pub const COMPILED: [&str; 3] = [".ptx", ".cubin", ".hsaco"];
@@ -135,7 +148,7 @@ impl<'a> Linker<'a> {
         if COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
             return Err("a file with a kernel is named by the field `file` of a `kernel`".to_owned());
         }
-        if path.ends_with(".csv") {
+        if path.ends_with(".csv") || path.ends_with(DATA) {
             return Err("the name of a module's file ends in `.aorta`".to_owned());
         }
         let ModuleText { name, text, .. } = (self.find)(path, by)?;
@@ -201,7 +214,7 @@ impl<'a> Linker<'a> {
                 false => Err("its name ends in `.cu`, `.hip`, `.ptx`, `.cubin` or `.hsaco`".to_owned()),
             };
             match read {
-                Ok(ModuleText { name, text, code }) => {
+                Ok(ModuleText { name, text, code, .. }) => {
                     self.texts.push(code.as_ref().map_or_else(|| text.as_bytes().to_vec(), |code| code.to_vec()));
                     *file = Some(KernelFile { name, text, code });
                 }

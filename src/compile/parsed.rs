@@ -27,6 +27,8 @@ pub struct Parsed {
     pub sources: SourceMap,
     /// The columns that its draws read.
     pub(super) traces: model::Traces,
+    /// The files with data that its operations read.
+    pub(super) files: model::DataFiles,
     /// Limits that apply to the expressions of values too.
     limits: Limits,
 }
@@ -45,8 +47,18 @@ pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Resul
     let mut hash = Sha256::new_with_prefix(text.as_bytes());
     linker.texts.iter().for_each(|module| hash.update(module));
     let traces = traces::read(&ast, find, |text| hash.update(text.as_bytes()));
+    let files = traces::data_files(&ast, find);
     let errors = boxed(errors).into_iter().chain(linker.errors).collect();
-    Ok(Parsed { name: name.to_owned(), sha256: hex(hash.finalize()), ast, errors, sources, traces, limits: *limits })
+    Ok(Parsed {
+        name: name.to_owned(),
+        sha256: hex(hash.finalize()),
+        ast,
+        errors,
+        sources,
+        traces,
+        files,
+        limits: *limits,
+    })
 }
 
 /// A [`FindModule`] for texts that stand alone: finds shipped modules only.

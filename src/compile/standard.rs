@@ -20,7 +20,7 @@ pub fn standard_module(path: &str) -> Option<Result<ModuleText, String>> {
     }
     let known = STANDARD.iter().find(|(known, _)| *known == name);
     Some(match known {
-        Some((_, text)) => Ok(ModuleText { name: format!("std/{name}.aorta"), text: (*text).to_owned(), code: None }),
+        Some((_, text)) => Ok(ModuleText::text(format!("std/{name}.aorta"), (*text).to_owned())),
         None => {
             let known: Vec<String> = STANDARD.iter().map(|(known, _)| format!("`std.{known}`")).collect();
             Err(format!("the shipped ones are {}", known.join(", ")))

@@ -58,6 +58,7 @@ impl Session {
             match *command {
                 Step::Record { event, lane } => self.driver.record(event, lane).map_err(device)?,
                 Step::Wait { event, lane, .. } => self.driver.wait(lane, event).map_err(device)?,
+                Step::HostSync => self.driver.synchronize().map_err(device)?,
                 Step::Launch { op, lane } => {
                     self.progress.begin_operation(op);
                     let launched = self.driver.launch(op);

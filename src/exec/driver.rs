@@ -233,7 +233,7 @@ pub trait Driver: Send {
         Nanos(0)
     }
 
-    /// Blocks until the device is idle.
+    /// Blocks until the device is idle. A `host_sync()` of the file calls it within an iteration.
     fn synchronize(&mut self) -> Result<(), Box<Fault>>;
 
     /// Whether a lane has no work left. Used for the message of a hang.

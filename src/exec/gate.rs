@@ -45,7 +45,9 @@ impl Gate {
             return Gate::default();
         }
         let plain = most(image, period, 0);
-        let refused = if blocks(image) {
+        let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
+            Some("a `host_sync()` makes the host wait for the device".to_owned())
+        } else if blocks(image) {
             Some("a copy from or to ordinary host memory makes the host wait for the device".to_owned())
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
@@ -201,10 +203,11 @@ fn blocks(image: &Image) -> bool {
 }
 
 /// Number of queue commands of a launch. A copy between ranks needs three for each flag (raise, wait, lower), for each
-/// sending rank, before and after the transfer.
+/// sending rank, before and after the transfer; an operation of a host stream needs one request and one such flag.
 fn commands(launch: &Launch) -> u32 {
     match launch {
         Launch::Peer(peer) => 3 * peer.from.len() as u32 + 4,
+        Launch::Host { .. } => 4,
         _ => 1,
     }
 }
@@ -223,6 +226,7 @@ fn most(image: &Image, period: &[StepCommands], stamps: u32) -> u32 {
                     add(lane, work.launches.iter().map(commands).sum::<u32>() + stamps);
                 }
                 Step::Record { lane, .. } | Step::Wait { lane, .. } => add(lane, 1),
+                Step::HostSync => {}
             }
         }
         // The commands that `Session::lead_in` and `Session::issue` add: on the origin lane the wait for the previous

@@ -120,9 +120,21 @@ pub struct Address {
 /// A command that a session issues, with the numbers of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    Launch { op: u32, lane: u32 },
-    Record { event: u32, lane: u32 },
-    Wait { lane: u32, event: u32, across: bool },
+    Launch {
+        op: u32,
+        lane: u32,
+    },
+    Record {
+        event: u32,
+        lane: u32,
+    },
+    Wait {
+        lane: u32,
+        event: u32,
+        across: bool,
+    },
+    /// The host waits until everything that it has issued is complete.
+    HostSync,
 }
 
 /// One iteration of the period.
@@ -180,6 +192,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
             commands.push(match *command {
                 Command::Record { event, lane } => Step::Record { event: event.0, lane: lane.0 },
                 Command::Wait { event, lane, across } => Step::Wait { lane: lane.0, event: event.0, across },
+                Command::HostSync => Step::HostSync,
                 Command::Launch { op, lane } => {
                     let OpKind::Run(spec_id) = step.op(op).kind else {
                         unreachable!("only what runs is launched");
@@ -317,6 +330,7 @@ impl Image {
                 match *command {
                     Step::Launch { op, lane } => self.ops[op as usize].behind = last[lane as usize].replace(op),
                     Step::Record { lane, .. } | Step::Wait { lane, .. } => last[lane as usize] = None,
+                    Step::HostSync => last.fill(None),
                 }
             }
         }

@@ -210,7 +210,7 @@ impl Session {
     }
 
     /// Issues the commands of an iteration. This is the measured loop. `observed` is the first stamp around operations;
-    /// `alone` drops waits for earlier iterations.
+    /// `alone` drops waits for earlier iterations, and those of the host.
     fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
         let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
         let mut stamp = observed;
@@ -235,6 +235,9 @@ impl Session {
                 // Graphs run one after the other, so waits across iterations are not needed.
                 Step::Wait { across: true, .. } if alone => Ok(()),
                 Step::Wait { lane, event, .. } => driver.wait(lane, event),
+                // The host cannot wait within a graph; the streams wait for each other there.
+                Step::HostSync if alone => Ok(()),
+                Step::HostSync => driver.synchronize(),
             };
             if let Err(fault) = result {
                 return Err(match *command {

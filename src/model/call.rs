@@ -142,6 +142,7 @@ impl<'a> Analyzer<'a> {
         let kind = match name {
             "signal" => OpKind::Signal,
             "wait" => OpKind::Wait,
+            "host_sync" => OpKind::HostSync,
             _ => OpKind::Sync,
         };
         let mut after = Vec::new();
@@ -191,6 +192,9 @@ impl<'a> Analyzer<'a> {
     fn operation(&mut self, place: usize, call: &'a Call, operands: &mut Inputs) -> Option<()> {
         let operation = ops::CATALOGUE[place];
         if self.misplaced(operation, call) || !self.fits_host_stream(operation.name(), operation.runs_on_host(), call) {
+            return None;
+        }
+        if !self.fits_device_stream(operation, call) {
             return None;
         }
         let fits = self.fits_group(operation, call);

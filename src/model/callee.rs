@@ -7,7 +7,7 @@ use crate::syntax::ast::Decl;
 use super::analyzer::Analyzer;
 
 /// Statements that look like operations and launch nothing.
-pub(super) const MARKERS: [&str; 3] = ["signal", "wait", "sync"];
+pub(super) const MARKERS: [&str; 4] = ["signal", "wait", "sync", "host_sync"];
 
 /// The name in front of the gradients of an operation or a call.
 pub(super) const GRADIENT: &str = "grad";

@@ -1,14 +1,19 @@
 //! Host streams: their options, and what may run on them.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use crate::base::{Space, SrcSpan, ViewId, suggest};
-use crate::ops::{self, Operation};
+use crate::ops::{self, Attr, DataFile, Operation};
 use crate::syntax::ast::{Call, Setting};
 
 use super::analyzer::Analyzer;
 use super::call::{Inputs, Output};
 use super::error::{HostStreamError, ModelError};
+
+/// The files with data that a workload reads, by the path as written, or why they cannot be read.
+pub type DataFiles = BTreeMap<String, Result<Arc<DataFile>, String>>;
 
 /// Most threads of a host stream.
 const THREADS: i64 = 1024;
@@ -89,6 +94,27 @@ impl Analyzer<'_> {
         let known = suggest::listed(&ops::host_operations());
         self.error(HostStreamError::Operation { what, stream, known, at: at.into() }.into());
         false
+    }
+
+    /// Checks that a stream of the device is not given an operation that only threads of the CPU can run.
+    pub(super) fn fits_device_stream(&mut self, operation: &dyn Operation, call: &Call) -> bool {
+        if operation.runs_on_device() || self.current_threads().is_some() {
+            return true;
+        }
+        self.error(HostStreamError::HostOnly { op: operation.name(), at: call.span.into() }.into());
+        false
+    }
+
+    /// The file at a path that an option names.
+    pub(super) fn data_file(&mut self, path: &str, at: SrcSpan) -> Option<Attr> {
+        let why = match self.options.files.get(path) {
+            Some(Ok(file)) => return Some(Attr::File(file.clone())),
+            Some(Err(why)) => why.clone(),
+            // Files are found before any value is computed.
+            None => "its path is computed, or given by no file".to_owned(),
+        };
+        self.error(HostStreamError::DataFile { path: path.to_owned(), why, at: at.into() }.into());
+        None
     }
 
     /// Checks that threads of the CPU reach every operand, if the current stream is a host stream.

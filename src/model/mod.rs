@@ -73,6 +73,7 @@ pub use error::{
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use functions::FUNCTIONS;
+pub use host_streams::DataFiles;
 pub use index::Index;
 pub use lint::{ModelWarning, lint};
 pub use mistakes::Mistake;
@@ -105,6 +106,8 @@ pub struct Options {
     pub max_memory: u64,
     /// The columns that draws from a trace read.
     pub traces: Traces,
+    /// The files with data that operations read.
+    pub files: DataFiles,
 }
 
 /// A parameter's value from outside of the file. The expression's names are interned with the file's.
@@ -127,6 +130,7 @@ impl Default for Options {
             max_operations: 1 << 20,
             max_memory: 1 << 40,
             traces: Traces::new(),
+            files: DataFiles::new(),
         }
     }
 }

@@ -63,6 +63,9 @@ impl Analyzer<'_> {
             return self.word_of(expr, words).map(Attr::Word);
         }
         let value = self.eval(expr);
+        if let (OptionType::File, Value::Text(path)) = (&option.kind, &value) {
+            return self.data_file(path, expr.span);
+        }
         let attr = match (&option.kind, &value) {
             (_, Value::Unknown) => return None,
             (OptionType::Int(min, max), Value::Number(number)) if number.dimension == Dimension::NONE => {

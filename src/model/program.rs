@@ -292,6 +292,15 @@ pub enum OpKind {
     Wait,
     /// Waits for everything before it, and everything after waits for it.
     Sync,
+    /// As `Sync`, and the host issues nothing more before everything that it has issued is complete.
+    HostSync,
+}
+
+impl OpKind {
+    /// Whether all streams wait for each other here.
+    pub fn joins_all(self) -> bool {
+        matches!(self, OpKind::Sync | OpKind::HostSync)
+    }
 }
 
 /// A declared dependency.
@@ -468,6 +477,7 @@ impl Program {
             OpKind::Signal => "signal",
             OpKind::Wait => "wait",
             OpKind::Sync => "sync",
+            OpKind::HostSync => "host_sync",
         }
     }
 

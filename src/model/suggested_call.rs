@@ -232,6 +232,7 @@ fn fits(kind: &OptionType, value: &Value) -> bool {
         }
         (OptionType::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
         (OptionType::Bool, Value::Bool(_)) | (OptionType::DType, Value::DType(_)) => true,
+        (OptionType::File, Value::Text(_)) => true,
         (OptionType::Axes | OptionType::Sizes | OptionType::List | OptionType::Counts, Value::List(_)) => true,
         _ => false,
     }

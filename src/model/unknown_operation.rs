@@ -10,7 +10,7 @@ use super::callee::{GRADIENT, MARKERS};
 use super::error::ModelError;
 
 /// Operations of the language that this version does not support.
-const LATER: [&str; 4] = ["attention", "conv", "host_sync", "pool"];
+const LATER: [&str; 3] = ["attention", "conv", "pool"];
 
 /// Names of operations in other tools, without underscores, and the call to write instead: `$1` and `$2` are its
 /// inputs, `$>` the arrow with its outputs.
@@ -38,7 +38,8 @@ const TEXTS: [(&[&str], &str); 11] = [
     ),
     (
         &["synchronize", "devicesynchronize", "streamsynchronize", "eventsynchronize"],
-        "an iteration ends when all streams are through; `sync()` makes all of them wait for each other before that",
+        "an iteration ends when all streams are through; `sync()` makes all of them wait for each other before that, and \
+         `host_sync()` makes the host wait for all of them",
     ),
     (&["print", "printf"], "what a run reports is a `metric`, outside of the step: `metric m = time(f)`"),
     (

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::units::Dimension;
 use crate::base::{DType, SrcSpan};
 
-use super::{Crossing, Spec, UserKernel};
+use super::{Crossing, DataFile, Spec, UserKernel};
 
 /// One option (or one positional value) of an operation.
 #[derive(Debug)]
@@ -59,6 +59,8 @@ pub enum OptionType {
     List,
     /// How much goes from each rank to each: a list for each sender, or one for all of them.
     Counts,
+    /// The path of a file with data, in quotes.
+    File,
 }
 
 impl OptionType {
@@ -74,6 +76,7 @@ impl OptionType {
             OptionType::Sizes => "a list of whole numbers, one for each dimension, such as `[0, 2]`".to_owned(),
             OptionType::List => "a list of whole numbers, such as `[3, 0]`".to_owned(),
             OptionType::DType => "an element type, such as `f16`".to_owned(),
+            OptionType::File => "the path of a file in quotes, such as `\"tokens.bin\"`".to_owned(),
             OptionType::Counts => {
                 "whole numbers from 0, a list for each sender, such as `[[2, 1], [0, 3]]`, or one list".to_owned()
             }
@@ -117,6 +120,7 @@ pub enum Attr {
     Axes(Vec<i64>),
     DType(DType),
     Counts(Arc<Counts>),
+    File(Arc<DataFile>),
     /// The parts of a batch of collectives: no option that somebody writes.
     Batch(Arc<[Spec]>),
     /// A rank's share in a copy between ranks, likewise.
@@ -156,6 +160,7 @@ impl PartialEq for Attr {
             (Attr::Axes(a), Attr::Axes(b)) => a == b,
             (Attr::DType(a), Attr::DType(b)) => a == b,
             (Attr::Counts(a), Attr::Counts(b)) => a == b,
+            (Attr::File(a), Attr::File(b)) => a == b,
             (Attr::Batch(a), Attr::Batch(b)) => a == b,
             (Attr::Crossing(a), Attr::Crossing(b)) => a == b,
             (Attr::UserKernel(a), Attr::UserKernel(b)) => a == b,
@@ -178,6 +183,7 @@ impl std::hash::Hash for Attr {
             Attr::Axes(value) => value.hash(state),
             Attr::DType(value) => value.hash(state),
             Attr::Counts(value) => value.hash(state),
+            Attr::File(value) => value.hash(state),
             Attr::Batch(value) => value.hash(state),
             Attr::Crossing(value) => value.hash(state),
             Attr::UserKernel(value) => value.hash(state),
@@ -260,6 +266,14 @@ impl Attrs {
     pub fn counts(&self, name: &str) -> Option<&Counts> {
         match self.get(name) {
             Attr::Counts(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value of an option of type [`OptionType::File`]; `None` if it is absent.
+    pub fn file(&self, name: &str) -> Option<&Arc<DataFile>> {
+        match self.get(name) {
+            Attr::File(value) => Some(value),
             _ => None,
         }
     }

@@ -19,6 +19,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &permute::Unpermute,
     &copies::Copy,
     &copies::Memset,
+    &read::Read,
     &reductions::Reduce(reductions::Function::Sum),
     &reductions::Reduce(reductions::Function::Mean),
     &reductions::Reduce(reductions::Function::Prod),

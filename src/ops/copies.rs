@@ -107,6 +107,10 @@ impl Operation for Copy {
         true
     }
 
+    fn elements(&self, _: &Spec) -> Option<Expression> {
+        Some(Expression::identity())
+    }
+
     fn summary(&self) -> &'static str {
         "the same elements in another place; the direction follows from the spaces"
     }

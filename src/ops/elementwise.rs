@@ -26,6 +26,10 @@ impl Operation for Map {
         true
     }
 
+    fn elements(&self, spec: &Spec) -> Option<Expression> {
+        spec.expression.as_deref().cloned()
+    }
+
     fn summary(&self) -> &'static str {
         "an expression for each element, or several with an output each, in one kernel; the tensors that they name are the inputs"
     }
@@ -114,6 +118,10 @@ impl Operation for Cast {
         true
     }
 
+    fn elements(&self, _: &Spec) -> Option<Expression> {
+        Some(Expression::identity())
+    }
+
     fn summary(&self) -> &'static str {
         "the same values in another element type: rounded to nearest even, or cut off and saturated for integers"
     }
@@ -178,6 +186,10 @@ impl Operation for Fill {
 
     fn runs_on_host(&self) -> bool {
         true
+    }
+
+    fn elements(&self, spec: &Spec) -> Option<Expression> {
+        Some(Expression::constant(spec.attrs.number("value")))
     }
 
     fn summary(&self) -> &'static str {

@@ -38,6 +38,7 @@ mod peers;
 mod permute;
 mod philox;
 mod radix;
+mod read;
 mod reductions;
 mod rope;
 mod routing;
@@ -76,9 +77,10 @@ pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
 pub use launch::*;
-pub use layout::{reshaped, stretches};
+pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
+pub use read::{DataFile, FilePart, file_part};
 pub use signature::{Input, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
@@ -172,6 +174,17 @@ pub trait Operation: Sync {
     /// Whether a host stream can run it.
     fn runs_on_host(&self) -> bool {
         false
+    }
+
+    /// Whether a stream of the device can run it.
+    fn runs_on_device(&self) -> bool {
+        true
+    }
+
+    /// The expression of each element of the outputs, for operations that a host stream runs: inputs repeat where they are
+    /// smaller. `None` if the operation is no such expression.
+    fn elements(&self, _spec: &Spec) -> Option<Expression> {
+        None
     }
 
     /// Whether its output may lie on another rank: `y at 1`.

@@ -196,6 +196,10 @@ impl Operation for Optimizer {
         true
     }
 
+    fn elements(&self, spec: &Spec) -> Option<Expression> {
+        Some(self.expression(spec))
+    }
+
     fn in_place(&self) -> bool {
         true
     }

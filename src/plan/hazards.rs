@@ -1,7 +1,7 @@
 //! Finds dependencies: from stream order, declarations, and overlapping slices of memory, within and across iterations.
 
 use crate::base::{MemoryId, OpId, StreamId};
-use crate::model::{OpKind, Program, Step, Sync};
+use crate::model::{Program, Step, Sync};
 
 use super::accesses::{Access, Accesses, At};
 use super::error::PlanError;
@@ -173,7 +173,7 @@ impl Walk<'_, '_> {
                 waits.add(stream, sync, Reason::Sync);
             }
         }
-        if info.kind == OpKind::Sync {
+        if info.kind.joins_all() {
             for stream in streams.moved.drain(..) {
                 if let Some(other) = streams.last[stream.index()] {
                     waits.add(stream, other, Reason::Sync);

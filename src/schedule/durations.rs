@@ -71,6 +71,6 @@ fn launches<'a>(program: &'a Program, planned: &'a StepSchedule) -> impl Iterato
             OpKind::Run(spec) => Some((planned, op, spec)),
             _ => None,
         },
-        Command::Record { .. } | Command::Wait { .. } => None,
+        Command::Record { .. } | Command::Wait { .. } | Command::HostSync => None,
     })
 }

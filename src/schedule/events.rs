@@ -183,7 +183,12 @@ impl Walk<'_> {
                     commands.push(Command::Launch { op, lane });
                     self.clocks.push(lane.0, uses)
                 }
-                _ => self.clocks.mark(lane.0, uses),
+                kind => {
+                    if kind == OpKind::HostSync {
+                        commands.push(Command::HostSync);
+                    }
+                    self.clocks.mark(lane.0, uses)
+                }
             };
             self.under_way[turn].places.push(place);
             ends.add(place);

@@ -80,6 +80,8 @@ pub enum Command {
         lane: LaneId,
         across: bool,
     },
+    /// The host waits until everything that it has issued is complete.
+    HostSync,
 }
 
 /// The hardware queues of a device.

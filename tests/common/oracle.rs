@@ -148,7 +148,7 @@ impl<'a> Unrolled<'a> {
             let (iteration, op) = node;
             let step = self.step(iteration);
             for (earlier, &other) in self.nodes[..later].iter().enumerate() {
-                let sync = [node, other].iter().any(|&(at, op)| self.step(at).op(op).kind == OpKind::Sync);
+                let sync = [node, other].iter().any(|&(at, op)| self.step(at).op(op).kind.joins_all());
                 if sync || lane(node) == lane(other) || iteration - other.0 >= self.depth {
                     direct[later].insert(earlier);
                 }
@@ -301,6 +301,8 @@ pub fn executed(unrolled: &Unrolled, schedule: &Schedule, without: Option<(usize
                     before[number] = lanes[lane.index()].clone();
                     lanes[lane.index()].insert(number);
                 }
+                // The host's waits order nothing that events do not: a graph has only these.
+                Command::HostSync => {}
                 Command::Record { event, lane } => {
                     events.insert(event.0, lanes[lane.index()].clone());
                 }
@@ -371,13 +373,13 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
     // Lanes that have yet to wait for the latest `sync`. If iterations overlap, the first of the period follows the last.
     let all_lanes = || (0..schedule.lanes.len()).map(LaneId::from).collect::<BTreeSet<_>>();
     let mut ops = schedule.period.iter().flat_map(|planned| &program.cycle[planned.step].ops);
-    let follows_sync = schedule.depth > 1 && ops.any(|op| op.kind == OpKind::Sync);
+    let follows_sync = schedule.depth > 1 && ops.any(|op| op.kind.joins_all());
     let mut apart = if follows_sync { all_lanes() } else { BTreeSet::new() };
     for planned in &schedule.period {
         let step = &program.cycle[planned.step];
         let lane = |op: OpId| schedule.lane_of[step.op(op).stream.index()];
         for op in step.ids() {
-            if step.op(op).kind == OpKind::Sync {
+            if step.op(op).kind.joins_all() {
                 apart = all_lanes();
             }
             let waits = apart.remove(&lane(op));
@@ -386,7 +388,7 @@ pub fn judge_waits(program: &Program, schedule: &Schedule) -> Result<(), String>
                 OpKind::Wait | OpKind::Signal => {
                     step.after(op).iter().filter(|after| lane(after.op) != lane(op)).count()
                 }
-                OpKind::Sync => schedule.lanes.len() - 1,
+                OpKind::Sync | OpKind::HostSync => schedule.lanes.len() - 1,
                 OpKind::Run(_) => 0,
             };
         }

@@ -220,7 +220,10 @@ fn body(statements: &[Statement]) -> String {
                     text += &format!("  on s[{stream}] {{ wait(t[{}]) }}\n", labels[on % labels.len()]);
                 }
             }
-            Statement::Sync { stream } => text += &format!("  on s[{stream}] {{ sync() }}\n"),
+            Statement::Sync { stream } => {
+                let name = if stream % 2 == 0 { "sync" } else { "host_sync" };
+                text += &format!("  on s[{stream}] {{ {name}() }}\n");
+            }
         }
     }
     text

@@ -22,6 +22,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("spin", "it computes nothing"),
     ("work", "its data has no meaning"),
     ("nop", "it computes nothing"),
+    ("read", "no gradient goes into a file, and it runs on the CPU"),
     ("triad", "its data has no meaning"),
     ("adamw", "a step's gradients end at the update of its parameters"),
     ("sgd", "a step's gradients end at the update of its parameters"),

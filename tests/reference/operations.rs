@@ -6,9 +6,9 @@ use std::path::Path;
 use aorta::base::units::Flops;
 use aorta::base::{Bytes, DType};
 use aorta::compile;
-use aorta::compile::Ranks;
+use aorta::compile::{ModuleText, Ranks};
 use aorta::model::OpKind;
-use aorta::ops::{self, Cost, Operation, Preset};
+use aorta::ops::{self, Cost, DataFile, Operation, Preset};
 
 use super::{code, table};
 use crate::common;
@@ -106,9 +106,15 @@ fn typed(call: &str) -> String {
     text.replace("dtype", "bf16")
 }
 
+/// Any file with data, as long as an example may need; nothing reads it.
+fn any_file(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
+    let file = DataFile { path: path.into(), bytes: 1 << 40, read: |_, _, _| Err("it is an example".to_owned()) };
+    Ok(ModuleText { data: Some(file.into()), ..ModuleText::text(path.to_owned(), String::new()) })
+}
+
 /// Cost of each operation of a file on two ranks.
 fn costs(text: &str) -> Vec<(&'static str, Cost)> {
-    let options = compile::Options { ranks: Ranks::Exactly(2), ..compile::Options::default() };
+    let options = compile::Options { ranks: Ranks::Exactly(2), find: &any_file, ..compile::Options::default() };
     let compiled = common::compile("examples.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
     let mut costs = Vec::new();
     for rank in &compiled.ranks {
@@ -131,7 +137,7 @@ fn types(line: &str) -> String {
     let fits = |dtype: &DType| {
         let header = header.replace("param dtype = bf16", &format!("param dtype = {}", dtype.name()));
         let text = format!("{header}step {{\n  on s {{\n{line}\n  }}\n}}\n");
-        let options = compile::Options { ranks: Ranks::Exactly(2), ..compile::Options::default() };
+        let options = compile::Options { ranks: Ranks::Exactly(2), find: &any_file, ..compile::Options::default() };
         common::compile("examples.aorta", &text, &options).is_ok()
     };
     let buffers = header.lines().filter(|line| line.contains(": dtype["));

@@ -81,6 +81,8 @@ const PIECES: &[&str] = &[
     "auto",
     "dma",
     "sync()",
+    "host_sync()",
+    "read(\"a.bin\", offset: 4KiB -> x)",
     "wait(x)",
     "signal()",
     "f32",

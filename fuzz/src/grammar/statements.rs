@@ -79,6 +79,7 @@ impl Generator<'_> {
             }
             20 => match self.label() {
                 Some(label) => self.add(&format!("wait({label})")),
+                None if self.choices.once_in(2) => self.add("host_sync()"),
                 None => self.add("sync()"),
             },
             21 | 22 if self.apart == 0 => {

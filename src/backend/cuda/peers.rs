@@ -16,9 +16,12 @@ use crate::ops::Copy as CopyLaunch;
 use super::Cuda;
 use super::driver::{IpcHandle, number};
 
-/// The error for an old driver that lacks a function for copies to other devices.
+/// The error for an old driver that lacks a function for copies to other devices, or for flags.
 fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(symbol, "this driver has no such function: copies to other ranks need CUDA 11.7")
+    crate::exec::Fault::new(
+        symbol,
+        "this driver has no such function: copies to other ranks and host streams need CUDA 11.7",
+    )
 }
 
 /// The error for an old driver that lacks a function for memory of other processes.
@@ -156,7 +159,7 @@ impl Cuda {
             };
             for step in steps {
                 match *step {
-                    Step::Raise(flag) => add(write(flag, 1)),
+                    Step::Raise { flag, value } => add(write(flag, value)),
                     Step::Await(flag) => [wait(flag, 1), write(flag, 0)].into_iter().for_each(&mut add),
                 }
             }

@@ -19,12 +19,13 @@ pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
-/// A step by which streams of several devices synchronize. A flag is a 32-bit word, raised when it is 1.
+/// A step by which streams synchronize with those of other devices, or with threads of the CPU. A flag is a 32-bit word,
+/// lowered when it is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Raises the flag at an address on this device, on a device that it can access, or on the host.
-    Raise(u64),
-    /// Waits for the flag at an address on this device or on the host, and lowers it.
+    /// Writes a value other than 0 to the flag at an address on this device, on a device that it can access, or on the host.
+    Raise { flag: u64, value: u32 },
+    /// Waits until the flag at an address on this device or on the host is 1, and lowers it.
     Await(u64),
 }
 

@@ -15,6 +15,7 @@ use super::api::{Api, Call};
 use super::comms::Comms;
 use super::flags::Flags;
 use super::gate::Gates;
+use super::host_lanes::HostLanes;
 use super::inter_process::InterProcessMemory;
 use super::kernels::Kernels;
 use super::lower::{Args, Calls, Prepared};
@@ -45,6 +46,8 @@ pub struct GpuDriver<A: Api> {
     scratch: u64,
     /// Flags by which copies between ranks synchronize.
     flags: Flags,
+    /// Threads of host streams.
+    host: HostLanes,
     /// Memory of other processes that this one has opened to copy to them.
     inter_process: InterProcessMemory,
     collectives: Option<Collectives>,
@@ -177,6 +180,9 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn reached(&mut self, stamp: u32) -> Call<bool> {
+        if let Some(fault) = self.host.failure() {
+            return Err(fault);
+        }
         // SAFETY: the event lives as long as the driver.
         unsafe { self.api.reached(self.stamps[stamp as usize]) }
     }
@@ -311,6 +317,7 @@ impl<A: Api> Driver for GpuDriver<A> {
     fn abandon(&mut self) {
         self.abandoned = true;
         self.gates.iter().for_each(Gates::release_all);
+        self.host.stop();
         self.shared.abort();
     }
 
@@ -339,6 +346,7 @@ impl<A: Api> Drop for GpuDriver<A> {
         let _ = self.api.make_current();
         self.gates.iter().for_each(Gates::release_all);
         let _ = self.api.synchronize();
+        self.host.end();
         // SAFETY: the driver made all of these, destroys each once, and no work that uses them is under way.
         unsafe {
             for graph in self.graphs.drain(..) {
@@ -357,6 +365,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             self.inter_process.free(self.api.as_ref(), (self.image.rank, &self.flags));
             self.flags.free(self.api.as_ref());
+            self.host.free(self.api.as_ref());
             if self.scratch != 0 {
                 self.api.free(self.scratch);
             }

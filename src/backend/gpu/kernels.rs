@@ -75,7 +75,7 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     if !A::EVENTS_IN_GRAPHS {
         add(&stamps::source(), "stamp", SrcSpan::default());
     }
-    if !A::STEPS_ON_STREAMS && image.crossings > 0 {
+    if !A::STEPS_ON_STREAMS && (image.crossings > 0 || image.lanes.iter().any(|lane| lane.threads.is_some())) {
         add(&peers::source(), "meet", SrcSpan::default());
     }
     for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {

@@ -12,6 +12,7 @@ use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
 use super::api::{Api, Step};
+use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
@@ -44,7 +45,7 @@ pub enum Prepared {
         bytes: u64,
         stream: Stream,
     },
-    /// Raises flags of other ranks and awaits those of this one.
+    /// Raises flags of other ranks or of host threads, and awaits those of this rank.
     Steps {
         /// Range in [`Calls::steps`].
         steps: (u32, u32),
@@ -186,16 +187,23 @@ pub struct Context<'a, A: Api> {
     pub scratch: u64,
     /// All ranks of the process.
     pub devices: &'a PeerDevices<A>,
+    /// The threads of host streams.
+    pub host: &'a HostLanes,
+}
+
+/// The address of a place, from the base addresses of `device`, `pinned` and `host` memory.
+pub fn address([device, pinned, host]: [u64; 3], place: Address) -> u64 {
+    let base = match place.space {
+        Space::Device => device,
+        Space::Pinned => pinned,
+        Space::Host => host,
+    };
+    base + place.offset
 }
 
 impl<A: Api> Context<'_, A> {
     pub fn address(&self, place: Address) -> u64 {
-        let base = match place.space {
-            Space::Device => self.bases[0],
-            Space::Pinned => self.bases[1],
-            Space::Host => self.bases[2],
-        };
-        base + place.offset
+        address(self.bases, place)
     }
 
     /// Resolves every operation of the image.
@@ -203,9 +211,15 @@ impl<A: Api> Context<'_, A> {
         let mut calls = Calls::with_capacity(self.image.ops.len());
         let mut products: FxHashMap<Gemm, u32> = FxHashMap::default();
         let mut operands = Vec::new();
-        for op in &self.image.ops {
+        for (number, op) in self.image.ops.iter().enumerate() {
             let first = calls.calls.len() as u32;
             let work = &self.image.works[op.work as usize];
+            if let Some(steps) = self.host.steps(number) {
+                self.add_steps(&steps, self.streams[op.lane as usize], &mut calls);
+                calls.ops.push((first, calls.calls.len() as u32));
+                calls.observed.push((first, calls.calls.len() as u32));
+                continue;
+            }
             operands.clear();
             operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
             if let Some(Launch::Peer(peer)) = work.launches.first() {
@@ -271,15 +285,16 @@ impl<A: Api> Context<'_, A> {
         let function = self.kernels.get(&peers::source());
         let mut steps = steps.iter().copied().peekable();
         while let Some(step) = steps.next() {
-            let (raised, awaited) = match (step, steps.peek()) {
-                (Step::Raise(raised), Some(&Step::Await(awaited))) => {
+            let (raised, value, awaited) = match (step, steps.peek()) {
+                (Step::Raise { flag, value }, Some(&Step::Await(awaited))) => {
                     steps.next();
-                    (raised, awaited)
+                    (flag, value, awaited)
                 }
-                (Step::Raise(raised), _) => (raised, 0),
-                (Step::Await(awaited), _) => (0, awaited),
+                (Step::Raise { flag, value }, _) => (flag, value, 0),
+                (Step::Await(awaited), _) => (0, 0, awaited),
             };
-            let args = calls.args.push(&[Arg::U64(raised), Arg::U64(awaited)], (&[], 0), |_| 0);
+            let args = [Arg::U64(raised), Arg::U32(value), Arg::U64(awaited)];
+            let args = calls.args.push(&args, (&[], 0), |_| 0);
             calls.calls.push(Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args });
         }
     }
@@ -329,7 +344,7 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
             Launch::Peer(_) => unreachable!("it is several calls"),
-            Launch::Host { .. } => unreachable!("`Gpu::open` refuses host streams"),
+            Launch::Host { .. } => unreachable!("it is two steps"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;
                 calls.exchanges.extend(collectives.iter().map(|one| Exchange::new(one, self.scratch, at)));

@@ -9,6 +9,9 @@ mod driver;
 mod engines;
 mod flags;
 mod gate;
+mod host_lanes;
+mod host_read;
+mod host_work;
 mod inter_process;
 mod kernels;
 mod lower;
@@ -146,12 +149,6 @@ impl<A: Api> Backend for Gpu<A> {
         }
         if self.stuck.load(Ordering::Relaxed) {
             return Err(stuck());
-        }
-        if let Some(lane) = images.iter().flat_map(|image| &image.lanes).find(|lane| lane.threads.is_some()) {
-            return Err(ExecError::Device {
-                fault: format!("{} is a host stream, which the backend {} cannot run yet", lane.name, A::NAME),
-                help: Some("run the file by `--backend host`, or simulate it: `--backend sim`".to_owned()),
-            });
         }
         let id_exchange = Arc::new(IdExchange::new(images.len(), self.peers.clone()));
         let devices = Arc::new(peers::PeerDevices::new(&images, self.peers.clone()));

@@ -24,13 +24,18 @@ use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 use super::api::{Api, Call, Step};
 use super::flags::{FLAG, Flags};
 
-/// The kernel of the steps, for streams that have none of their own. It raises a flag, then awaits a flag and lowers
-/// it. Work before it on the stream is complete, and later work sees what the other device wrote before it raised the
+/// The kernel of the steps, for streams that have none of their own. It raises a flag to a value, then awaits a flag and
+/// lowers it. Work before it on the stream is complete, and later work sees what the other device wrote before it raised the
 /// flag. It reads the clock between polls, so that polling does not saturate the link to the host.
 pub fn source() -> Arc<Source> {
-    let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = 1u;\n  if (awaited == 0) return;\n  \
+    let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = value;\n  if (awaited == 0) return;\n  \
                 while (*(volatile u32*)awaited == 0u) WHOLE_CLOCK();\n  *(volatile u32*)awaited = 0u;\n  __threadfence_system();\n";
-    kernel::source("meet", "", &["u32* raised".to_owned(), "u32* awaited".to_owned()], body)
+    kernel::source("meet", "", &["u32* raised".to_owned(), "u32 value".to_owned(), "u32* awaited".to_owned()], body)
+}
+
+/// The step that raises a flag between ranks.
+fn raise(flag: u64) -> Step {
+    Step::Raise { flag, value: 1 }
 }
 
 /// The ranks that exchange data, each with what the others need to know about it.
@@ -148,7 +153,7 @@ pub fn parts<'a, A: Api>(
         let sender = devices.of(from)?;
         let direct = reach(own, &sender)?;
         let [ready, arrived] = needed(&sender, (peer.rank, own), direct);
-        first.extend(ready.then(|| Step::Raise(devices.ready(&sender, direct, crossing))));
+        first.extend(ready.then(|| raise(devices.ready(&sender, direct, crossing))));
         last.extend(arrived.then(|| Step::Await(devices.arrived(own, direct, crossing, from))));
     }
     if let Some(sent) = &peer.sends {
@@ -156,7 +161,7 @@ pub fn parts<'a, A: Api>(
         if let Some(SendFlags { receiver, direct, ready, arrived }) = flags {
             let [awaits, raises] = needed(own, (sent.to, &receiver), direct);
             first.extend(awaits.then_some(Step::Await(ready)));
-            last.splice(..0, raises.then_some(Step::Raise(arrived)));
+            last.splice(..0, raises.then_some(raise(arrived)));
         }
         parts.extend([Part::Steps(std::mem::take(&mut first)), part]);
     }

@@ -7,7 +7,7 @@ use super::api::{Api, Call};
 use super::parts;
 use super::runtime::Stream;
 
-/// Creates a stream for each lane, and at least one. After an error, `streams` holds those that were created. Returns
+/// Creates a stream for each lane, and at least one. That of a host lane keeps the order of its operations. After an error, `streams` holds those that were created. Returns
 /// notes for the report.
 pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
     let mut notes = Vec::new();
@@ -16,7 +16,11 @@ pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> 
     let all = if asked { api.device().units.unwrap_or(0) } else { 0 };
     let step = if asked { api.unit_step() } else { 1 };
     let parts = parts::assign(lanes.iter().map(|lane| lane.units), all, step);
-    for (lane, part) in lanes.iter().zip(parts) {
+    // The streams of the device come first, so that those of host lanes do not change their hardware queues.
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    order.sort_by_key(|&lane| lanes[lane].threads.is_some());
+    for &number in &order {
+        let (lane, part) = (&lanes[number], parts[number]);
         let (Some(part), Some(units)) = (part, lane.units) else {
             streams.push(api.stream(lane.priority)?);
             continue;
@@ -41,6 +45,10 @@ pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> 
                 streams.push(api.stream(lane.priority)?);
             }
         }
+    }
+    let made = streams.clone();
+    for (number, stream) in order.into_iter().zip(made) {
+        streams[number] = stream;
     }
     if streams.is_empty() {
         streams.push(api.stream(Priority::Normal)?);

@@ -225,9 +225,7 @@ fn scatter(shared: &Shared, tensor: &Tensor, place: Address, values: &[f64], byt
     bytes.resize((length * size) as usize, 0);
     let memory = shared.memory(place.space);
     for (start, values) in starts.zip(values.chunks_exact(length as usize)) {
-        for (value, element) in values.iter().zip(bytes.chunks_exact_mut(size as usize)) {
-            tensor.dtype.store(*value, element);
-        }
+        tensor.dtype.store_all(values, bytes);
         memory.store(place.offset + start * size, bytes);
     }
 }

@@ -40,6 +40,31 @@ pub enum HostStreamError {
         at: SourceSpan,
     },
 
+    #[error("`{op}` needs a host stream")]
+    #[diagnostic(
+        code(aorta::model::host_only),
+        help("declare one, `stream loader(kind: host, threads: 4)`, and write it in `on loader {{ … }}`")
+    )]
+    HostOnly {
+        op: &'static str,
+        #[label("threads of the CPU run it, and this is a stream of the device")]
+        at: SourceSpan,
+    },
+
+    #[error("the file `{path}` cannot be read: {why}")]
+    #[diagnostic(
+        code(aorta::model::data_file),
+        help(
+            "name a file that ends in `.bin`, from the folder of the workload or below it, in quotes: `\"tokens.bin\"`"
+        )
+    )]
+    DataFile {
+        path: String,
+        why: String,
+        #[label("named here")]
+        at: SourceSpan,
+    },
+
     #[error("`{op}` on a host stream needs a buffer behind the arrow")]
     #[diagnostic(
         code(aorta::model::host_output),

@@ -150,7 +150,11 @@ pub(super) fn pageable_copies(program: &Program, warnings: &mut Vec<ModelWarning
     for step in &program.cycle {
         for op in step.ids() {
             let info = step.op(op);
-            let OpKind::Run(_) = info.kind else { continue };
+            // Threads of the CPU copy without the copy engines.
+            let OpKind::Run(spec) = info.kind else { continue };
+            if program.spec(spec).threads.is_some() {
+                continue;
+            }
             let views = step.inputs(op).iter().chain(step.outputs(op));
             let mut memories = views.map(|view| program.memory(program.views.memory(*view)));
             if let Some(memory) = memories.find(|memory| memory.space == Space::Host)

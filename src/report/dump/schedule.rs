@@ -40,6 +40,7 @@ pub fn schedule(program: &Program, schedule: &Schedule) -> String {
                 }
                 Command::Record { event, lane } => writeln!(text, "{:<10} record e{}", name(lane), event.0),
                 Command::Wait { event, lane, across: false } => writeln!(text, "{:<10} wait e{}", name(lane), event.0),
+                Command::HostSync => writeln!(text, "{:<10} waits for all", "host"),
                 Command::Wait { event, lane, across: true } => {
                     writeln!(text, "{:<10} wait e{} of an earlier iteration", name(lane), event.0)
                 }

@@ -229,7 +229,7 @@ impl Operation {
 
     /// True for a `signal`, `wait` or `sync`, which has no operands.
     fn is_marker(&self) -> bool {
-        matches!(&*self.operation, "signal" | "wait" | "sync")
+        matches!(&*self.operation, "signal" | "wait" | "sync" | "host_sync")
     }
 }
 

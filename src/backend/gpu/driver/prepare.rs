@@ -18,9 +18,10 @@ use crate::backend::gpu::comms::{self, Comms};
 use crate::backend::gpu::engines;
 use crate::backend::gpu::flags::Flags;
 use crate::backend::gpu::gate::{self, Gates};
+use crate::backend::gpu::host_lanes::HostLanes;
 use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
-use crate::backend::gpu::lower::{Args, Calls, Context};
+use crate::backend::gpu::lower::{Args, Calls, Context, address};
 use crate::backend::gpu::pageable::Pageable;
 use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::Chooser;
@@ -89,6 +90,7 @@ impl<A: Api> GpuDriver<A> {
     fn finish(&mut self, ids: &Ids, id_exchange: &IdExchange, devices: &PeerDevices<A>) -> Result<(), ExecError> {
         self.make_communicators(ids, id_exchange)?;
         self.exchange_memory_handles(devices)?;
+        self.host = HostLanes::start(self.api.as_ref(), &self.image, |place| address(self.bases, place))?;
         self.resolve(devices)?;
         self.reset().map_err(device)?;
         id_exchange.note_progress();
@@ -121,6 +123,7 @@ impl<A: Api> GpuDriver<A> {
             shared: comms::none(),
             scratch: 0,
             flags: Flags::default(),
+            host: HostLanes::default(),
             inter_process: InterProcessMemory::default(),
             collectives: None,
             graphs: Vec::new(),
@@ -288,6 +291,7 @@ impl<A: Api> GpuDriver<A> {
             comms: &self.comms,
             scratch: self.scratch,
             devices,
+            host: &self.host,
         };
         let calls = context.calls()?;
         let notes = if self.image.crossings > 0 { peers::notes(devices, &self.image)? } else { Vec::new() };

@@ -1,0 +1,255 @@
+//! Operations of host streams, resolved to addresses: the work of their threads.
+//!
+//! Each thread takes a share of an operation's elements and goes through it in chunks: it copies the bytes of the operands
+//! out of memory, computes in `f64` as the reference does, and copies the bytes of the results back. Nothing is allocated.
+
+use std::time::{Duration, Instant};
+
+use crate::base::{DType, Dims};
+use crate::exec::{Address, ExecError};
+use crate::ops::{self, Expression, Spec, Tensor};
+
+use super::host_read::{BUFFER, FileRead, Files};
+
+/// Elements that a thread computes at a time.
+const CHUNK: usize = 512;
+
+/// Largest number of inputs of an operation.
+const MAX_INPUTS: usize = 32;
+
+/// The work of one operation.
+#[derive(Debug)]
+pub enum HostWork {
+    /// Keeps each thread busy for a time.
+    Spin(Duration),
+    /// Computes each element of the outputs.
+    Elements(Elements),
+    /// Reads a part of a file.
+    Read(FileRead),
+}
+
+/// An expression with the operands of one operation.
+#[derive(Debug)]
+pub struct Elements {
+    expression: Expression,
+    inputs: Vec<Walk>,
+    outputs: Vec<Walk>,
+    count: u64,
+    /// True if the elements move unchanged.
+    copies: bool,
+}
+
+/// The elements of an operand in memory, in row-major order of the outputs' shape.
+#[derive(Debug)]
+struct Walk {
+    /// Address of the first element.
+    base: u64,
+    dtype: DType,
+    dims: Dims,
+    /// In elements.
+    strides: Dims,
+}
+
+/// Memory of one thread, reused by all operations.
+#[derive(Debug, Default)]
+pub struct Room {
+    bytes: Vec<u8>,
+    /// The values of each input, `CHUNK` each.
+    inputs: Vec<f64>,
+    /// The values of the expression's nodes.
+    nodes: Vec<f64>,
+    /// The blocks of a direct read; empty where there is none.
+    blocks: Vec<u8>,
+}
+
+impl HostWork {
+    /// Resolves an operation. `address` converts the place of an operand, as the image has it; `files` are those that are
+    /// open.
+    pub fn of(
+        spec: &Spec,
+        operands: &[Address],
+        address: impl Fn(Address) -> u64,
+        files: &mut Files,
+    ) -> Result<HostWork, ExecError> {
+        if let Some(time) = spec.cost().hold {
+            return Ok(HostWork::Spin(Duration::from_nanos(time.0.max(0) as u64)));
+        }
+        if let Some(part) = ops::file_part(spec) {
+            return FileRead::open(part, address(operands[0]), files).map(HostWork::Read);
+        }
+        let expression = spec.operation.elements(spec).expect("a host stream runs operations on elements");
+        let dims = spec.outputs[0].dims;
+        let walk = |(tensor, place): (&Tensor, &Address)| Walk::new(tensor, dims, address(*place));
+        let (from, to) = operands.split_at(spec.inputs.len());
+        let inputs: Vec<Walk> = spec.inputs.iter().zip(from).map(walk).collect();
+        let outputs: Vec<Walk> = spec.outputs.iter().zip(to).map(walk).collect();
+        let copies = expression.is_identity() && inputs[0].dtype == outputs[0].dtype;
+        let count = spec.outputs[0].elements();
+        Ok(HostWork::Elements(Elements { expression, inputs, outputs, count, copies }))
+    }
+
+    /// Does share number `share` of `shares` equal ones. The error says why a file could not be read.
+    ///
+    /// # Safety
+    ///
+    /// The addresses are those of memory that lives, and threads of the CPU can access it.
+    pub unsafe fn run(&self, (share, shares): (u32, u32), room: &mut Room) -> Result<(), String> {
+        match self {
+            HostWork::Spin(time) => {
+                let start = Instant::now();
+                while start.elapsed() < *time {
+                    std::hint::spin_loop();
+                }
+            }
+            // SAFETY: the same contract.
+            HostWork::Elements(elements) => unsafe { elements.run((share, shares), room) },
+            // SAFETY: the same contract.
+            HostWork::Read(read) => unsafe { read.run((share, shares), &mut room.blocks)? },
+        }
+        Ok(())
+    }
+}
+
+impl Elements {
+    /// # Safety
+    ///
+    /// As for [`HostWork::run`].
+    unsafe fn run(&self, (share, shares): (u32, u32), room: &mut Room) {
+        let chunks = u128::from(self.count.div_ceil(CHUNK as u64));
+        let chunk = |share: u32| (chunks * u128::from(share) / u128::from(shares)) as u64 * CHUNK as u64;
+        let (mut start, end) = (chunk(share), chunk(share + 1).min(self.count));
+        let Room { bytes, inputs, nodes, .. } = room;
+        while start < end {
+            let count = (end - start).min(CHUNK as u64) as usize;
+            // SAFETY: the caller vouches for the addresses, and the elements lie within the tensors. The schedule orders
+            // conflicting accesses; where a file permits a race, bytes are copied one way or the other.
+            unsafe {
+                if self.copies {
+                    self.inputs[0].gather(start, count, bytes);
+                    self.outputs[0].scatter(start, count, bytes);
+                } else {
+                    for (walk, values) in self.inputs.iter().zip(inputs.chunks_exact_mut(CHUNK)) {
+                        walk.gather(start, count, bytes);
+                        walk.dtype.load_all(bytes, &mut values[..count]);
+                    }
+                    let mut views: [&[f64]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+                    for (view, values) in views.iter_mut().zip(inputs.chunks_exact(CHUNK)) {
+                        *view = &values[..count];
+                    }
+                    self.expression.evaluate(count, &views[..self.inputs.len()], nodes);
+                    for (number, walk) in self.outputs.iter().enumerate() {
+                        walk.dtype.store_all(self.expression.values(number, count, nodes), bytes);
+                        walk.scatter(start, count, bytes);
+                    }
+                }
+            }
+            start += count as u64;
+        }
+    }
+}
+
+impl Walk {
+    fn new(tensor: &Tensor, dims: Dims, base: u64) -> Walk {
+        // As many elements are the same elements, whatever the shape; fewer repeat.
+        let same = Some(tensor.elements()) == dims.elements();
+        let (dims, strides) = match same {
+            true => (tensor.dims, tensor.strides),
+            false => (dims, ops::broadcast_strides(tensor, dims)),
+        };
+        let geometry = ops::collapse(dims, &[strides]);
+        Walk { base, dtype: tensor.dtype, dims: geometry.dims, strides: geometry.strides[0] }
+    }
+
+    /// Calls `run` for each stretch of equally spaced elements among `count` elements from `start` on: with the address of
+    /// its first element, the distance between elements in bytes, and their number.
+    fn stretches(&self, start: u64, count: usize, mut run: impl FnMut(u64, u64, usize)) {
+        let size = self.dtype.size();
+        let (mut at, mut left) = (start, count as u64);
+        let (length, step) = match (self.dims.last(), self.strides.last()) {
+            (Some(&length), Some(&step)) => (length, step),
+            _ => (1, 1),
+        };
+        while left > 0 {
+            let inner = at % length;
+            let (mut outer, mut offset) = (at / length, inner * step);
+            for axis in (0..self.dims.len().saturating_sub(1)).rev() {
+                offset += outer % self.dims[axis] * self.strides[axis];
+                outer /= self.dims[axis];
+            }
+            let stretch = left.min(length - inner);
+            run(self.base + offset * size, step * size, stretch as usize);
+            at += stretch;
+            left -= stretch;
+        }
+    }
+
+    /// Copies `count` elements from `start` on out of memory.
+    ///
+    /// # Safety
+    ///
+    /// The elements lie in memory that lives.
+    unsafe fn gather(&self, start: u64, count: usize, bytes: &mut [u8]) {
+        let size = self.dtype.size() as usize;
+        let mut to = bytes[..count * size].as_mut_ptr();
+        self.stretches(start, count, |from, step, count| {
+            // SAFETY: the stretches together have as many elements as the slice has room for.
+            unsafe {
+                if step == size as u64 {
+                    std::ptr::copy_nonoverlapping(from as *const u8, to, count * size);
+                } else {
+                    for index in 0..count {
+                        let from = from + index as u64 * step;
+                        std::ptr::copy_nonoverlapping(from as *const u8, to.add(index * size), size);
+                    }
+                }
+                to = to.add(count * size);
+            }
+        });
+    }
+
+    /// Copies `count` elements from `start` on back to memory.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Walk::gather`].
+    unsafe fn scatter(&self, start: u64, count: usize, bytes: &[u8]) {
+        let size = self.dtype.size() as usize;
+        let mut from = bytes[..count * size].as_ptr();
+        self.stretches(start, count, |to, step, count| {
+            // SAFETY: as in `gather`.
+            unsafe {
+                if step == size as u64 {
+                    std::ptr::copy_nonoverlapping(from, to as *mut u8, count * size);
+                } else {
+                    for index in 0..count {
+                        let to = to + index as u64 * step;
+                        std::ptr::copy_nonoverlapping(from.add(index * size), to as *mut u8, size);
+                    }
+                }
+                from = from.add(count * size);
+            }
+        });
+    }
+}
+
+impl Room {
+    /// Memory that is enough for any of these operations.
+    pub fn for_all(works: &[HostWork]) -> Room {
+        let elements = works.iter().filter_map(|work| match work {
+            HostWork::Elements(elements) => Some(elements),
+            _ => None,
+        });
+        let (mut inputs, mut nodes) = (0, 1);
+        for one in elements {
+            inputs = inputs.max(one.inputs.len());
+            nodes = nodes.max(one.expression.nodes().len());
+        }
+        let is_direct = works.iter().any(|work| matches!(work, HostWork::Read(read) if read.is_direct()));
+        Room {
+            bytes: vec![0; CHUNK * 8],
+            inputs: vec![0.0; inputs * CHUNK],
+            nodes: Vec::with_capacity(nodes * CHUNK),
+            blocks: vec![0; if is_direct { BUFFER } else { 0 }],
+        }
+    }
+}

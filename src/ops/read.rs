@@ -1,0 +1,159 @@
+//! `read`: elements of a file, for host streams.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::units::Dimension;
+use crate::base::{DType, Dims, Space};
+
+use super::*;
+
+/// Largest offset in a file: options are `f64`, in which every whole number up to here is exact.
+const LARGEST: f64 = (1u64 << 53) as f64;
+
+/// A file that a workload reads. Two with equal paths and sizes are equal.
+#[derive(Clone)]
+pub struct DataFile {
+    /// Path with links resolved.
+    pub path: PathBuf,
+    /// Size in bytes, before the run.
+    pub bytes: u64,
+    /// Reads bytes of the file at a path from an offset on; the error says why it cannot.
+    pub read: fn(&std::path::Path, u64, &mut [u8]) -> Result<(), String>,
+}
+
+impl PartialEq for DataFile {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.path, self.bytes) == (&other.path, other.bytes)
+    }
+}
+
+impl Eq for DataFile {}
+
+impl std::hash::Hash for DataFile {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.path, self.bytes).hash(state);
+    }
+}
+
+impl std::fmt::Debug for DataFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.path.file_name().unwrap_or_default())
+    }
+}
+
+/// The part of a file that a use of `read` reads.
+#[derive(Clone, Debug)]
+pub struct FilePart {
+    pub file: Arc<DataFile>,
+    /// Offset in bytes.
+    pub offset: u64,
+    pub bytes: u64,
+    /// True if the system's page cache takes no part.
+    pub direct: bool,
+}
+
+/// `read(file -> x)`.
+pub struct Read;
+
+/// The part of a file that a spec reads; `None` for other operations.
+pub fn file_part(spec: &Spec) -> Option<FilePart> {
+    if spec.operation.name() != Read.name() {
+        return None;
+    }
+    let file = spec.attrs.file("file")?.clone();
+    let (offset, direct) = (spec.attrs.number("offset") as u64, spec.attrs.bool("direct"));
+    Some(FilePart { file, offset, bytes: spec.outputs[0].bytes(), direct })
+}
+
+impl Operation for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn runs_on_host(&self) -> bool {
+        true
+    }
+
+    fn runs_on_device(&self) -> bool {
+        false
+    }
+
+    fn summary(&self) -> &'static str {
+        "elements of a file, as they lie there, least significant byte first; on host streams alone"
+    }
+
+    fn category(&self) -> Category {
+        Category::Copy
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const {
+            &Signature {
+                inputs: &[Input::Scalar(OptionSpec {
+                    name: "file",
+                    kind: OptionType::File,
+                    default: Preset::Required,
+                    doc: "the path of a file that ends in `.bin`, from the folder of the workload or below it, in quotes",
+                })],
+                outputs: &["x"],
+                options: &[
+                    OptionSpec {
+                        name: "offset",
+                        kind: OptionType::Number(Dimension::BYTES),
+                        default: Preset::Number(0.0),
+                        doc: "where in the file the first element begins",
+                    },
+                    OptionSpec::bool("direct", false, "whether the system's page cache takes no part (`O_DIRECT`)"),
+                ],
+            }
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        let Some(output) = call.outputs[0] else {
+            let help = "write `read(\"tokens.bin\" -> x)`";
+            return Err(OpError::OutputMissing { op: "read", help, at: call.span.into() });
+        };
+        if !output.tensor.contiguous() {
+            let help = "read into a slice without gaps, and `copy` from there";
+            return Err(OpError::Gaps { op: "read", help, at: output.span.into() });
+        }
+        let offset = call.attrs.number("offset");
+        if !(0.0..=LARGEST).contains(&offset) || offset.fract() != 0.0 {
+            let why = format!("{offset} bytes are no place in a file");
+            return Err(call.bad_option("offset", why, "write a whole number of bytes from 0: `offset: 4KiB`"));
+        }
+        let (begin, bytes) = (offset as u64, output.tensor.bytes());
+        let size = call.attrs.file("file").map_or(0, |file| file.bytes);
+        if begin.saturating_add(bytes) > size {
+            let why = format!("{bytes} bytes from byte {begin} on are read, and the file has {size}");
+            return Err(call.bad_option(
+                "file",
+                why,
+                "read fewer elements or from an earlier `offset`, or write a longer file",
+            ));
+        }
+        Ok(vec![(output.tensor.dtype, output.tensor.dims)])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Cost { written: Traffic::of(Space::Host, spec.outputs[0].bytes()), ..Cost::default() }
+    }
+
+    fn reference(&self, spec: &Spec, _: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let Some(part) = file_part(spec) else { return };
+        let dtype = spec.outputs[0].dtype;
+        let mut bytes = vec![0; part.bytes as usize];
+        // The size was checked. If the file has changed since then, no result can be right.
+        match (part.file.read)(&part.file.path, part.offset, &mut bytes) {
+            Ok(()) => dtype.load_all(&bytes, &mut outputs[0]),
+            Err(_) => outputs[0].fill(f64::NAN),
+        }
+    }
+
+    fn launch(&self, _: &Spec) -> Vec<Launch> {
+        // The device never runs it.
+        Vec::new()
+    }
+}
