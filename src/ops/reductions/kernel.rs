@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::super::ragged::RAGGED;
 use super::split::Along;
 use super::*;
 
@@ -143,12 +144,27 @@ __device__ inline void take(Acc& a, C x, u64) {{
     a.sum += x == a.most ? C(1) : f_exp(x - a.most);
   }}
 }}
+// The first `n` of several terms.
+template <int N> __device__ inline void take(Acc& a, const C (&all)[N], int n) {{
+  C most = a.most;
+#pragma unroll
+  for (int v = 0; v < N; v++) if (v < n && all[v] > most) most = all[v];
+  if (most > a.most) {{
+    a.sum = a.sum == C(0) ? C(0) : a.sum * f_exp(a.most - most);
+    a.most = most;
+  }}
+#pragma unroll
+  for (int v = 0; v < N; v++) if (v < n) {{
+    a.sum += all[v] == most ? C(1) : f_exp(all[v] - most);
+{each}  }}
+}}
 "#,
         field = with(", total"),
         zero = with(", 0"),
         joined = with("  a.total += b.total;\n"),
         shuffled = with("  a.total = SHUFFLE_XOR(a.total, mask);\n"),
         taken = with("  a.total += x;\n"),
+        each = with("    a.total += all[v];\n"),
     )
 }
 
@@ -297,7 +313,8 @@ impl Common<'_> {
         let mut held = String::new();
         let mut elements = Vec::new();
         for i in 0..count {
-            let (dtype, step, width) = (c_type(spec.inputs[i].dtype), split.steps[i + 1], split.widths[i]);
+            let (dtype, step) = (c_type(spec.inputs[i].dtype), split.steps[i + 1]);
+            let width = if split.ragged && step == 1 { pack } else { split.widths[i] };
             let (pieces, distance) = match step {
                 _ if pack == 1 => (1, "1".to_owned()),
                 0 => (1, "0".to_owned()),
@@ -309,6 +326,11 @@ impl Common<'_> {
                 }
             };
             held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}];\n");
+            if split.ragged && step == 1 {
+                read += &format!("        p{i}[e][0] = fetch_row(a{i}, (i64)j, (i64)terms);\n");
+                elements.push(format!("load<C>(p{i}[e][0].at[v])"));
+                continue;
+            }
             read += &format!(
                 "#pragma unroll\n        for (int k = 0; k < {pieces}; k++) \
                  p{i}[e][k] = *(const Pack<{dtype}, {width}>*)(a{i} + to[{}] + k * {distance});\n",
@@ -346,6 +368,7 @@ impl Common<'_> {
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
         let is_short = terms && !split.terms.is_multiple_of(pack);
+        let in_packs = terms && matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
         let (side, lane) =
             if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
         let mut body =
@@ -370,7 +393,7 @@ impl Common<'_> {
             true => (format!("piece * {pack}"), "j + v"),
             false => ("piece".to_owned(), "j"),
         };
-        let read = match is_short {
+        let read = match is_short && !split.ragged {
             true => format!(
                 "        if (j + {pack} <= terms) {{\n{read}        }} else {{\n          \
                  for (int v = 0; v < {pack}; v++) {{ {rest}}}\n        }}\n"
@@ -379,6 +402,17 @@ impl Common<'_> {
         };
         let guard = if is_short { "if (j + v < terms) " } else { "" };
         let place = if terms { "0" } else { "v" };
+        let elements = elements.join(", ");
+        let take = match in_packs {
+            true => format!(
+                "        C all[{pack}];\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) all[v] = compute({elements});\n        \
+                 take(acc[0], all, {});\n",
+                if is_short { format!("terms - j < {pack} ? (int)(terms - j) : {pack}") } else { pack.to_string() },
+            ),
+            false => format!(
+                "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});\n"
+            ),
+        };
         body += &format!(
             r#"  Acc acc[W];
 #pragma unroll
@@ -390,14 +424,11 @@ impl Common<'_> {
 {read}      }}
     }}
 {each}        {index} j = {first};
-#pragma unroll
-        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});
-      }}
+{take}      }}
     }}
   }}
 "#,
             operands = count + 1,
-            elements = elements.join(", "),
         );
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
         body += "  if (lane != 0 || !live) return;\n";
@@ -421,7 +452,8 @@ impl Common<'_> {
             params.push("u64 out_step".to_owned());
             args.push(Arg::U64(split.steps[0]));
         }
-        let before = self.before(threads, beside, results, across) + &function;
+        let packs = if split.ragged { format!("#define V {pack}\n{RAGGED}") } else { String::new() };
+        let before = self.before(threads, beside, results, across) + &packs + &function;
         self.kernel(source(name, &before, &params, &body), split.blocks(), split.block(), args)
     }
 

@@ -1,7 +1,7 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{RESIDENT_BLOCKS, share};
+use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
 use super::*;
 
 /// Threads that keep memory busy: half of those that the device holds.
@@ -39,6 +39,8 @@ pub struct Split {
     pub along: Along,
     /// Neighbours that a thread computes as one: terms, or results.
     pub pack: u64,
+    /// The terms of a result lie side by side and begin anywhere: packs of 16 bytes lie between two in memory.
+    pub ragged: bool,
     /// For each input, the neighbours that can be read as one.
     pub widths: Vec<u64>,
     /// Neighbouring results that can be written as one.
@@ -90,12 +92,24 @@ impl Split {
         let length = inner.dims.last().copied().unwrap_or(1);
         // The last pack of a row may be short where all terms are one row; results come in whole packs.
         let whole = |pack: u64| length.is_multiple_of(pack) || (along == Along::Terms && reduced.dims.len() == 1);
-        let pack = largest.map_or(1, |input| {
+        let most = |input: usize| {
             let most = 16 / spec.inputs[input].dtype.size();
-            let most = if compute == DType::F64 { most.min(4) } else { most.min(8) };
+            if compute == DType::F64 { most.min(4) } else { most.min(8) }
+        };
+        let pack = largest.map_or(1, |input| {
             let good = |pack: &u64| *pack <= length && whole(*pack) && width(input, *pack) == *pack;
-            halves(most).find(good).unwrap_or(1)
+            halves(most(input)).find(good).unwrap_or(1)
         });
+        // Rows that are long enough are read in packs all the same, if that suits every input.
+        let suits = |input: usize| match steps[input + 1] {
+            0 => true,
+            step => step == 1 && most(input) * spec.inputs[input].dtype.size() == 16 && Some(most(input)) == largest.map(most),
+        };
+        let ragged = along == Along::Terms
+            && reduced.dims.len() == 1
+            && largest.is_some_and(|input| pack < most(input) && terms >= 2 * most(input))
+            && (0..spec.inputs.len()).all(suits);
+        let pack = largest.filter(|_| ragged).map_or(pack, most);
         let widths: Vec<u64> = (0..spec.inputs.len()).map(|input| width(input, pack)).collect();
 
         let output = &spec.outputs[0];
@@ -113,7 +127,8 @@ impl Split {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
                 // Few results have more threads each.
-                while threads < u64::from(BLOCK) && threads < pieces && groups * threads < ENOUGH_THREADS {
+                let most = if pieces < MANY_STEPS * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
+                while threads < most && 2 * threads < pieces && groups * threads < ENOUGH_THREADS {
                     threads *= 2;
                 }
                 (threads, (u64::from(BLOCK) / threads).max(1))
@@ -132,7 +147,7 @@ impl Split {
         };
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
         let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
-        Split { kept, reduced, results, terms, along, pack, widths, written, steps, threads, beside, under_way, parts }
+        Split { kept, reduced, results, terms, along, pack, ragged, widths, written, steps, threads, beside, under_way, parts }
     }
 
     /// Pieces of each result, or pack of results: what a thread reads at once.
