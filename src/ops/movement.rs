@@ -227,7 +227,9 @@ impl Columns {
             );
         }
         let text = self.text_without_lanes();
-        format!("{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n")
+        format!(
+            "{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n"
+        )
     }
 
     /// Kernel text that fetches and puts packs; `COLUMN` is the offset of an element in the output, 0, or the input, 1.

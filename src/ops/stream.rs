@@ -88,9 +88,8 @@ impl Stream {
         );
         let packs = if self.length >= self.pack { LONG_ROWS } else { SHORT_ROWS };
         let text = row.text;
-        let body = format!(
-            "{PLACES}{fill}  auto row = [&](Place which, bool& inside) -> const E* {{\n{text}  }};\n{packs}"
-        );
+        let body =
+            format!("{PLACES}{fill}  auto row = [&](Place which, bool& inside) -> const E* {{\n{text}  }};\n{packs}");
         Launch::Kernel(Kernel {
             source: source(name, &before, &params, &body),
             grid: Kernel::along_x(self.blocks()),

@@ -103,7 +103,11 @@ impl Split {
         // Rows that are long enough are read in packs all the same, if that suits every input.
         let suits = |input: usize| match steps[input + 1] {
             0 => true,
-            step => step == 1 && most(input) * spec.inputs[input].dtype.size() == 16 && Some(most(input)) == largest.map(most),
+            step => {
+                step == 1
+                    && most(input) * spec.inputs[input].dtype.size() == 16
+                    && Some(most(input)) == largest.map(most)
+            }
         };
         let ragged = along == Along::Terms
             && reduced.dims.len() == 1
@@ -147,7 +151,22 @@ impl Split {
         };
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
         let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
-        Split { kept, reduced, results, terms, along, pack, ragged, widths, written, steps, threads, beside, under_way, parts }
+        Split {
+            kept,
+            reduced,
+            results,
+            terms,
+            along,
+            pack,
+            ragged,
+            widths,
+            written,
+            steps,
+            threads,
+            beside,
+            under_way,
+            parts,
+        }
     }
 
     /// Pieces of each result, or pack of results: what a thread reads at once.
