@@ -4,6 +4,7 @@ use crate::base::{DType, Dims};
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
+use super::occupancy::RESIDENT_BLOCKS;
 use super::ragged::RAGGED;
 use super::stream::{RowText, Stream};
 use super::*;
@@ -97,9 +98,8 @@ impl Operation for Gather {
                     ("u64 sx".to_owned(), Arg::U64(x.strides[0])),
                 ],
                 text: INDEXED,
-                value: None,
             };
-            return vec![stream.launch("gather", spec, (2, 0), x.dtype.compute(), row)];
+            return vec![stream.launch("gather", spec, (2, 0), row)];
         }
         let dtype = c_type(x.dtype);
         let params = [
@@ -161,7 +161,13 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     let y = &spec.outputs[0];
     let whole = 16 / y.dtype.size();
     let aligned = columns.pack == whole && columns.read == whole;
-    columns.flat().then(|| Stream::of(y, [columns.length, 0, columns.length], aligned))?
+    // Threads that have a row, or a pack of one, do as well if there are enough of them.
+    let alike = columns.pack == columns.written && columns.pack == columns.read;
+    let many = spec.inputs[1].elements() * columns.threads >= RESIDENT_BLOCKS * u64::from(BLOCK);
+    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many) {
+        return None;
+    }
+    Stream::of(y, columns.length, aligned)
 }
 
 /// How threads share the elements behind one index, which lie in an output and an input.

@@ -3,8 +3,7 @@
 use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
-use super::kernel::{BLOCK, geometry_param, geometry_words};
-use super::stream::{RowText, Stream};
+use super::kernel::BLOCK;
 use super::walk::{Operand, Task};
 use super::*;
 
@@ -100,12 +99,7 @@ impl Operation for Pad {
 
     /// One kernel copies the input and fills slabs around it. The slabs of a dimension have the input's place in the
     /// dimensions before it, and all of those behind it.
-    ///
-    /// Where the output has no gaps, threads write it from one end to the other instead, both parts as one.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        if let Some(launch) = streamed(spec) {
-            return vec![launch];
-        }
         let (x, whole) = (&spec.inputs[0], &spec.outputs[0]);
         let rank = x.dims.len();
         let [before, after] = borders(&spec.attrs, rank);
@@ -137,42 +131,3 @@ impl Operation for Pad {
         backward::pad(rule, &before)
     }
 }
-
-/// The kernel that writes the output from one end to the other. `None` where the output has gaps, or the input has some
-/// behind the last dimension with a border.
-fn streamed(spec: &Spec) -> Option<Launch> {
-    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    let rank = x.dims.len();
-    let [before, _] = borders(&spec.attrs, rank);
-    let axis = (0..rank).rev().find(|&axis| y.dims[axis] > x.dims[axis])?;
-    let behind: u64 = x.dims[axis + 1..].iter().product();
-    let flat = (axis..rank).all(|own| x.dims[own] == 1 || x.strides[own] == x.dims[own + 1..].iter().product::<u64>());
-    if !flat {
-        return None;
-    }
-    let row = [y.dims[axis], before[axis], x.dims[axis]].map(|size| size * behind);
-    let pack = 16 / x.dtype.size();
-    let aligned = row.iter().chain(&x.strides[..axis]).all(|size| size.is_multiple_of(pack)) && x.align >= 16;
-    let lead = |sizes: &[u64]| Dims::from_slice(&sizes[..axis]).expect("no more than there are");
-    let outer = Geometry { dims: lead(&y.dims), strides: vec![lead(&x.strides), lead(&before), lead(&x.dims)] };
-    let text = if axis == 0 { "    return x;\n" } else { BORDERED };
-    let params = vec![
-        (geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer))),
-        ("u32 outer_dims".to_owned(), Arg::U32(axis as u32)),
-    ];
-    let row_text = RowText { params, text, value: Some(spec.attrs.number("value")) };
-    Some(Stream::of(y, row, aligned)?.launch("pad", spec, (1, 0), compute_type(spec), row_text))
-}
-
-/// The row of the input for a row of the output: its place in each dimension less the border before it. The geometry has the
-/// input's strides, the borders, and the input's sizes.
-const BORDERED: &str = r#"    i64 at = 0;
-    for (i32 axis = (i32)outer_dims - 1; axis >= 0; axis--) {
-      Place rest = which / (Place)outer.dims[axis];
-      i64 own = (i64)(which - rest * (Place)outer.dims[axis]) - outer.strides[1][axis];
-      if (own < 0 || own >= outer.strides[2][axis]) inside = false;
-      at += own * outer.strides[0][axis];
-      which = rest;
-    }
-    return x + at;
-"#;

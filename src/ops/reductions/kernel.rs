@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
-use super::super::ragged::RAGGED;
 use super::split::Along;
 use super::*;
 
@@ -72,7 +71,10 @@ __device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); 
 "#
         )
     };
+    // A thread takes its terms in their order, so that of equals it has the first. One that is no better than `none` has a
+    // place all the same: `settled` gives it that of the thread's first term.
     let place = |before: &str, none: &str| {
+        let no_better = if before == ">" { "<=" } else { ">=" };
         format!(
             r#"struct Acc {{ C v; u32 place; }};
 __device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
@@ -85,7 +87,12 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
   a.place = SHUFFLE_XOR(a.place, mask);
   return a;
 }}
-__device__ inline void take(Acc& a, C x, u64 place) {{ Acc b = {{x, (u32)place}}; a = join(a, b); }}
+__device__ inline void take(Acc& a, C x, u64 place) {{
+  bool better = !(x {no_better} a.v) && a.v == a.v;
+  a.v = better ? x : a.v;
+  a.place = better ? (u32)place : a.place;
+}}
+__device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place = (u32)first; }}
 "#
         )
     };
@@ -144,17 +151,17 @@ __device__ inline void take(Acc& a, C x, u64) {{
     a.sum += x == a.most ? C(1) : f_exp(x - a.most);
   }}
 }}
-// The first `n` of several terms.
-template <int N> __device__ inline void take(Acc& a, const C (&all)[N], int n) {{
+// Several terms, of which those are live that have a bit.
+template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
   C most = a.most;
 #pragma unroll
-  for (int v = 0; v < N; v++) if (v < n && all[v] > most) most = all[v];
+  for (int v = 0; v < N; v++) if ((live >> v & 1) && all[v] > most) most = all[v];
   if (most > a.most) {{
     a.sum = a.sum == C(0) ? C(0) : a.sum * f_exp(a.most - most);
     a.most = most;
   }}
 #pragma unroll
-  for (int v = 0; v < N; v++) if (v < n) {{
+  for (int v = 0; v < N; v++) if (live >> v & 1) {{
     a.sum += all[v] == most ? C(1) : f_exp(all[v] - most);
 {each}  }}
 }}
@@ -311,6 +318,8 @@ impl Common<'_> {
         let mut read = String::new();
         let mut rest = String::new();
         let mut held = String::new();
+        // Elements of the first pack before those of the row.
+        let mut lead = String::new();
         let mut elements = Vec::new();
         for i in 0..count {
             let (dtype, step) = (c_type(spec.inputs[i].dtype), split.steps[i + 1]);
@@ -327,7 +336,10 @@ impl Common<'_> {
             };
             held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}];\n");
             if split.ragged && step == 1 {
-                read += &format!("        p{i}[e][0] = fetch_row(a{i}, (i64)j, (i64)terms);\n");
+                read += &format!(
+                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + (i64)piece * {pack} - lead);\n"
+                );
+                lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n");
                 elements.push(format!("load<C>(p{i}[e][0].at[v])"));
                 continue;
             }
@@ -367,7 +379,7 @@ impl Common<'_> {
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
-        let is_short = terms && !split.terms.is_multiple_of(pack);
+        let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
         let in_packs = terms && matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
         let (side, lane) =
             if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
@@ -383,6 +395,7 @@ impl Common<'_> {
             operands = count + 1
         );
         (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
+        body += &lead;
         // A thread issues all of its loads before it uses the first value.
         let within = if even { "true" } else { "piece < end" };
         let each = format!(
@@ -390,6 +403,7 @@ impl Common<'_> {
              if ({within}) {{\n"
         );
         let (first, term) = match terms {
+            true if split.ragged => (format!("({index})(piece * {pack} - lead)"), "j + v"),
             true => (format!("piece * {pack}"), "j + v"),
             false => ("piece".to_owned(), "j"),
         };
@@ -405,9 +419,9 @@ impl Common<'_> {
         let elements = elements.join(", ");
         let take = match in_packs {
             true => format!(
-                "        C all[{pack}];\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) all[v] = compute({elements});\n        \
-                 take(acc[0], all, {});\n",
-                if is_short { format!("terms - j < {pack} ? (int)(terms - j) : {pack}") } else { pack.to_string() },
+                "        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
+                 all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
+                if is_short { "j + v < terms" } else { "true" },
             ),
             false => format!(
                 "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});\n"
@@ -430,6 +444,16 @@ impl Common<'_> {
 "#,
             operands = count + 1,
         );
+        if matches!(self.function, Function::ArgMax | Function::ArgMin) {
+            let first = match (terms, split.ragged) {
+                (true, true) => format!("(begin + lane > 0 ? (u64)(begin + lane) * {pack} - lead : 0)"),
+                (true, false) => format!("(u64)(begin + lane) * {pack}"),
+                (false, _) => "(u64)(begin + lane)".to_owned(),
+            };
+            body += &format!(
+                "#pragma unroll\n  for (int w = 0; w < W; w++) if (begin + lane < end && {first} < terms) settled(acc[w], {first});\n"
+            );
+        }
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
         body += "  if (lane != 0 || !live) return;\n";
         body += &match (parts, written) {
@@ -452,8 +476,7 @@ impl Common<'_> {
             params.push("u64 out_step".to_owned());
             args.push(Arg::U64(split.steps[0]));
         }
-        let packs = if split.ragged { format!("#define V {pack}\n{RAGGED}") } else { String::new() };
-        let before = self.before(threads, beside, results, across) + &packs + &function;
+        let before = self.before(threads, beside, results, across) + &function;
         self.kernel(source(name, &before, &params, &body), split.blocks(), split.block(), args)
     }
 

@@ -11,6 +11,9 @@ const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 const UNDER_WAY: u64 = 8;
 const MANY_STEPS: u64 = 16;
 
+/// Steps of a thread in a part at least.
+const STEPS_OF_A_PART: u64 = 2;
+
 /// Bytes that a row has at least where threads side by side go along it, if the other dimension is long.
 const LONG_ROW: u64 = 64;
 
@@ -25,6 +28,11 @@ pub enum Along {
     Terms,
     /// Terms of neighbouring results.
     Results,
+}
+
+/// Packs in which so many neighbours lie, which may begin anywhere if they are ragged.
+fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
+    (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
 /// The division of a reduction among threads.
@@ -100,19 +108,14 @@ impl Split {
             let good = |pack: &u64| *pack <= length && whole(*pack) && width(input, *pack) == *pack;
             halves(most(input)).find(good).unwrap_or(1)
         });
-        // Rows that are long enough are read in packs all the same, if that suits every input.
-        let suits = |input: usize| match steps[input + 1] {
-            0 => true,
-            step => {
-                step == 1
-                    && most(input) * spec.inputs[input].dtype.size() == 16
-                    && Some(most(input)) == largest.map(most)
-            }
+        // Rows that are long enough are read in aligned packs wherever they begin, if that suits their one input.
+        let suits = |input: usize| {
+            pack < most(input)
+                && most(input) * spec.inputs[input].dtype.size() == 16
+                && terms >= 2 * most(input)
+                && (0..spec.inputs.len()).all(|other| other == input || steps[other + 1] == 0)
         };
-        let ragged = along == Along::Terms
-            && reduced.dims.len() == 1
-            && largest.is_some_and(|input| pack < most(input) && terms >= 2 * most(input))
-            && (0..spec.inputs.len()).all(suits);
+        let ragged = along == Along::Terms && reduced.dims.len() == 1 && largest.is_some_and(suits);
         let pack = largest.filter(|_| ragged).map_or(pack, most);
         let widths: Vec<u64> = (0..spec.inputs.len()).map(|input| width(input, pack)).collect();
 
@@ -124,14 +127,16 @@ impl Split {
         };
 
         let (pieces, groups) = match along {
-            Along::Terms => (terms.div_ceil(pack), results),
+            Along::Terms => (packs(terms, pack, ragged), results),
             Along::Results => (terms, results / pack),
         };
         let (threads, beside) = match along {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
                 // Few results have more threads each.
-                let most = if pieces < MANY_STEPS * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
+                // A single launch of larger blocks, if their threads read all at once.
+                let reads = pieces * spec.inputs.len() as u64;
+                let most = if reads <= UNDER_WAY / 2 * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
                 while threads < most && 2 * threads < pieces && groups * threads < ENOUGH_THREADS {
                     threads *= 2;
                 }
@@ -146,7 +151,7 @@ impl Split {
         let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
         let parts = match blocks < RESIDENT_BLOCKS && steps_of_a_thread >= MANY_STEPS {
-            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
+            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / STEPS_OF_A_PART).max(1),
             false => 1,
         };
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
@@ -171,7 +176,7 @@ impl Split {
 
     /// Pieces of each result, or pack of results: what a thread reads at once.
     pub fn pieces(&self) -> u64 {
-        if self.along == Along::Terms { self.terms.div_ceil(self.pack) } else { self.terms }
+        if self.along == Along::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
     }
 
     /// Results that threads side by side have: single ones, or packs.

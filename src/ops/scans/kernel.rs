@@ -79,8 +79,8 @@ impl Split {
             }
             false => (1, (count / pack).div_ceil(block), LEAST_ROWS, MOST_PARTS),
         };
-        // What threads have under way at once is no part of anything.
-        let once = along && length <= threads * pack * UNDER_WAY;
+        // A line that threads have under way twice is no longer than a second launch.
+        let once = along && length <= 2 * threads * pack * UNDER_WAY;
         let parts = match blocks < BUSY_BLOCKS && !once {
             true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
             false => 1,
@@ -162,7 +162,7 @@ impl Split {
         let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * UNDER_WAY * 2);
         let before = format!(
             "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {UNDER_WAY}\n\
-             #define PARTS {}\n#define WRITES {writes}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+             #define PARTS {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
             bounds(BLOCK),
             c_type(compute),
             c_type(spec.inputs[0].dtype),
@@ -171,6 +171,7 @@ impl Split {
             self.beside(),
             self.pack,
             self.parts > 1,
+            self.along && !self.length.is_multiple_of(self.pack),
         );
         let body = if self.along { SHARED_LINES } else { OWN_LINES };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
@@ -253,12 +254,8 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
-      if (j + V <= end) {
-        packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
-      } else {
-#pragma unroll
-        for (int v = 0; v < V; v++) if (j + v < end) packs[u].at[v] = from[(u64)(j + v) * sx];
-      }
+      // The last pack of a line lies in memory as a whole: memory has no end within 16 bytes.
+      if (j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
     }
 #pragma unroll
     for (int u = 0; u < U; u++) {
@@ -266,7 +263,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
       C sum = NONE;
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if (j + v < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
+        if (SHORT ? j + v < end : j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
         held[u][v] = sum;
       }
       // What the threads of a warp have before this one, and in all.
@@ -306,7 +303,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         Pack<Y, V> r;
 #pragma unroll
         for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(own, held[u][v]));
-        if (j + V <= end) {
+        if (!SHORT || j + V <= end) {
           *(Pack<Y, V>*)(to + (u64)j * sy) = r;
         } else {
 #pragma unroll

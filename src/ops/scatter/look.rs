@@ -5,11 +5,13 @@
 //! adds up what each has for a row. So one launch or two suffice, and terms are added in the same order in every run.
 
 use super::super::movement::{Columns, packs_of_rows};
-use super::super::occupancy::{RESIDENT_BLOCKS, WARP};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, WARP};
 use super::*;
 
-/// Indices that all blocks look at, at most: more take longer than the launches of a sort.
+/// Indices that all blocks look at, at most: more take longer than the launches of a sort. Or one for so many bytes that are
+/// moved, since units look while memory moves.
 const LOOKS: u64 = 1 << 26;
+const BYTES_OF_A_LOOK: u64 = 2;
 
 /// Indices that a block looks through at most. All of them may be terms of one of its rows.
 const OF_A_BLOCK: u64 = 1 << 14;
@@ -18,17 +20,23 @@ const OF_A_BLOCK: u64 = 1 << 14;
 const FEW: u64 = 256;
 
 /// Steps of a block, each of which waits for memory, from which on a second launch is worth it, and those of a segment.
-const STEPS: u64 = 8;
-const STEPS_OF_A_SEGMENT: u64 = 4;
+const STEPS: u64 = 4;
+const STEPS_OF_A_SEGMENT: u64 = 2;
 
 /// Indices that a block looks at in a step.
 const ROUND: u64 = 2048;
 
 /// Terms that a thread reads at once, at most.
-const AHEAD: u64 = 8;
+const AHEAD: u64 = 4;
+
+/// Terms of a row in a segment at least, on average, where what segments have is not light.
+const LEAST_TERMS: u64 = 16;
 
 /// Bytes of what segments have for rows that a device writes and reads in the time of a launch.
 const LIGHT: u64 = 8 << 20;
+
+/// Blocks that a unit holds at the same time: while one waits, others look.
+const RESIDENT: u64 = 4;
 
 /// Sums that a thread has in registers, and rows of a block, at most.
 const HELD: u64 = 32;
@@ -73,7 +81,7 @@ impl Look {
         let mut segments = 1;
         if adds && steps > STEPS {
             let of_rows = rows.saturating_mul(chunks * lanes * pack * scatter_type(spec).size());
-            let light = (count / (2 * AHEAD * rows)).max(LIGHT / of_rows);
+            let light = (count / (LEAST_TERMS * rows)).max(LIGHT / of_rows);
             let room = (2 * RESIDENT_BLOCKS).div_ceil(rows.div_ceil(beside).saturating_mul(chunks));
             segments = (steps / STEPS_OF_A_SEGMENT).min(light).min(room).max(1);
             if segments > 1 {
@@ -86,13 +94,14 @@ impl Look {
         while terms == 1
             && 2 * several * pack <= HELD
             && 2 * several * beside <= MOST_ROWS
-            && blocks(2 * several) >= RESIDENT_BLOCKS
+            && blocks(2 * several) >= BUSY_BLOCKS
         {
             several *= 2;
         }
         let ahead = (average / (segments * terms)).next_power_of_two().clamp(2, AHEAD);
         let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, rows, count };
-        let fits = look.looks() <= LOOKS && count / segments <= OF_A_BLOCK;
+        let fits =
+            look.looks() <= LOOKS.max((x.bytes() + y.bytes()) / BYTES_OF_A_LOOK) && count / segments <= OF_A_BLOCK;
         (count <= FEW || fits).then_some(look)
     }
 
@@ -156,7 +165,7 @@ impl Look {
             self.segments,
             self.ahead,
             columns.text_of_packs(self.pack, self.ragged),
-        );
+        ) + &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
         let mut launches = vec![parts.launch("scatter", &before, &format!("{FIND}{ADD}{LOOK}"), self.blocks())];
         if self.segments > 1 {
             launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
