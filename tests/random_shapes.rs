@@ -138,7 +138,7 @@ fn gather_scatter_and_embedding_by_either_index() {
     for _ in 0..8 {
         let dtype = file.pick(&FLOATS);
         let index = file.pick(&["i32", "i64", "i64"]);
-        let (rows, elements) = (1 + file.below(100), file.pick(&[1, 3, 64, 400]));
+        let (rows, elements) = (1 + file.below(100), file.pick(&[1, 3, 64, 400, 3000]));
         let (picks, inner) = (file.dims(elements), file.dims(37));
         let (picks, inner) = (&picks[..picks.len().min(3)], &inner[..inner.len().min(3)]);
         let indices = file.indices(index, picks);

@@ -9,9 +9,6 @@ use super::*;
 /// `concat(x, … -> y)`, as `torch.cat`.
 pub struct Concat;
 
-/// Tasks of one kernel at most: their arguments stay below 4 KiB, which every device takes.
-pub(super) const TASKS: usize = 8;
-
 /// The dimension along which the inputs follow each other.
 fn along(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.outputs[0].dims.len())
@@ -104,7 +101,7 @@ impl Operation for Concat {
                 Task { expression: &identity, dims: x.dims, outputs: vec![y], inputs }
             })
             .collect();
-        tasks.chunks(TASKS).map(|tasks| walk::launch_all("concat", tasks, DType::F32)).collect()
+        walk::launches("concat", &tasks, DType::F32)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

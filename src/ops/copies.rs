@@ -292,7 +292,8 @@ fn launch(spec: &Spec, way: Way) -> Launch {
         Way::Engine(copy) => Launch::Copy(copy),
         Way::Kernel => {
             let (dims, strides) = walk(source, target).expect("a way was found along it");
-            walk::launch("copy", &Expression::identity(), dims, &strides, spec)
+            stream::moved("copy", spec, dims, &strides)
+                .unwrap_or_else(|| walk::launch("copy", &Expression::identity(), dims, &strides, spec))
         }
     }
 }

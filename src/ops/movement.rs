@@ -4,6 +4,9 @@ use crate::base::{DType, Dims};
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
+use super::occupancy::RESIDENT_BLOCKS;
+use super::ragged::RAGGED;
+use super::stream::{RowText, Stream};
 use super::*;
 
 /// The dimensions behind the first `skip`, with the strides of two tensors that have them last.
@@ -55,11 +58,15 @@ impl Operation for Gather {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let rows = Traffic::of(spec.inputs[0].space, spec.outputs[0].bytes());
-        let threads = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1).threads;
+        let columns = Columns::of(&spec.outputs[0], spec.inputs[1].dims.len(), &spec.inputs[0], 1);
+        let blocks = match stream(spec, &columns) {
+            Some(stream) => stream.blocks(),
+            None => spec.inputs[1].elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1),
+        };
         Cost {
             read: rows + Spec::bytes_of(&spec.inputs[1..]),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: spec.inputs[1].elements().div_ceil(u64::from(BLOCK) / threads).max(1),
+            blocks,
             share: 4,
             ..Cost::default()
         }
@@ -82,6 +89,18 @@ impl Operation for Gather {
         let lead = i.dims.len();
         let columns = Columns::of(y, lead, x, 1);
         let outer = head_geometry(y, i, lead);
+        if let Some(stream) = stream(spec, &columns) {
+            let row = RowText {
+                params: vec![
+                    (format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
+                    (geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer))),
+                    ("u64 rows".to_owned(), Arg::U64(x.dims[0])),
+                    ("u64 sx".to_owned(), Arg::U64(x.strides[0])),
+                ],
+                text: INDEXED,
+            };
+            return vec![stream.launch("gather", spec, (2, 0), row)];
+        }
         let dtype = c_type(x.dtype);
         let params = [
             format!("{dtype}* __restrict__ y"),
@@ -133,6 +152,24 @@ impl Operation for Gather {
     }
 }
 
+/// The row that an index picks.
+const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    inside = index >= 0 && (u64)index < rows;\n    \
+                       return x + (inside ? index : 0) * (i64)sx;\n";
+
+/// How threads write an output that has no gaps from one end to the other.
+fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
+    let y = &spec.outputs[0];
+    let whole = 16 / y.dtype.size();
+    let aligned = columns.pack == whole && columns.read == whole;
+    // Threads that have a row, or a pack of one, do as well if there are enough of them.
+    let alike = columns.pack == columns.written && columns.pack == columns.read;
+    let many = spec.inputs[1].elements() * columns.threads >= RESIDENT_BLOCKS * u64::from(BLOCK);
+    if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many) {
+        return None;
+    }
+    Stream::of(y, columns.length, aligned)
+}
+
 /// How threads share the elements behind one index, which lie in an output and an input.
 pub(super) struct Columns {
     /// A walk over these elements, in the output and in the input.
@@ -169,22 +206,62 @@ impl Columns {
         }
     }
 
+    /// Elements of a pack, and whether rows may begin between two: packs of 16 bytes where each side has its elements
+    /// side by side and a row has two packs at least.
+    pub fn packs(&self, dtype: DType) -> (u64, bool) {
+        let widest = 16 / dtype.size();
+        let aligned = self.pack == self.written && self.pack == self.read;
+        match self.flat() && self.length >= 2 * widest && !(aligned && self.pack == widest) {
+            true => (widest, true),
+            false => (self.pack, false),
+        }
+    }
+
+    /// Whether the elements lie side by side on both sides.
+    fn flat(&self) -> bool {
+        self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1]))
+    }
+
+    /// Kernel text that defines `FETCH(row, j)` and `PUT(row, j, v)` for the packs of [`Columns::packs`], and `LEAD(row)`, the elements
+    /// between the begin of its first pack and that of the row: `n` is the length of a row.
+    pub fn text_of_packs(&self, pack: u64, ragged: bool) -> String {
+        if ragged {
+            return format!(
+                "{}#define V {pack}\n{RAGGED}#define FETCH(row, j) fetch_row(row, j, (i64)n)\n#define PUT(row, j, v) put_row(row, j, (i64)n, v)\n\
+                 #define LEAD(row) (i64)lead_of(row)\n",
+                bounds(BLOCK)
+            );
+        }
+        let text = self.text_without_lanes();
+        format!(
+            "{text}#define FETCH(row, j) fetch(row + COLUMN(j, 1))\n#define PUT(row, j, v) put(row + COLUMN(j, 0), v)\n#define LEAD(row) 0\n"
+        )
+    }
+
     /// Kernel text that fetches and puts packs; `COLUMN` is the offset of an element in the output, 0, or the input, 1.
     pub fn text(&self) -> String {
+        format!("#define LANES {}\n{}", self.threads, self.text_without_lanes())
+    }
+
+    fn text_without_lanes(&self) -> String {
         let index = index_type(self.length);
-        let place = match self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1])) {
+        let place = match self.flat() {
             true => "(j)".to_owned(),
             false => format!("inner.offset(({index})(j), which)"),
         };
         format!(
-            "{}#define LANES {}\n#define V {}\n#define WRITTEN {}\n#define READ {}\n#define COLUMN(j, which) {place}\n{PACKS}",
+            "{}#define V {}\n#define WRITTEN {}\n#define READ {}\n#define COLUMN(j, which) {place}\n{PACKS}",
             bounds(BLOCK),
-            self.threads,
             self.pack,
             self.written,
             self.read,
         )
     }
+}
+
+/// Packs of so many elements that a row of that length lies in, if it may begin between two or not.
+pub(super) fn packs_of_rows(length: u64, pack: u64, ragged: bool) -> u64 {
+    (length + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
 /// The largest of `most`, its half and so on that fits; 1 if none does.

@@ -2,7 +2,6 @@
 
 use crate::base::{DType, Dims};
 
-use super::concat::TASKS;
 use super::elementwise::compute_type;
 use super::kernel::BLOCK;
 use super::walk::{Operand, Task};
@@ -124,7 +123,7 @@ impl Operation for Pad {
             Task { expression: &value, dims: slab.tensor.dims, outputs: vec![slab], inputs: Vec::new() }
         });
         let tasks: Vec<Task> = std::iter::once(inner).chain(slabs).collect();
-        tasks.chunks(TASKS).map(|tasks| walk::launch_all("pad", tasks, compute_type(spec))).collect()
+        walk::launches("pad", &tasks, compute_type(spec))
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

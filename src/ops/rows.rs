@@ -4,7 +4,7 @@ use crate::base::{DType, Dims};
 
 use super::kernel::{c_type, geometry_param, geometry_words, index_type, source};
 use super::layout::collapse;
-use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, share};
+use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
 /// Bytes of rows that a thread has at least, as long as enough threads remain: fewer would keep too few loads under way.
@@ -275,15 +275,19 @@ fn pack(tensor: &Tensor) -> u64 {
 }
 
 /// Threads, a power of two and `least` at least, and packs of each, `most` at most, that hold so many packs in registers.
-/// As long as the device has room for a thread for each pack, that is what they are. Else of those that hold the fewest too
-/// many, the ones with about sixteen elements for each thread.
+/// As long as the device has room for a thread for each pack, that is what they are; a warp may have two for each thread, which
+/// takes less time than to exchange values with another one. Else of those that hold few too many, the ones with about
+/// sixteen elements for each thread.
 fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
-    let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1 << bits, packs.div_ceil(1 << bits)));
+    let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
+    let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
+    let fewest = splits.iter().map(|(threads, each)| threads * each).min().unwrap_or(1);
     let cost = |(threads, each): &(u64, u64)| match packs.next_power_of_two() <= room {
-        true => (*each, *threads),
+        true => (if *threads == WARP { each.div_ceil(2) } else { *each }, *threads),
+        false if threads * each * 4 <= fewest * 5 => (0, (each * pack).abs_diff(16)),
         false => (threads * each, (each * pack).abs_diff(16)),
     };
-    splits.filter(|(_, each)| *each <= most).min_by_key(cost).unwrap_or((LARGEST_BLOCK, most))
+    splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
 }
 
 /// Whether rows of all tensors begin equally far behind a multiple of `widest` elements.

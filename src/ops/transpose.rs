@@ -87,7 +87,8 @@ impl Operation for Transpose {
         let (dims, strides) = moved(spec);
         vec![match Tiles::of(spec) {
             Some(tiles) => tiles.launch(spec),
-            None => walk::launch("transpose", &Expression::identity(), dims, &strides, spec),
+            None => stream::moved("transpose", spec, dims, &strides)
+                .unwrap_or_else(|| walk::launch("transpose", &Expression::identity(), dims, &strides, spec)),
         }]
     }
 

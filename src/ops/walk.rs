@@ -232,6 +232,25 @@ pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims],
     launch_all(name, &[task], compute_type(spec))
 }
 
+/// Bytes of arguments that every device takes for a kernel.
+const ARGUMENTS: usize = 4096;
+
+/// Kernels that do several tasks, which compute in the same type: as few as arguments allow.
+pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
+    let mut launches = Vec::new();
+    let (mut begin, mut bytes) = (0, 0);
+    for (place, task) in tasks.iter().enumerate() {
+        let own = Part::of(task, compute).bytes();
+        if bytes + own > ARGUMENTS && place > begin {
+            launches.push(launch_all(name, &tasks[begin..place], compute));
+            (begin, bytes) = (place, 0);
+        }
+        bytes += own;
+    }
+    launches.push(launch_all(name, &tasks[begin..], compute));
+    launches
+}
+
 /// One kernel that does several tasks, which compute in the same type.
 pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
     let parts: Vec<Part> = tasks.iter().map(|task| Part::of(task, compute)).collect();
@@ -290,6 +309,12 @@ struct Part {
 }
 
 impl Part {
+    /// Bytes of its arguments at most, with the number of its blocks.
+    fn bytes(&self) -> usize {
+        let bytes = |arg: &Arg| if let Arg::Words(words) = arg { 8 * words.len() } else { 8 };
+        8 + self.args.iter().map(bytes).sum::<usize>()
+    }
+
     fn of(task: &Task, compute: DType) -> Part {
         let walk = Walk::of(task);
         let (along, tiles) = walk.tiles();

@@ -71,7 +71,10 @@ __device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); 
 "#
         )
     };
+    // A thread takes its terms in their order, so that of equals it has the first. One that is no better than `none` has a
+    // place all the same: `settled` gives it that of the thread's first term.
     let place = |before: &str, none: &str| {
+        let no_better = if before == ">" { "<=" } else { ">=" };
         format!(
             r#"struct Acc {{ C v; u32 place; }};
 __device__ inline bool ahead(C x, C y) {{ return x {before} y || (x != x && y == y); }}
@@ -84,7 +87,12 @@ __device__ inline Acc shuffled(Acc a, int mask) {{
   a.place = SHUFFLE_XOR(a.place, mask);
   return a;
 }}
-__device__ inline void take(Acc& a, C x, u64 place) {{ Acc b = {{x, (u32)place}}; a = join(a, b); }}
+__device__ inline void take(Acc& a, C x, u64 place) {{
+  bool better = !(x {no_better} a.v) && a.v == a.v;
+  a.v = better ? x : a.v;
+  a.place = better ? (u32)place : a.place;
+}}
+__device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place = (u32)first; }}
 "#
         )
     };
@@ -143,12 +151,27 @@ __device__ inline void take(Acc& a, C x, u64) {{
     a.sum += x == a.most ? C(1) : f_exp(x - a.most);
   }}
 }}
+// Several terms, of which those are live that have a bit.
+template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
+  C most = a.most;
+#pragma unroll
+  for (int v = 0; v < N; v++) if ((live >> v & 1) && all[v] > most) most = all[v];
+  if (most > a.most) {{
+    a.sum = a.sum == C(0) ? C(0) : a.sum * f_exp(a.most - most);
+    a.most = most;
+  }}
+#pragma unroll
+  for (int v = 0; v < N; v++) if (live >> v & 1) {{
+    a.sum += all[v] == most ? C(1) : f_exp(all[v] - most);
+{each}  }}
+}}
 "#,
         field = with(", total"),
         zero = with(", 0"),
         joined = with("  a.total += b.total;\n"),
         shuffled = with("  a.total = SHUFFLE_XOR(a.total, mask);\n"),
         taken = with("  a.total += x;\n"),
+        each = with("    a.total += all[v];\n"),
     )
 }
 
@@ -295,9 +318,12 @@ impl Common<'_> {
         let mut read = String::new();
         let mut rest = String::new();
         let mut held = String::new();
+        // Elements of the first pack before those of the row.
+        let mut lead = String::new();
         let mut elements = Vec::new();
         for i in 0..count {
-            let (dtype, step, width) = (c_type(spec.inputs[i].dtype), split.steps[i + 1], split.widths[i]);
+            let (dtype, step) = (c_type(spec.inputs[i].dtype), split.steps[i + 1]);
+            let width = if split.ragged && step == 1 { pack } else { split.widths[i] };
             let (pieces, distance) = match step {
                 _ if pack == 1 => (1, "1".to_owned()),
                 0 => (1, "0".to_owned()),
@@ -309,6 +335,14 @@ impl Common<'_> {
                 }
             };
             held += &format!("    Pack<{dtype}, {width}> p{i}[{under_way}][{pieces}];\n");
+            if split.ragged && step == 1 {
+                read += &format!(
+                    "        if ((u64)piece * {pack} < terms + lead) p{i}[e][0] = *(const Pack<{dtype}, {pack}>*)(a{i} + (i64)piece * {pack} - lead);\n"
+                );
+                lead = format!("  const u32 lead = (u32)((u64)a{i} / sizeof({dtype}) % {pack});\n");
+                elements.push(format!("load<C>(p{i}[e][0].at[v])"));
+                continue;
+            }
             read += &format!(
                 "#pragma unroll\n        for (int k = 0; k < {pieces}; k++) \
                  p{i}[e][k] = *(const Pack<{dtype}, {width}>*)(a{i} + to[{}] + k * {distance});\n",
@@ -345,7 +379,8 @@ impl Common<'_> {
         let results = if terms { 1 } else { pack };
         let across = if terms { ACROSS_NEIGHBOURS } else { ACROSS_ROWS };
         let even = split.span() * parts == split.pieces() && split.span().is_multiple_of(threads * under_way);
-        let is_short = terms && !split.terms.is_multiple_of(pack);
+        let is_short = terms && (split.ragged || !split.terms.is_multiple_of(pack));
+        let in_packs = terms && matches!(self.function, Function::LogSumExp | Function::LogSumExpAndSum);
         let (side, lane) =
             if terms { ("threadIdx.x / T", "threadIdx.x % T") } else { ("threadIdx.x % B", "threadIdx.x / B") };
         let mut body =
@@ -360,6 +395,7 @@ impl Common<'_> {
             operands = count + 1
         );
         (0..count).for_each(|i| body += &format!("  a{i} += at[{}];\n", i + 1));
+        body += &lead;
         // A thread issues all of its loads before it uses the first value.
         let within = if even { "true" } else { "piece < end" };
         let each = format!(
@@ -367,10 +403,11 @@ impl Common<'_> {
              if ({within}) {{\n"
         );
         let (first, term) = match terms {
+            true if split.ragged => (format!("({index})(piece * {pack} - lead)"), "j + v"),
             true => (format!("piece * {pack}"), "j + v"),
             false => ("piece".to_owned(), "j"),
         };
-        let read = match is_short {
+        let read = match is_short && !split.ragged {
             true => format!(
                 "        if (j + {pack} <= terms) {{\n{read}        }} else {{\n          \
                  for (int v = 0; v < {pack}; v++) {{ {rest}}}\n        }}\n"
@@ -379,6 +416,17 @@ impl Common<'_> {
         };
         let guard = if is_short { "if (j + v < terms) " } else { "" };
         let place = if terms { "0" } else { "v" };
+        let elements = elements.join(", ");
+        let take = match in_packs {
+            true => format!(
+                "        C all[{pack}];\n        u32 live = 0;\n#pragma unroll\n        for (int v = 0; v < {pack}; v++) {{\n          \
+                 all[v] = compute({elements});\n          live |= (u32)({}) << v;\n        }}\n        take(acc[0], all, live);\n",
+                if is_short { "j + v < terms" } else { "true" },
+            ),
+            false => format!(
+                "#pragma unroll\n        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});\n"
+            ),
+        };
         body += &format!(
             r#"  Acc acc[W];
 #pragma unroll
@@ -390,15 +438,22 @@ impl Common<'_> {
 {read}      }}
     }}
 {each}        {index} j = {first};
-#pragma unroll
-        for (int v = 0; v < {pack}; v++) {guard}take(acc[{place}], compute({elements}), {term});
-      }}
+{take}      }}
     }}
   }}
 "#,
             operands = count + 1,
-            elements = elements.join(", "),
         );
+        if matches!(self.function, Function::ArgMax | Function::ArgMin) {
+            let first = match (terms, split.ragged) {
+                (true, true) => format!("(begin + lane > 0 ? (u64)(begin + lane) * {pack} - lead : 0)"),
+                (true, false) => format!("(u64)(begin + lane) * {pack}"),
+                (false, _) => "(u64)(begin + lane)".to_owned(),
+            };
+            body += &format!(
+                "#pragma unroll\n  for (int w = 0; w < W; w++) if (begin + lane < end && {first} < terms) settled(acc[w], {first});\n"
+            );
+        }
         body += if terms { "  acc[0] = across(acc[0]);\n" } else { "  across(acc, side, lane);\n" };
         body += "  if (lane != 0 || !live) return;\n";
         body += &match (parts, written) {

@@ -1,7 +1,7 @@
 //! How the threads of a kernel divide a reduction.
 
 use super::super::kernel::BLOCK;
-use super::super::occupancy::{RESIDENT_BLOCKS, share};
+use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
 use super::*;
 
 /// Threads that keep memory busy: half of those that the device holds.
@@ -10,6 +10,9 @@ const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 /// Pieces that a thread has under way at once, and steps of a thread from which on a reduction is worth a second launch.
 const UNDER_WAY: u64 = 8;
 const MANY_STEPS: u64 = 16;
+
+/// Steps of a thread in a part at least.
+const STEPS_OF_A_PART: u64 = 2;
 
 /// Bytes that a row has at least where threads side by side go along it, if the other dimension is long.
 const LONG_ROW: u64 = 64;
@@ -27,6 +30,11 @@ pub enum Along {
     Results,
 }
 
+/// Packs in which so many neighbours lie, which may begin anywhere if they are ragged.
+fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
+    (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
+}
+
 /// The division of a reduction among threads.
 #[derive(Debug)]
 pub struct Split {
@@ -39,6 +47,8 @@ pub struct Split {
     pub along: Along,
     /// Neighbours that a thread computes as one: terms, or results.
     pub pack: u64,
+    /// The terms of a result lie side by side and begin anywhere: packs of 16 bytes lie between two in memory.
+    pub ragged: bool,
     /// For each input, the neighbours that can be read as one.
     pub widths: Vec<u64>,
     /// Neighbouring results that can be written as one.
@@ -90,12 +100,23 @@ impl Split {
         let length = inner.dims.last().copied().unwrap_or(1);
         // The last pack of a row may be short where all terms are one row; results come in whole packs.
         let whole = |pack: u64| length.is_multiple_of(pack) || (along == Along::Terms && reduced.dims.len() == 1);
-        let pack = largest.map_or(1, |input| {
+        let most = |input: usize| {
             let most = 16 / spec.inputs[input].dtype.size();
-            let most = if compute == DType::F64 { most.min(4) } else { most.min(8) };
+            if compute == DType::F64 { most.min(4) } else { most.min(8) }
+        };
+        let pack = largest.map_or(1, |input| {
             let good = |pack: &u64| *pack <= length && whole(*pack) && width(input, *pack) == *pack;
-            halves(most).find(good).unwrap_or(1)
+            halves(most(input)).find(good).unwrap_or(1)
         });
+        // Rows that are long enough are read in aligned packs wherever they begin, if that suits their one input.
+        let suits = |input: usize| {
+            pack < most(input)
+                && most(input) * spec.inputs[input].dtype.size() == 16
+                && terms >= 2 * most(input)
+                && (0..spec.inputs.len()).all(|other| other == input || steps[other + 1] == 0)
+        };
+        let ragged = along == Along::Terms && reduced.dims.len() == 1 && largest.is_some_and(suits);
+        let pack = largest.filter(|_| ragged).map_or(pack, most);
         let widths: Vec<u64> = (0..spec.inputs.len()).map(|input| width(input, pack)).collect();
 
         let output = &spec.outputs[0];
@@ -106,14 +127,17 @@ impl Split {
         };
 
         let (pieces, groups) = match along {
-            Along::Terms => (terms.div_ceil(pack), results),
+            Along::Terms => (packs(terms, pack, ragged), results),
             Along::Results => (terms, results / pack),
         };
         let (threads, beside) = match along {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
                 // Few results have more threads each.
-                while threads < u64::from(BLOCK) && threads < pieces && groups * threads < ENOUGH_THREADS {
+                // A single launch of larger blocks, if their threads read all at once.
+                let reads = pieces * spec.inputs.len() as u64;
+                let most = if reads <= UNDER_WAY / 2 * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
+                while threads < most && 2 * threads < pieces && groups * threads < ENOUGH_THREADS {
                     threads *= 2;
                 }
                 (threads, (u64::from(BLOCK) / threads).max(1))
@@ -127,17 +151,32 @@ impl Split {
         let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
         let parts = match blocks < RESIDENT_BLOCKS && steps_of_a_thread >= MANY_STEPS {
-            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / UNDER_WAY).max(1),
+            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / STEPS_OF_A_PART).max(1),
             false => 1,
         };
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
         let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
-        Split { kept, reduced, results, terms, along, pack, widths, written, steps, threads, beside, under_way, parts }
+        Split {
+            kept,
+            reduced,
+            results,
+            terms,
+            along,
+            pack,
+            ragged,
+            widths,
+            written,
+            steps,
+            threads,
+            beside,
+            under_way,
+            parts,
+        }
     }
 
     /// Pieces of each result, or pack of results: what a thread reads at once.
     pub fn pieces(&self) -> u64 {
-        if self.along == Along::Terms { self.terms.div_ceil(self.pack) } else { self.terms }
+        if self.along == Along::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
     }
 
     /// Results that threads side by side have: single ones, or packs.

@@ -8,8 +8,9 @@ use super::super::layout::collapse;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::*;
 
-/// Elements of a part at least: a shorter one is not worth a second launch.
-const LEAST_PART: u64 = 8192;
+/// Packs of a thread in a part at least, where threads share a line, and elements of a part where each has its own: a
+/// shorter one is not worth a second launch.
+const LEAST_PACKS: u64 = 2;
 const LEAST_ROWS: u64 = 64;
 
 /// Parts at most where each thread has lines of its own, and joins those before its own one by one.
@@ -65,7 +66,7 @@ impl Split {
                     && u64::from(tensor.align).is_multiple_of(bytes)
                     && next == Some(&1)
                     && own.chain(across).all(|stride| stride.is_multiple_of(*pack))
-            }) && if along { length } else { inner }.is_multiple_of(*pack)
+            }) && (along || inner.is_multiple_of(*pack))
         };
         let widest = 16 / tensors[1].dtype.size();
         let mut halves = std::iter::successors(Some(widest.min(8)), |pack| (*pack > 1).then_some(pack / 2));
@@ -74,11 +75,13 @@ impl Split {
         let (threads, blocks, least, most) = match along {
             true => {
                 let threads = length.div_ceil(pack * 2).next_power_of_two().min(block);
-                (threads, count.div_ceil(block / threads), LEAST_PART, u64::MAX)
+                (threads, count.div_ceil(block / threads), LEAST_PACKS * block * pack, u64::MAX)
             }
             false => (1, (count / pack).div_ceil(block), LEAST_ROWS, MOST_PARTS),
         };
-        let parts = match blocks < BUSY_BLOCKS {
+        // A line that threads have under way twice is no longer than a second launch.
+        let once = along && length <= 2 * threads * pack * UNDER_WAY;
+        let parts = match blocks < BUSY_BLOCKS && !once {
             true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
             false => 1,
         };
@@ -159,7 +162,7 @@ impl Split {
         let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * UNDER_WAY * 2);
         let before = format!(
             "{}typedef {} C;\ntypedef {} X;\ntypedef {} Y;\ntypedef {index} Index;\n#define T {}\n#define B {}\n#define V {}\n#define U {UNDER_WAY}\n\
-             #define PARTS {}\n#define WRITES {writes}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
+             #define PARTS {}\n#define WRITES {writes}\n#define SHORT {}\n#define NONE C({none})\n#define JOIN(a, b) ((a) {join} (b))\n",
             bounds(BLOCK),
             c_type(compute),
             c_type(spec.inputs[0].dtype),
@@ -168,6 +171,7 @@ impl Split {
             self.beside(),
             self.pack,
             self.parts > 1,
+            self.along && !self.length.is_multiple_of(self.pack),
         );
         let body = if self.along { SHARED_LINES } else { OWN_LINES };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
@@ -220,7 +224,7 @@ const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
     for (int v = 0; v < V; v++) totals[(u64)(part * (Index)groups + group) * V + v] = sum[v];
 "#;
 
-/// `T` threads share a line. Each has `U` packs, which lie `T` packs apart.
+/// `T` threads share a line. Each has `U` packs, which lie `T` packs apart. The last pack of a line may be short.
 const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   u32 side = threadIdx.x / T, lane = threadIdx.x % T;
   Index block = (Index)blockIdx.x, part = 0;
@@ -250,6 +254,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
+      // The last pack of a line lies in memory as a whole: memory has no end within 16 bytes.
       if (j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
     }
 #pragma unroll
@@ -258,7 +263,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
       C sum = NONE;
 #pragma unroll
       for (int v = 0; v < V; v++) {
-        if (j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
+        if (SHORT ? j + v < end : j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
         held[u][v] = sum;
       }
       // What the threads of a warp have before this one, and in all.
@@ -298,7 +303,12 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         Pack<Y, V> r;
 #pragma unroll
         for (int v = 0; v < V; v++) store<C>(r.at[v], JOIN(own, held[u][v]));
-        *(Pack<Y, V>*)(to + (u64)j * sy) = r;
+        if (!SHORT || j + V <= end) {
+          *(Pack<Y, V>*)(to + (u64)j * sy) = r;
+        } else {
+#pragma unroll
+          for (int v = 0; v < V; v++) if (j + v < end) to[(u64)(j + v) * sy] = r.at[v];
+        }
       }
       carry = JOIN(carry, all[u]);
     }

@@ -1,14 +1,18 @@
 //! `scatter`: rows that go where indices say, and their sums.
 
+mod look;
+
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
+use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
 use super::movement::{Columns, head_geometry};
 use super::occupancy::{RESIDENT_BLOCKS, WARP};
 use super::radix::RowSort;
 use super::select::GROUPS;
 use super::*;
+
+use look::Look;
 
 /// `scatter(x, i, w -> y)`.
 pub struct Scatter;
@@ -81,7 +85,9 @@ impl Operation for Scatter {
         let count = spec.inputs[1].elements();
         let blocks = |items: u64| items.div_ceil(u64::from(BLOCK));
         let (found, of_indices, before) = match split.finder {
-            Finder::Few => (0, OF_AN_INDEX * (split.summers * count) as f64, 0),
+            Finder::Look(look) => {
+                return Cost { flops: (adds + weights) as f64, share: 4, ..look.cost(spec) };
+            }
             Finder::Sort(sort) => (sort.moved(), sort.instructions(), sort.blocks()),
             Finder::Last => {
                 (split.found(spec), OF_AN_INDEX * count as f64, blocks(spec.outputs[0].dims[0]) + blocks(count))
@@ -118,82 +124,36 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// The last kernel has some threads for each row. Where indices are few, its blocks find those of their rows by
-    /// themselves. Else kernels before it sort the places of indices by row, and add up pieces of rows that have very many
-    /// terms; or find the last place of each row, where terms are not added.
+    /// Blocks find the terms of their rows by themselves, if there are not too many indices for that. Else kernels before the
+    /// last one sort the places of indices by row, and add up pieces of rows that have very many terms; or find the last
+    /// place of each row, where terms are not added. The last kernel has some threads for each row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
         let columns = &split.columns;
-        let lead = i.dims.len();
-        let outer = head_geometry(x, i, lead);
-        let dtype = c_type(x.dtype);
-        let mut params = vec![
-            "u8* workspace".to_owned(),
-            "u64 partials_at".into(),
-            format!("{dtype}* __restrict__ y"),
-            format!("const {dtype}* __restrict__ x"),
-            format!("const {}* __restrict__ i", c_type(i.dtype)),
-            geometry_param(&outer).replace(" g", " outer"),
-            geometry_param(&columns.geometry).replace(" g", " inner"),
-            "u64 count".into(),
-            "u64 rows".into(),
-            "u64 sy".into(),
-            "u64 n".into(),
-        ];
-        let partials = split.windows * columns.length * scatter_type(spec).size();
-        let partials_at = split.found(spec).next_multiple_of(16);
-        let mut args = vec![
-            Arg::Workspace(partials_at + partials),
-            Arg::U64(partials_at),
-            Arg::Operand(spec.inputs.len() as u8),
-            Arg::Operand(0),
-            Arg::Operand(1),
-            Arg::Words(geometry_words(&outer)),
-            Arg::Words(geometry_words(&columns.geometry)),
-            Arg::U64(i.elements()),
-            Arg::U64(y.dims[0]),
-            Arg::U64(y.strides[0]),
-            Arg::U64(columns.length),
-        ];
-        let mut weight = "C(1)".to_owned();
-        if let Some(w) = spec.inputs.get(2) {
-            let geometry = head_geometry(w, i, lead);
-            params.push(format!("const {}* __restrict__ w", c_type(w.dtype)));
-            params.push(geometry_param(&geometry).replace(" g", " outer_w"));
-            args.push(Arg::Operand(2));
-            args.push(Arg::Words(geometry_words(&geometry)));
-            weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
+        if let Finder::Look(look) = split.finder {
+            return look.launches(spec, columns, split.adds);
         }
+        let partials = split.windows * columns.length * scatter_type(spec).size();
+        let parts = Parts::of(spec, columns, split.found(spec), partials);
         let launch = |name, body: &str, terms, chunks, grid| {
             let side = if let Finder::Sort(sort) = split.finder { sort.side() } else { 0 };
             let before = format!(
-                "{}typedef {} C;\n#define FEW {}\n#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
-                 #define CHUNKS {chunks}\n#define SIDE {side}\n#define SPARSE {}\n#define WEIGHT(p) {weight}\n#define ELEMENT {dtype}\n{}{GROUPS}",
+                "{}#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
+                 #define CHUNKS {chunks}\n#define SIDE {side}\n#define SPARSE {}\n{}",
                 split.sort.text(),
-                c_type(scatter_type(spec)),
-                if matches!(split.finder, Finder::Few) { FEW } else { 0 },
                 split.window,
                 u32::from(split.windows > 0),
                 u32::from(split.adds),
                 u32::from(split.sparse),
                 columns.text(),
             );
-            Launch::Kernel(Kernel {
-                source: source(name, &before, &params, body),
-                grid: Kernel::along_x(grid),
-                block: Kernel::along_x(BLOCK),
-                shared: Shared::Bytes(0),
-                args: args.clone(),
-            })
+            parts.launch(name, &before, body, grid)
         };
         let each = |name, body: &str, count: u64| launch(name, body, 1, 1, count.div_ceil(u64::from(BLOCK)).max(1));
         let mut launches = match split.finder {
-            Finder::Few => Vec::new(),
-            Finder::Sort(sort) => sort.launches(i, 1, &outer, 1),
-            Finder::Last => {
-                vec![each("scatter_clear", CLEAR, y.dims[0]), each("scatter_last", LAST, i.elements())]
-            }
+            Finder::Sort(sort) => sort.launches(i, 1, &parts.outer, 1),
+            _ => vec![each("scatter_clear", CLEAR, y.dims[0]), each("scatter_last", LAST, i.elements())],
         };
         if split.sparse {
             launches.push(Launch::Memset { operand: spec.inputs.len() as u8, value: 0, bytes: y.bytes() });
@@ -214,9 +174,6 @@ impl Operation for Scatter {
 /// Terms that are added up apart at least, where all of them go to the same row.
 const WINDOW: u64 = 128;
 
-/// Indices that each block looks through by itself at most.
-const FEW: u64 = 256;
-
 /// Terms of a row for each of the threads that share them, about.
 const TERMS_OF_A_THREAD: u64 = 8;
 
@@ -227,12 +184,74 @@ const OF_AN_INDEX: f64 = 12.0;
 /// How it becomes known which terms go to a row.
 #[derive(Clone, Copy, Debug)]
 enum Finder {
-    /// Each block looks through all indices.
-    Few,
+    /// Blocks look through the indices.
+    Look(Look),
     /// The places of indices are sorted.
     Sort(RowSort),
     /// Each index is put to its row, if it is the last one.
     Last,
+}
+
+/// What all kernels that read terms share.
+struct Parts {
+    /// The walk over the indices: strides of the terms, then of the indices.
+    outer: Geometry,
+    before: String,
+    params: Vec<String>,
+    args: Vec<Arg>,
+}
+
+impl Parts {
+    /// For kernels whose workspace has that many bytes of `found`, and then the bytes of partial sums.
+    fn of(spec: &Spec, columns: &Columns, found: u64, partials: u64) -> Parts {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let outer = head_geometry(x, i, i.dims.len());
+        let dtype = c_type(x.dtype);
+        let partials_at = found.next_multiple_of(16);
+        let bound = [
+            ("u8* workspace".to_owned(), Arg::Workspace(partials_at + partials)),
+            ("u64 partials_at".to_owned(), Arg::U64(partials_at)),
+            (format!("{dtype}* __restrict__ y"), Arg::Operand(spec.inputs.len() as u8)),
+            (format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+            (format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
+            (geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer))),
+            (geometry_param(&columns.geometry).replace(" g", " inner"), Arg::Words(geometry_words(&columns.geometry))),
+            ("u64 count".to_owned(), Arg::U64(i.elements())),
+            ("u64 rows".to_owned(), Arg::U64(y.dims[0])),
+            ("u64 sy".to_owned(), Arg::U64(y.strides[0])),
+            ("u64 n".to_owned(), Arg::U64(columns.length)),
+        ];
+        let (mut params, mut args): (Vec<String>, Vec<Arg>) = bound.into_iter().unzip();
+        let mut weight = "C(1)".to_owned();
+        if let Some(w) = spec.inputs.get(2) {
+            let geometry = head_geometry(w, i, i.dims.len());
+            params.push(format!("const {}* __restrict__ w", c_type(w.dtype)));
+            params.push(geometry_param(&geometry).replace(" g", " outer_w"));
+            args.push(Arg::Operand(2));
+            args.push(Arg::Words(geometry_words(&geometry)));
+            weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
+        }
+        let compute = c_type(scatter_type(spec));
+        let before = format!("typedef {compute} C;\ntypedef {dtype} E;\n#define WEIGHT(p) {weight}\n{GROUPS}");
+        Parts { outer, before, params, args }
+    }
+
+    /// Adds a parameter that is a number.
+    fn bind(&mut self, name: &str, value: u64) {
+        self.params.push(format!("u64 {name}"));
+        self.args.push(Arg::U64(value));
+    }
+
+    fn launch(&self, name: &str, before: &str, body: &str, grid: u64) -> Launch {
+        let body = format!("  C* partials = (C*)(workspace + partials_at);\n{body}");
+        Launch::Kernel(Kernel {
+            source: source(name, &format!("{}{before}", self.before), &self.params, &body),
+            grid: Kernel::along_x(grid),
+            block: Kernel::along_x(BLOCK),
+            shared: Shared::Bytes(0),
+            args: self.args.clone(),
+        })
+    }
 }
 
 /// How the work is divided among blocks.
@@ -263,8 +282,8 @@ impl Split {
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let finder = match adds {
+            _ if let Some(look) = Look::of(spec, &columns, adds) => Finder::Look(look),
             _ if sparse => Finder::Sort(sort),
-            _ if count <= FEW => Finder::Few,
             true => Finder::Sort(sort),
             false => Finder::Last,
         };
@@ -305,7 +324,7 @@ impl Split {
     /// Bytes of what is known of the indices: the sorted ones, or the last place of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
-            Finder::Few => 0,
+            Finder::Look(_) => 0,
             Finder::Sort(sort) => sort.workspace(),
             Finder::Last => 8 * spec.outputs[0].dims[0],
         }
@@ -328,22 +347,17 @@ const TERMS: &str = r#"  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x 
   u32 chunk = blockIdx.x % CHUNKS, group = threadIdx.x / (LANES * TERMS);
   const u32 groups = 256 / (LANES * TERMS);
   u64 item = (u64)blockIdx.x / CHUNKS * groups + group;
-#if FEW
-  __shared__ P order[FEW];
-#else
   const Row* sorted = rows_of(workspace, SIDE, count);
   const P* order = places_of(workspace, SIDE, count);
-#endif
-  C* partials = (C*)(workspace + partials_at);
   auto add = [&](P l, P end, u64 j, C* sum) {
     const u32 AHEAD = 8;
     for (l += own_term; l < end; l += AHEAD * TERMS) {
-      Pack<ELEMENT, V> v[AHEAD];
+      Pack<E, V> v[AHEAD];
       C weight[AHEAD];
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
-        P p = ADDS || FEW || SPARSE ? order[l + a * TERMS] : l;
+        P p = ADDS || SPARSE ? order[l + a * TERMS] : l;
         v[a] = fetch(x + outer.offset(p, 0) + COLUMN(j, 1));
         weight[a] = WEIGHT(p);
       }
@@ -388,43 +402,7 @@ const PIECES: &str = r#"  P begin = (P)item * WINDOW;
 "#;
 
 /// Some threads make a row: of equal places the last, or all, whole windows by what the kernel before has made of them.
-const ROWS: &str = r#"#if FEW
-  __shared__ P found[FEW], starts[groups + 1];
-  __shared__ unsigned short rows_found[FEW];
-  u32 t = threadIdx.x;
-  // A thread looks at neighbouring indices, so that those of the block's rows are found in their order.
-  u32 each = ((u32)count + 255) / 256, from = each * t < count ? each * t : (u32)count;
-  u32 to = (u32)count - from < each ? (u32)count : from + each;
-  i64 first = (i64)(item - group);
-  auto own_row = [&](u32 p) {
-    i64 row = (i64)i[outer.offset((P)p, 1)];
-    return row >= first && row - first < groups && (u64)row < rows ? (u32)(row - first) : groups;
-  };
-  u32 mine = 0, all;
-  for (u32 p = from; p < to; p++) mine += own_row(p) < groups;
-  Block block = {0};
-  u32 at = block.before(mine, all);
-  for (u32 p = from; p < to; p++) {
-    u32 own = own_row(p);
-    if (own == groups) continue;
-    found[at] = (P)p;
-    rows_found[at++] = (unsigned short)own;
-  }
-  __syncthreads();
-  for (u32 l = t; l < all; l += 256) {
-    u32 own = rows_found[l], before = 0;
-    for (u32 m = 0; m < all; m++) before += rows_found[m] < own || (rows_found[m] == own && m < l);
-    order[before] = found[l];
-  }
-  for (u32 r = t; r <= groups; r += 256) {
-    u32 before = 0;
-    for (u32 m = 0; m < all; m++) before += rows_found[m] < r;
-    starts[r] = before;
-  }
-  __syncthreads();
-  P begin = starts[group], end = starts[group + 1];
-  if (!ADDS && begin < end) begin = end - 1;
-#elif ADDS || SPARSE
+const ROWS: &str = r#"#if ADDS || SPARSE
   // The first sorted place whose row is not below.
   auto first = [&](u64 row, P from, P to) {
     while (from < to) {
@@ -472,7 +450,7 @@ const ROWS: &str = r#"#if FEW
     }
     total(sum);
     if (j >= n || own_term > 0 || !makes) continue;
-    Pack<ELEMENT, V> v;
+    Pack<E, V> v;
 #pragma unroll
     for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
     put(y + row * sy + COLUMN(j, 0), v);

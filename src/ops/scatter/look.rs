@@ -1,0 +1,393 @@
+//! The kernels of a `scatter` whose blocks look through the indices by themselves, in place of a sort before them.
+//!
+//! A block has some rows and looks through all indices, or a segment of them. It gathers the places of its rows' terms in
+//! their order, puts them in the order of rows, and adds the terms up. Where there are several segments, a second kernel
+//! adds up what each has for a row. So one launch or two suffice, and terms are added in the same order in every run.
+
+use super::super::movement::{Columns, packs_of_rows};
+use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, WARP};
+use super::*;
+
+/// Indices that all blocks look at, at most: more take longer than the launches of a sort. Or one for so many bytes that are
+/// moved, since units look while memory moves.
+const LOOKS: u64 = 1 << 26;
+const BYTES_OF_A_LOOK: u64 = 2;
+
+/// Indices that a block looks through at most. All of them may be terms of one of its rows.
+const OF_A_BLOCK: u64 = 1 << 14;
+
+/// Indices that are never worth a sort.
+const FEW: u64 = 256;
+
+/// Steps of a block, each of which waits for memory, from which on a second launch is worth it, and those of a segment.
+const STEPS: u64 = 4;
+const STEPS_OF_A_SEGMENT: u64 = 2;
+
+/// Indices that a block looks at in a step.
+const ROUND: u64 = 2048;
+
+/// Terms that a thread reads at once, at most.
+const AHEAD: u64 = 4;
+
+/// Terms of a row in a segment at least, on average, where what segments have is not light.
+const LEAST_TERMS: u64 = 16;
+
+/// Bytes of what segments have for rows that a device writes and reads in the time of a launch.
+const LIGHT: u64 = 8 << 20;
+
+/// Blocks that a unit holds at the same time: while one waits, others look.
+const RESIDENT: u64 = 4;
+
+/// Sums that a thread has in registers, and rows of a block, at most.
+const HELD: u64 = 32;
+const MOST_ROWS: u64 = 256;
+
+/// How blocks share rows, columns and indices.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// A row begins anywhere between two packs.
+    ragged: bool,
+    /// Elements of a pack, threads that have neighbouring packs of a row, and blocks that share its packs.
+    pack: u64,
+    lanes: u64,
+    chunks: u64,
+    /// Threads that share the terms of a pack, and rows of a thread.
+    terms: u64,
+    several: u64,
+    segments: u64,
+    /// Terms that a thread reads at once.
+    ahead: u64,
+    rows: u64,
+    count: u64,
+}
+
+impl Look {
+    /// Returns how blocks find their terms; `None` where there are too many indices for that.
+    pub fn of(spec: &Spec, columns: &Columns, adds: bool) -> Option<Look> {
+        let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
+        let (rows, count) = (y.dims[0].max(1), i.elements());
+        let (pack, ragged) = columns.packs(x.dtype);
+        let packs = packs_of_rows(columns.length, pack, ragged);
+        let lanes = lanes(packs);
+        let chunks = packs.div_ceil(lanes).max(1);
+        let beside = u64::from(BLOCK) / lanes;
+        let average = count / rows;
+        let sharing = |average: u64| match adds {
+            true => (average / AHEAD).max(1).next_power_of_two().min(beside),
+            false => 1,
+        };
+        let mut terms = sharing(average);
+        let steps = average / (AHEAD * terms) + count / ROUND;
+        let mut segments = 1;
+        if adds && steps > STEPS {
+            let of_rows = rows.saturating_mul(chunks * lanes * pack * scatter_type(spec).size());
+            let light = (count / (LEAST_TERMS * rows)).max(LIGHT / of_rows);
+            let room = (2 * RESIDENT_BLOCKS).div_ceil(rows.div_ceil(beside).saturating_mul(chunks));
+            segments = (steps / STEPS_OF_A_SEGMENT).min(light).min(room).max(1);
+            if segments > 1 {
+                terms = sharing(average / segments);
+            }
+        }
+        let beside = beside / terms;
+        let blocks = |several: u64| rows.div_ceil(beside * several).saturating_mul(chunks * segments);
+        let mut several = 1;
+        while terms == 1
+            && 2 * several * pack <= HELD
+            && 2 * several * beside <= MOST_ROWS
+            && blocks(2 * several) >= BUSY_BLOCKS
+        {
+            several *= 2;
+        }
+        let ahead = (average / (segments * terms)).next_power_of_two().clamp(2, AHEAD);
+        let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, rows, count };
+        let fits =
+            look.looks() <= LOOKS.max((x.bytes() + y.bytes()) / BYTES_OF_A_LOOK) && count / segments <= OF_A_BLOCK;
+        (count <= FEW || fits).then_some(look)
+    }
+
+    /// Rows of a block.
+    fn own(&self) -> u64 {
+        u64::from(BLOCK) / (self.lanes * self.terms) * self.several
+    }
+
+    fn blocks(&self) -> u64 {
+        self.rows.div_ceil(self.own()) * self.chunks * self.segments
+    }
+
+    /// Indices that all blocks look at.
+    fn looks(&self) -> u64 {
+        self.rows.div_ceil(self.own()).saturating_mul(self.chunks * self.count)
+    }
+
+    /// Elements that a row has in whole chunks.
+    fn width(&self) -> u64 {
+        self.chunks * self.lanes * self.pack
+    }
+
+    /// Blocks of the kernel that adds up what segments have.
+    fn joining(&self) -> u64 {
+        match self.segments {
+            1 => 0,
+            _ => (self.rows * self.chunks * self.lanes).div_ceil(u64::from(BLOCK)),
+        }
+    }
+
+    /// Bytes of what the segments have for each row.
+    fn partials(&self, spec: &Spec) -> u64 {
+        let segments = if self.segments > 1 { self.segments } else { 0 };
+        segments * self.rows * self.width() * scatter_type(spec).size()
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let partials = Traffic::of(Space::Device, self.partials(spec));
+        Cost {
+            instructions: OF_AN_INDEX * self.looks() as f64 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
+            read: Spec::bytes_of(&spec.inputs) + partials,
+            written: Spec::bytes_of(&spec.outputs) + partials,
+            blocks: self.blocks() + self.joining(),
+            ..Cost::default()
+        }
+    }
+
+    pub fn launches(&self, spec: &Spec, columns: &Columns, adds: bool) -> Vec<Launch> {
+        let mut parts = Parts::of(spec, columns, 0, self.partials(spec));
+        parts.bind("segment", self.count.div_ceil(self.segments));
+        let before = format!(
+            "typedef {} Row;\ntypedef u32 P;\ntypedef {} Index;\n#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
+             #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n{}",
+            index_type(self.rows),
+            c_type(spec.inputs[1].dtype),
+            u32::from(adds),
+            self.lanes,
+            self.chunks,
+            self.terms,
+            self.several,
+            self.segments,
+            self.ahead,
+            columns.text_of_packs(self.pack, self.ragged),
+        ) + &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
+        let mut launches = vec![parts.launch("scatter", &before, &format!("{FIND}{ADD}{LOOK}"), self.blocks())];
+        if self.segments > 1 {
+            launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
+        }
+        launches
+    }
+}
+
+/// Threads that share the packs of a row: a power of two of which few have nothing to do.
+fn lanes(packs: u64) -> u64 {
+    if packs <= WARP {
+        return packs.next_power_of_two();
+    }
+    let all = [32, 64, 128, 256].map(|lanes| (packs.div_ceil(lanes) * lanes, lanes));
+    let least = all.iter().map(|(idle, _)| *idle).min().unwrap_or(packs);
+    all.into_iter().filter(|(idle, _)| idle * 8 <= least * 9).map(|(_, lanes)| lanes).max().unwrap_or(WARP)
+}
+
+/// Puts the `m` places that have been found in the order of their rows. Each warp has neighbouring ones: it counts those of
+/// each row, and learns where they begin behind those of the warps before.
+const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256 / (LANES * TERMS), OWN = BESIDE * SEVERAL;
+  __shared__ u32 found[ROUND], cursor[8][OWN], starts[OWN + 1], counted[2][8];
+  __shared__ unsigned short row_of[ROUND], order[ROUND];
+  u32 t = threadIdx.x, lane32 = t % 32, warp = t / 32;
+  Block block = {0};
+  auto arrange = [&](u32 m) {
+    for (u32 k = t; k < 8 * OWN; k += 256) (&cursor[0][0])[k] = 0;
+    __syncthreads();
+    u32 each = (m + 255) / 256 * 32, from = warp * each, to = from + each < m ? from + each : m;
+    for (u32 l = from + lane32; l < to; l += 32) atomicAdd(&cursor[warp][row_of[l]], 1u);
+    __syncthreads();
+    u32 all = 0, total = 0;
+    if (t < OWN) {
+#pragma unroll
+      for (u32 w = 0; w < 8; w++) all += cursor[w][t];
+    }
+    u32 at = block.before(all, total);
+    if (t < OWN) {
+      starts[t] = at;
+#pragma unroll
+      for (u32 w = 0; w < 8; w++) {
+        u32 of_warp = cursor[w][t];
+        cursor[w][t] = at;
+        at += of_warp;
+      }
+    }
+    if (t == 0) starts[OWN] = m;
+    __syncthreads();
+    for (u32 turn = 0; turn < each; turn += 32) {
+      u32 l = from + turn + lane32, row = l < to ? row_of[l] : 0xffffu;
+      u32 begin = l < to ? cursor[warp][row] : 0, before = 0, same = 1;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
+      u32 equal = __match_any_sync(0xffffffffu, row);
+      before = __popc(equal & ((1u << lane32) - 1));
+      same = __popc(equal);
+#else
+      for (u32 mask = 1; mask < 32; mask++) {
+        bool equal = SHUFFLE_XOR(row, mask) == row;
+        same += equal;
+        before += equal && (lane32 ^ mask) < lane32;
+      }
+#endif
+      __syncthreads();
+      if (l < to) {
+        order[begin + before] = (unsigned short)l;
+        if (before + 1 == same) cursor[warp][row] = begin + same;
+      }
+      __syncthreads();
+    }
+  };
+"#;
+
+/// Adds the terms that have been arranged to what a thread has of its rows.
+const ADD: &str = r#"  u32 lane = t % LANES, own_term = t / LANES % TERMS, group = t / (LANES * TERMS);
+  u32 chunk = blockIdx.x % CHUNKS;
+  u64 rest = blockIdx.x / CHUNKS, number = rest % SEGMENTS, first = rest / SEGMENTS * OWN;
+  u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
+  u64 from = number * segment, to = count - from < segment ? count : from + segment;
+  if (from > count) from = to = count;
+  C sum[SEVERAL][V] = {};
+  i64 column[SEVERAL];
+#pragma unroll
+  for (u32 s = 0; s < SEVERAL; s++) {
+    column[s] = (i64)(chunk * LANES + lane) * V;
+    column[s] -= LEAD(y + (first + s * BESIDE + group) * sy);
+  }
+  auto add = [&]() {
+#pragma unroll
+    for (u32 s = 0; s < SEVERAL; s++) {
+      u32 own = s * BESIDE + group, l = starts[own], end = starts[own + 1];
+      if (!ADDS && l < end) l = end - 1;
+      if (column[s] >= (i64)n) continue;
+      for (l += own_term; l < end; l += AHEAD * TERMS) {
+        Pack<E, V> v[AHEAD];
+        C weight[AHEAD];
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+          if (end - l <= a * TERMS) continue;
+          P p = (P)from + found[order[l + a * TERMS]];
+          const E* row = x + outer.offset(p, 0);
+          v[a] = FETCH(row, column[s]);
+          weight[a] = WEIGHT(p);
+        }
+#pragma unroll
+        for (u32 a = 0; a < AHEAD; a++) {
+          if (end - l <= a * TERMS) continue;
+#pragma unroll
+          for (int c = 0; c < V; c++) {
+            C term = weight[a] * load<C>(v[a].at[c]);
+            sum[s][c] = ADDS ? sum[s][c] + term : term;
+          }
+        }
+      }
+    }
+  };
+"#;
+
+/// Looks through the indices, and adds the terms that it has found whenever it has room for no more.
+const LOOK: &str = r#"  u32 held = 0, turn = 0;
+  Index next[EACH];
+  auto look = [&](u64 base) {
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) {
+      u64 p = base + warp * (32 * EACH) + e * 32 + lane32;
+      next[e] = p < to ? i[outer.offset((P)p, 1)] : (Index)-1;
+    }
+  };
+  look(from);
+  for (u64 base = from; base < to; base += ROUND) {
+    u32 own[EACH], mine = 0;
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) {
+      u64 behind = (u64)((i64)next[e] - (i64)first);
+      own[e] = behind < own_rows ? (u32)behind : OWN;
+      mine += own[e] < OWN;
+    }
+    if (base + ROUND < to) look(base + ROUND);
+    u32 of_warp = sum32(mine);
+    if (lane32 == 0) counted[turn][warp] = of_warp;
+    __syncthreads();
+    u32 before = 0, all = 0;
+#pragma unroll
+    for (u32 w = 0; w < 8; w++) {
+      if (w == warp) before = all;
+      all += counted[turn][w];
+    }
+    turn = 1 - turn;
+    if (all == 0) continue;
+    if (held + all > ROUND) {
+      arrange(held);
+      add();
+      __syncthreads();
+      held = 0;
+    }
+    // A byte for each of the eight steps of a warp.
+    u64 flags = 0;
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) flags |= (u64)(own[e] < OWN) << 8 * e;
+    u64 left = scan32(flags);
+    u32 at = held + before;
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) {
+      u32 to_write = at + (u32)(left >> 8 * e & 255);
+      if (own[e] < OWN) {
+        found[to_write] = (u32)(base - from) + warp * (32 * EACH) + e * 32 + lane32;
+        row_of[to_write] = (unsigned short)own[e];
+      }
+      at += (u32)(flags >> 8 * e & 255);
+    }
+    held += all;
+  }
+  __syncthreads();
+  arrange(held);
+  add();
+#if TERMS > 1
+  // The threads of the first term have the total.
+  __shared__ C sums[256][V];
+#pragma unroll
+  for (u32 step = TERMS / 2; step > 0; step /= 2) {
+    __syncthreads();
+    if (own_term >= step && own_term < 2 * step) {
+      for (int c = 0; c < V; c++) sums[t][c] = sum[0][c];
+    }
+    __syncthreads();
+    if (own_term < step) {
+      for (int c = 0; c < V; c++) sum[0][c] += sums[t + step * LANES][c];
+    }
+  }
+#endif
+  if (own_term > 0) return;
+#pragma unroll
+  for (u32 s = 0; s < SEVERAL; s++) {
+    u32 own = s * BESIDE + group;
+    if (own >= own_rows || column[s] >= (i64)n) continue;
+#if SEGMENTS > 1
+    C* partial = partials + ((number * rows + first + own) * (CHUNKS * LANES) + chunk * LANES + lane) * V;
+#pragma unroll
+    for (int c = 0; c < V; c++) partial[c] = sum[s][c];
+#else
+    Pack<E, V> v;
+#pragma unroll
+    for (int c = 0; c < V; c++) store<C>(v.at[c], sum[s][c]);
+    PUT(y + (first + own) * sy, column[s], v);
+#endif
+  }
+"#;
+
+/// A thread has a pack of a row, and adds up what the segments have for it.
+const JOIN: &str = r#"  u64 row = GLOBAL_INDEX / (CHUNKS * LANES), pack = GLOBAL_INDEX % (CHUNKS * LANES);
+  if (row >= rows) return;
+  i64 column = (i64)pack * V;
+  column -= LEAD(y + row * sy);
+  if (column >= (i64)n) return;
+  C sum[V] = {};
+#pragma unroll 8
+  for (u64 number = 0; number < SEGMENTS; number++) {
+    const C* partial = partials + ((number * rows + row) * (CHUNKS * LANES) + pack) * V;
+#pragma unroll
+    for (int c = 0; c < V; c++) sum[c] += partial[c];
+  }
+  Pack<E, V> v;
+#pragma unroll
+  for (int c = 0; c < V; c++) store<C>(v.at[c], sum[c]);
+  PUT(y + row * sy, column, v);
+"#;
