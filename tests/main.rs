@@ -37,6 +37,7 @@ mod layers;
 mod lints;
 mod modules;
 mod moe_reference;
+mod once;
 mod peers;
 mod plan_formats;
 mod processes;

@@ -188,6 +188,18 @@ fn code_runs_on_a_gpu_with_permission_alone() {
         let (status, text) = told(libraries, &[command, &[&file], &cases, allow].concat());
         assert_eq!(status == Some(0), permitted, "{text}");
     }
+    // A suite and both sides of a comparison pass the permission on, or none of their cases runs.
+    write(folder.path(), "own.suite.ron", "(description: \"own\", cases: [(workload: \"own.aorta\")])");
+    for permitted in [true, false] {
+        let allow = if permitted { &["--allow-kernels"][..] } else { &[] };
+        let ab = ["ab", &file, "--rounds", "6", "--iterations", "2", "--warmup", "1", "--b", "--launch graph"];
+        let suite = folder.path().join("own.suite.ron").display().to_string();
+        for arguments in [&ab[..], &["suite", &suite, "--effort", "sanity"]] {
+            let (status, text) = told(libraries, &[arguments, &["--backend", "hip"], allow].concat());
+            assert_eq!(status == Some(0), permitted, "{arguments:?}: {text}");
+            assert_eq!(text.contains("--allow-kernels"), !permitted, "{arguments:?}: {text}");
+        }
+    }
     // A scenario cannot permit it.
     let scenario = "(workload: \"own.aorta\", backend: \"hip\", allow_kernels: true)";
     let scenario = write(folder.path(), "own.ron", scenario);
@@ -230,6 +242,9 @@ fn a_kernel_without_a_reference_is_taken_as_it_is() {
     let output = run_with(libraries, &[], &[&file]);
     assert_eq!(output.code, Some(0), "{}", output.told);
     assert!(output.told.contains("not compared: a kernel without a `reference`"), "{}", output.told);
+    let residency =
+        "the kernel `k` with 64 threads a block: 32 registers a thread, 0 B of shared memory a block, and 1 block";
+    assert!(output.told.contains(residency), "{}", output.told);
     let (status, text) = told(libraries, &["exec", &file, "--backend", "host"]);
     assert_eq!(status, Some(4), "{text}");
     assert!(text.contains("the kernel `k` has no `reference`"), "{text}");
@@ -269,4 +284,146 @@ fn code_in_a_file_lies_beside_the_workload() {
     let output = run_with(libraries, &[], &[&compiled]);
     assert_eq!(output.code, Some(4), "{}", output.told);
     assert!(output.told.contains("the kernel `k` cannot be launched"), "{}", output.told);
+}
+
+/// The code that the double's compiler makes of a kernel `twice`, from the cache of a run.
+fn compiled(libraries: &Path, folder: &Path) -> Vec<u8> {
+    let code = GOOD.replace("%HEAD%", "extern \"C\" __global__ void twice(const float* x, float* y, long long n)");
+    let text = with_kernel("\n  entry: \"twice\",", &code);
+    let output = run_with(
+        libraries,
+        &[("XDG_CACHE_HOME", &folder.join("cache").display().to_string())],
+        &[&write(folder, "source.aorta", &text)],
+    );
+    assert_eq!(output.code, Some(0), "{}", output.told);
+    let mut folders = vec![folder.join("cache")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = std::fs::read(path).expect("a file");
+            // The code begins with this mark, behind what the cache writes before it.
+            let begin = bytes.windows(8).position(|part| part == b"hipdbl01");
+            let name = b"hip_double_entry_twice";
+            if let Some(begin) = begin.filter(|_| bytes.windows(name.len()).any(|part| part == name)) {
+                return bytes[begin..].to_vec();
+            }
+        }
+    }
+    panic!("the cache has no code of the kernel")
+}
+
+/// What Triton writes beside its code, for a block of one wave.
+const METADATA: &str = r#"{"hash": "0", "name": "twice", "num_warps": 1, "num_ctas": 1, "num_stages": 2, "shared": 0,
+    "target": {"backend": "hip", "arch": "gfx942", "warp_size": 64}, "global_scratch_size": 0, "profile_scratch_size": 0}"#;
+
+#[test]
+fn compiled_code_runs_beside_ours() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let code = compiled(libraries, folder.path());
+    std::fs::write(folder.path().join("k.hsaco"), &code).expect("a file");
+    std::fs::write(folder.path().join("entry.hsaco"), &code).expect("a file");
+    write(folder.path(), "entry.json", METADATA);
+    let text = |fields: &str| {
+        format!(
+            "param n = 301 in 1..=301\nbuffer x, y, z: f32[n]\nkernel k(x: f32[n] -> y: f32[n]) {{\n  \
+             grid: ceil_div(n, 64),\n  {fields}\n  reference: map(2 * x),\n}}\n\
+             step {{ k(x -> y)  sum(y)  k(y -> z)  map(z + 1 -> x) }}\n"
+        )
+    };
+    for (name, fields) in [
+        ("code", "block: 64, file: \"k.hsaco\", entry: \"twice\","),
+        ("ordered", "block: 64, file: \"k.hsaco\", entry: \"twice\", args: [x, y, n + 0],"),
+        ("triton", "file: \"entry.json\","),
+        ("triton_ordered", "file: \"entry.json\", args: [x, y, n],"),
+    ] {
+        let file = write(folder.path(), &format!("{name}.aorta"), &text(fields));
+        verify(libraries, &file, &[]);
+        verify(libraries, &file, &["--set", "n=1"]);
+    }
+    let wrong = |name: &str, fields: &str, metadata: &str, said: &[&str]| {
+        write(folder.path(), "wrong.json", metadata);
+        std::fs::write(folder.path().join("wrong.hsaco"), &code).expect("a file");
+        let file = write(folder.path(), &format!("{name}.aorta"), &text(fields));
+        let (status, told) = told(libraries, &["check", &file]);
+        assert_eq!(status, Some(2), "{name}: {told}");
+        said.iter().for_each(|part| assert!(told.contains(part), "{name}, {part}: {told}"));
+    };
+    write(folder.path(), "alone.json", METADATA);
+    wrong("alone", "file: \"alone.json\",", METADATA, &["no `.cubin`, `.ptx` or `.hsaco` of that name"]);
+    wrong(
+        "clusters",
+        "file: \"wrong.json\",",
+        &METADATA.replace("\"num_ctas\": 1", "\"num_ctas\": 2"),
+        &["clusters of 2 blocks"],
+    );
+    wrong("other", "file: \"wrong.json\",", "{}", &["no metadata of Triton"]);
+    wrong("block", "file: \"wrong.json\", block: 64,", METADATA, &["the metadata says 64 threads", "remove the field"]);
+    wrong(
+        "missing",
+        "block: 64, file: \"k.hsaco\", args: [x, n],",
+        METADATA,
+        &["`y` of the kernel `k` is not in `args`"],
+    );
+    wrong("fraction", "block: 64, file: \"k.hsaco\", args: [x, y, 0.5],", METADATA, &["whole"]);
+    // Code for another device is refused with its name.
+    std::fs::write(folder.path().join("foreign.hsaco"), "\u{7f}ELF").expect("a file");
+    write(folder.path(), "foreign.json", &METADATA.replace("\"hip\", \"arch\": \"gfx942\"", "\"cuda\", \"arch\": 90"));
+    let file = write(folder.path(), "foreign.aorta", &text("file: \"foreign.json\","));
+    let output = run_with(libraries, &[], &[&file]);
+    assert_eq!(output.code, Some(4), "{}", output.told);
+    assert!(output.told.contains("Triton has compiled it for `cuda 90`"), "{}", output.told);
+}
+
+/// The order of `args` is that of the entry's parameters, which the compiler checks.
+#[test]
+fn arguments_have_the_order_of_the_entry() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let code = "extern \"C\" __global__ void k(float* y, long long rows, float a, long long all, const float* x) {\n  \
+                long long i = GLOBAL_INDEX;\n  if (i < all) y[i] = a * x[i] + rows;\n}";
+    let text = |args: &str| {
+        format!(
+            "buffer x: f32[7, 43]\nkernel k(x: f32[n, m], a: f32 -> y: f32[n, m]) {{\n  grid: ceil_div(n * m, 64),\n  \
+             block: 64,\n  args: {args},\n  source: \"\"\"\n{code}\n\"\"\",\n  reference: map(a * x + n),\n}}\n\
+             step {{ k(x, 3) }}\n"
+        )
+    };
+    verify(libraries, &write(folder.path(), "good.aorta", &text("[y, n, a, n * m, x]")), &[]);
+    let output = run_with(libraries, &[], &[&write(folder.path(), "wrong.aorta", &text("[y, a, n, n * m, x]"))]);
+    assert_eq!(output.code, Some(4), "{}", output.told);
+}
+
+/// An output with the name of an input is that input, and its entry has one parameter for both.
+#[test]
+fn an_output_can_update_an_input() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let code = "extern \"C\" __global__ void k(const float* x, float a, float* y, float* z, long long n) {\n  \
+                long long i = GLOBAL_INDEX;\n  if (i >= n) return;\n  z[i] = y[i] - x[i];\n  y[i] = a * x[i] + y[i];\n}";
+    let text = |call: &str| {
+        format!(
+            "buffer x, u, v: f32[301]\nbuffer w: f32[3, 301]\nkernel k(x: f32[n], a: f32, y: f32[n] -> y: f32[n], z: f32[n]) {{\n  \
+             grid: ceil_div(n, 64),\n  block: 64,\n  source: \"\"\"\n{code}\n\"\"\",\n  reference: map(a * x + y, y - x),\n}}\n\
+             step {{ {call} }}\n"
+        )
+    };
+    let good = "k(x, 0.5, u -> u, v)  k(x, 2, w[1] -> w[1])  for i in 0..2 { k(v, i, u -> u, w[2 * i]) }";
+    verify(libraries, &write(folder.path(), "good.aorta", &text(good)), &[]);
+    for (call, said) in [
+        ("k(x, 1, u)", "is the input of that name"),
+        ("k(x, 1, u -> v)", "is the input of that name"),
+        ("k(x, 1, w[0] -> w[1])", "is the input of that name"),
+        ("k(u, 1, u -> u)", "overlap"),
+        ("k(x, 1, u -> u, x)", "overlap"),
+        ("k(x, 1, u -> u, u)", "overlap"),
+    ] {
+        let (status, told) = told(libraries, &["check", &write(folder.path(), "wrong.aorta", &text(call))]);
+        assert_eq!(status, Some(2), "{call}: {told}");
+        assert!(told.contains(said), "{call}: {told}");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Independent of the language, devices and file systems.
 
+pub mod around;
 pub mod computing;
 pub mod dims;
 pub mod divisors;
@@ -22,6 +23,7 @@ pub mod units;
 pub mod visible;
 pub mod workflow;
 
+pub use around::{Around, OnceBlock};
 pub use dims::Dims;
 pub use divisors::{gcd, lcm};
 pub use dtype::DType;

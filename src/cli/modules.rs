@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
-use crate::compile::{COMPILED, DATA, ModuleText, SOURCES, standard_module};
+use crate::compile::{COMPILED, DATA, METADATA, ModuleText, SOURCES, standard_module};
 use crate::ops::DataFile;
 
 /// The workload that uses modules.
@@ -33,7 +33,7 @@ pub fn find(
         return found;
     }
     let is_compiled = COMPILED.iter().any(|ending| path.ends_with(ending));
-    let is_source = SOURCES.iter().any(|ending| path.ends_with(ending));
+    let is_source = SOURCES.iter().chain([&METADATA]).any(|ending| path.ends_with(ending));
     let is_data = path.ends_with(DATA);
     // `use` refuses what is no module, and draws, kernels and operations refuse what is none of theirs.
     if !path.ends_with(".aorta") && !path.ends_with(".csv") && !is_compiled && !is_source && !is_data {

@@ -22,7 +22,7 @@ use crate::syntax::{self, Ast};
 use diagnostics::Reporting;
 
 pub use diagnostics::{Boxed, CompileError, Diagnostics, boxed, first_offset};
-pub use modules::{COMPILED, DATA, FindModule, ModuleText, SOURCES};
+pub use modules::{COMPILED, DATA, FindModule, METADATA, ModuleText, SOURCES};
 pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
 pub use standard::{STANDARD, standard_module};
@@ -154,7 +154,8 @@ impl Parsed {
 
 /// True if a step copies to a rank that the file names.
 fn copies_to_others(program: &Program) -> bool {
-    program.cycle.iter().any(|step| !step.peers().is_empty())
+    let blocks = program.around.iter().map(|(_, block)| &**block);
+    std::iter::once(program).chain(blocks).flat_map(|program| &program.cycle).any(|step| !step.peers().is_empty())
 }
 
 /// Plans the first rank's program and those of the others, and checks all of them together.

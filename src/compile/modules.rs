@@ -50,6 +50,9 @@ pub const DATA: &str = ".bin";
 /// Extensions of files with compiled kernels.
 pub const COMPILED: [&str; 3] = [".ptx", ".cubin", ".hsaco"];
 
+/// Extension of the metadata that Triton writes beside compiled kernels.
+pub const METADATA: &str = ".json";
+
 /// Extensions of files with sources of kernels.
 pub const SOURCES: [&str; 2] = [".cu", ".hip"];
 
@@ -145,7 +148,7 @@ impl<'a> Linker<'a> {
 
     /// Finds and links a module, and returns its name. The error is empty if it was reported already.
     fn module(&mut self, path: &str, at: SrcSpan, by: Option<&str>, names: &mut Interner) -> Result<String, String> {
-        if COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
+        if COMPILED.iter().chain(&SOURCES).chain([&METADATA]).any(|ending| path.ends_with(ending)) {
             return Err("a file with a kernel is named by the field `file` of a `kernel`".to_owned());
         }
         if path.ends_with(".csv") || path.ends_with(DATA) {
@@ -211,11 +214,15 @@ impl<'a> Linker<'a> {
             let Some(Expr { kind: ExprKind::Text(path), span }) = path.map(|field| &field.value) else { continue };
             let read = match COMPILED.iter().chain(&SOURCES).any(|ending| path.ends_with(ending)) {
                 true => (self.find)(path, by),
-                false => Err("its name ends in `.cu`, `.hip`, `.ptx`, `.cubin` or `.hsaco`".to_owned()),
+                false => match path.strip_suffix(METADATA) {
+                    Some(stem) => self.triton(path, stem, by),
+                    None => Err("its name ends in `.cu`, `.hip`, `.ptx`, `.cubin`, `.hsaco` or `.json`".to_owned()),
+                },
             };
             match read {
                 Ok(ModuleText { name, text, code, .. }) => {
-                    self.texts.push(code.as_ref().map_or_else(|| text.as_bytes().to_vec(), |code| code.to_vec()));
+                    let code_bytes = code.iter().flat_map(|code| code.iter().copied());
+                    self.texts.push(text.bytes().chain(code_bytes).collect());
                     *file = Some(KernelFile { name, text, code });
                 }
                 Err(why) => self.errors.extend(boxed([ModelError::from(KernelError::Source {
@@ -227,6 +234,16 @@ impl<'a> Linker<'a> {
                 })])),
             }
         }
+    }
+
+    /// Reads an entry of Triton's cache: the metadata at `path`, and the code beside it, whose name has the same `stem`.
+    fn triton(&self, path: &str, stem: &str, by: Option<&str>) -> Result<ModuleText, String> {
+        let metadata = (self.find)(path, by)?;
+        // A CUDA entry has the assembler's text beside the machine code, which loads without a further compilation.
+        let code = [".cubin", ".hsaco", ".ptx"].map(|ending| (self.find)(&format!("{stem}{ending}"), by));
+        let found = code.into_iter().find_map(|code| code.ok()?.code);
+        let missing = || "no `.cubin`, `.ptx` or `.hsaco` of that name beside it can be read".to_owned();
+        Ok(ModuleText { code: Some(found.ok_or_else(missing)?), ..metadata })
     }
 
     /// Renames the uses of modules in declarations, and of the own names of a module.

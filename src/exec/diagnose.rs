@@ -31,6 +31,7 @@ impl Ranks {
 
 impl Session {
     fn diagnose(&mut self, diagnosis: Diagnosis, control: &Control) -> Result<(), ExecError> {
+        self.set_up(control)?;
         self.begin();
         for iteration in 0..self.period().max(2) as u64 {
             match diagnosis {

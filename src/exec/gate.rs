@@ -47,7 +47,7 @@ impl Gate {
         let plain = most(image, period, 0);
         let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
             Some("a `host_sync()` makes the host wait for the device".to_owned())
-        } else if blocks(image) {
+        } else if blocks(image, period) {
             Some("a copy from or to ordinary host memory makes the host wait for the device".to_owned())
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
@@ -194,11 +194,14 @@ impl Session {
     }
 }
 
-/// Whether a call of the image makes the host wait for the device.
-fn blocks(image: &Image) -> bool {
-    image.works.iter().flat_map(|work| work.launches.iter()).any(|launch| match launch {
-        Launch::Copy(copy) => copy.pageable,
-        _ => false,
+/// Whether a call of an iteration makes the host wait for the device.
+fn blocks(image: &Image, period: &[StepCommands]) -> bool {
+    period.iter().flat_map(|step| &step.commands).any(|command| match *command {
+        Step::Launch { op, .. } => {
+            let work = &image.works[image.ops[op as usize].work as usize];
+            work.launches.iter().any(|launch| matches!(launch, Launch::Copy(copy) if copy.pageable))
+        }
+        Step::Record { .. } | Step::Wait { .. } => false,
     })
 }
 

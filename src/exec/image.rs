@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
+use crate::base::{Around, DType, GroupId, Nanos, OpId, Space, SrcSpan, StreamId};
 use crate::model::{MemoryKind, OpKind, Priority, Units};
 use crate::ops::init::Init;
 use crate::ops::{Category, Collective, Launch, Spec};
@@ -64,6 +64,8 @@ pub struct ImageLane {
     /// The share of compute units that the lane is limited to.
     pub units: Option<Units>,
     pub queue: u32,
+    /// True if the file asks for that queue.
+    pub queue_asked: bool,
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
 }
@@ -149,16 +151,31 @@ pub struct StepCommands {
     pub leaves: Vec<u32>,
 }
 
+/// All commands of a rank.
+#[derive(Debug)]
+pub struct Commands {
+    /// The iterations of the period.
+    pub period: Vec<StepCommands>,
+    /// The blocks around the iterations.
+    pub around: Around<StepCommands>,
+}
+
+impl Commands {
+    /// The iterations, then the blocks around them: the order of the image's operations.
+    pub fn iter(&self) -> impl Iterator<Item = &StepCommands> {
+        self.period.iter().chain(self.around.iter().map(|(_, block)| block))
+    }
+}
+
 /// Lowers a rank's schedule to an image. Appends `extra_lanes` to its lanes and creates `stamps` stamps. Also returns
-/// the commands of each iteration of the period.
-pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Vec<StepCommands>) {
-    let (program, schedule) = (rank.program, rank.schedule);
-    let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
+/// its commands.
+pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidates: u32) -> (Image, Commands) {
+    let schedule = rank.schedule;
     let mut comms = Comms::of(rank);
     let mut image = Image {
         rank: rank.number,
         comms: Vec::new(),
-        crossings: program.crossings * schedule.period.len() as u32,
+        crossings: 0,
         lanes: schedule
             .lanes
             .iter()
@@ -167,11 +184,12 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                 priority: lane.priority,
                 units: lane.units,
                 queue: lane.queue,
+                queue_asked: lane.queue_asked,
                 threads: lane.threads,
             })
             .chain(extra_lanes.iter().cloned())
             .collect(),
-        events: schedule.events,
+        events: 0,
         stamps,
         gates: 0,
         cold: Vec::new(),
@@ -183,6 +201,23 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         gemm_candidates,
         timeout: Nanos(i64::MAX),
     };
+    let period = lower_period(rank, &mut image, &mut comms);
+    let blocks = rank.program.around.as_ref().zip(schedule.around.as_ref());
+    let around = blocks.map(|(program, schedule)| {
+        let block = Rank { program, schedule, ..*rank };
+        lower_period(&block, &mut image, &mut comms).pop().expect("a block is a cycle of one slot")
+    });
+    image.comms = comms.into_list();
+    (image, Commands { period, around })
+}
+
+/// Adds the operations of a schedule's period to an image, and returns its commands.
+fn lower_period(rank: &Rank, image: &mut Image, comms: &mut Comms) -> Vec<StepCommands> {
+    let (program, schedule) = (rank.program, rank.schedule);
+    let mut works: Vec<Option<u32>> = vec![None; program.specs.len()];
+    let (events, crossings) = (image.events, image.crossings);
+    image.events += schedule.events;
+    image.crossings += program.crossings * schedule.period.len() as u32;
     let mut period = Vec::with_capacity(schedule.period.len());
     for (turn, planned) in (0..).zip(&schedule.period) {
         let step = &program.cycle[planned.step];
@@ -190,8 +225,8 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         let mut ops = Vec::new();
         for command in &planned.commands {
             commands.push(match *command {
-                Command::Record { event, lane } => Step::Record { event: event.0, lane: lane.0 },
-                Command::Wait { event, lane, across } => Step::Wait { lane: lane.0, event: event.0, across },
+                Command::Record { event, lane } => Step::Record { event: events + event.0, lane: lane.0 },
+                Command::Wait { event, lane, across } => Step::Wait { lane: lane.0, event: events + event.0, across },
                 Command::HostSync => Step::HostSync,
                 Command::Launch { op, lane } => {
                     let OpKind::Run(spec_id) = step.op(op).kind else {
@@ -215,7 +250,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
                     let launches = &image.works[work as usize].launches;
                     let comm = comms.number(step.op(op).stream, launches);
                     let crossing = match (launches.first(), step.peer(op)) {
-                        (Some(Launch::Peer(_)), Some(peer)) => turn * program.crossings + peer.crossing,
+                        (Some(Launch::Peer(_)), Some(peer)) => crossings + turn * program.crossings + peer.crossing,
                         _ => NO_CROSSING,
                     };
                     let (lane, span) = (lane.0, step.op(op).span);
@@ -232,8 +267,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
             leaves: planned.leaves.iter().map(|lane| lane.0).collect(),
         });
     }
-    image.comms = comms.into_list();
-    (image, period)
+    period
 }
 
 /// Returns the launches of a spec for this rank. Ranks may share a program, so the rank enters a collective's launches
@@ -264,7 +298,9 @@ impl Comms {
     fn of(rank: &Rank) -> Self {
         let program = rank.program;
         let mut numbers = BTreeMap::new();
-        for op in program.cycle.iter().flat_map(|step| &step.ops) {
+        let blocks = program.around.iter().flat_map(|(_, block)| block.cycle.iter().map(move |step| (&**block, step)));
+        let steps = program.cycle.iter().map(|step| (program, step)).chain(blocks);
+        for (program, op) in steps.flat_map(|(program, step)| step.ops.iter().map(move |op| (program, op))) {
             if let Some(spec) = program.op_spec(op)
                 && spec.operation.category() == Category::Collective
             {
@@ -321,10 +357,10 @@ impl Image {
         }
     }
 
-    /// Sets [`ImageOp::behind`], once the commands of the period are final.
-    pub fn find_rows(&mut self, period: &[StepCommands]) {
+    /// Sets [`ImageOp::behind`], once all commands are final.
+    pub fn find_rows(&mut self, commands: &Commands) {
         let mut last = vec![None; self.lanes.len()];
-        for step in period {
+        for step in commands.iter() {
             last.fill(None);
             for command in &step.commands {
                 match *command {
@@ -361,5 +397,12 @@ pub fn check_peers(images: &[Image]) -> Result<(), ExecError> {
 
 /// Returns the lane that records the stamps of overlapping iterations. It runs no operations.
 pub fn clock_lane() -> ImageLane {
-    ImageLane { name: "clock".to_owned(), priority: Priority::Normal, units: None, queue: 0, threads: None }
+    ImageLane {
+        name: "clock".to_owned(),
+        priority: Priority::Normal,
+        units: None,
+        queue: 0,
+        queue_asked: false,
+        threads: None,
+    }
 }

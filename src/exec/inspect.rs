@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::{MemoryId, OpId, Space};
+use crate::base::{Around, MemoryId, OpId, Space};
 use crate::ops::{self, Tensor};
 
 use super::driver::Backend;
@@ -41,8 +41,12 @@ pub struct Inspected {
     pub places: Vec<(Address, u64)>,
     /// Communicators, by the number in [`MatchBy::Comm`].
     pub comms: Vec<Comm>,
-    /// The launches of each iteration of the period, in the order of issue.
+    /// The launches of each iteration of the period, then of each block around the iterations, in the order of issue.
     pub steps: Vec<Vec<Launched>>,
+    /// Number of iterations of the period.
+    pub period: usize,
+    /// Indices of the blocks in `steps`.
+    pub around: Around<usize>,
 }
 
 /// One launched operation of an iteration.
@@ -73,7 +77,7 @@ pub enum MatchBy {
 pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Result<Inspection, ExecError> {
     let mut inspected = Vec::new();
     let all = ranks;
-    let ranks = prepare_with(ranks, backend, options, |index, image, period| {
+    let ranks = prepare_with(ranks, backend, options, |index, image, commands| {
         let Rank { program, schedule, .. } = all[index];
         let address_of = |memory| {
             let (space, offset) = schedule.memory.offset(memory, 0);
@@ -82,9 +86,14 @@ pub fn inspect(ranks: &[Rank], backend: &dyn Backend, options: &Options) -> Resu
         let places = (0..program.memories.len()).map(MemoryId::from).map(address_of).collect();
         let (bytes, fills) = (image.bytes, image.fills.clone());
         let mut keeper = CopyInserter { image, end: bytes[0].next_multiple_of(ALIGN), unread: 0 };
-        let steps = period.iter_mut().map(|step| keeper.step(step)).collect();
+        let mut steps: Vec<Vec<Launched>> = commands.period.iter_mut().map(|step| keeper.step(step)).collect();
+        let period = steps.len();
+        let around = commands.around.as_mut().map(|block| {
+            steps.push(keeper.step(block));
+            steps.len() - 1
+        });
         let comms = image.comms.clone();
-        inspected.push(Inspected { bytes, fills, places, comms, steps });
+        inspected.push(Inspected { bytes, fills, places, comms, steps, period, around });
     })?;
     Ok(Inspection { ranks, inspected })
 }

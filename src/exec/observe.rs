@@ -56,6 +56,7 @@ impl Session {
         observation: Observation,
         control: &Control,
     ) -> Result<Vec<Trace>, ExecError> {
+        self.set_up(control)?;
         self.begin();
         let traces = self.observations(mode, observation, control);
         let oldest = self.stamped.unwrap_or(0);

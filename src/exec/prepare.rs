@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::base::{Bytes, MemoryId, Nanos, Space, SrcSpan};
+use crate::base::{Around, Bytes, MemoryId, Nanos, Space, SrcSpan};
 use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, Settings};
 use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
@@ -14,7 +14,7 @@ use super::clock;
 use super::driver::Backend;
 use super::error::ExecError;
 use super::gate::Gate;
-use super::image::{self, Comm, Image, ImageOp, StepCommands};
+use super::image::{self, Comm, Commands, Image, ImageOp, StepCommands};
 use super::session::{RING, Session};
 
 /// Options of a session.
@@ -78,6 +78,8 @@ pub(super) struct Outline {
 /// The state that a session keeps of a lowered schedule.
 pub(super) struct Lowered {
     pub outline: Outline,
+    /// The same for the blocks around the iterations, each as a period of one iteration.
+    pub around: Around<Outline>,
     /// Placement of each memory, with its offset in the space.
     pub placements: Vec<(Placement, u64)>,
     pub sync: Sync,
@@ -115,23 +117,24 @@ pub fn prepare(
 pub(super) fn lower(
     rank: &super::Rank,
     options: &Options,
-    alter: impl FnOnce(&mut Image, &mut [StepCommands]),
+    alter: impl FnOnce(&mut Image, &mut Commands),
 ) -> (Image, Lowered) {
     let (program, schedule) = (rank.program, rank.schedule);
     let lanes = schedule.lanes.len() as u32;
-    let most = schedule.period.iter().map(|step| step.commands.len()).max().unwrap_or(0);
+    let blocks = schedule.around.iter().flat_map(|(_, block)| &block.period);
+    let most = schedule.period.iter().chain(blocks).map(|step| step.commands.len()).max().unwrap_or(0);
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
     let mut stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
     let clock_stamps = observed.filter(|_| program.world > 1).map(|_| stamps);
     stamps += clock_stamps.map_or(0, |_| clock::STAMPS);
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
-    let (mut image, mut period) = image::lower(rank, &extra, stamps, options.gemm_candidates);
+    let (mut image, mut commands) = image::lower(rank, &extra, stamps, options.gemm_candidates);
     if let Some(init) = options.contents {
         image.replace_random(init);
     }
-    alter(&mut image, &mut period);
-    image.find_rows(&period);
+    alter(&mut image, &mut commands);
+    image.find_rows(&commands);
     let joins = image.events;
     image.events += lanes + 1;
     image.timeout = options.timeout;
@@ -143,7 +146,8 @@ pub(super) fn lower(
             (work.spec.operation.name(), work.span)
         })
         .collect();
-    let launches = spans_of(program, &period, launches);
+    let launches = spans_of(program, &commands, launches);
+    let Commands { period, around } = commands;
     // Only iterations that do not overlap can be gated.
     let depth = if overlapping { 0 } else { options.gate_depth };
     let gate = Gate::new(&image, &period, depth, RING);
@@ -168,8 +172,10 @@ pub(super) fn lower(
         transfers: Arc::new(transfers),
         timeout: options.timeout,
     };
+    let around = around.map(|block| Outline { period: vec![block].into(), ..outline.clone() });
     let lowered = Lowered {
         outline,
+        around,
         placements,
         sync: schedule.sync,
         ahead: u64::from(if overlapping { schedule.depth } else { options.in_flight.max(1) }),
@@ -221,11 +227,14 @@ fn partners(image: &Image, transfers: &Transfers) -> Vec<u32> {
 /// Gives each launch the source location of its own operation; operations with equal specs share a work.
 fn spans_of(
     program: &Program,
-    period: &[StepCommands],
+    commands: &Commands,
     mut launches: Vec<(&'static str, SrcSpan)>,
 ) -> Vec<(&'static str, SrcSpan)> {
+    let blocks = commands.around.as_ref().zip(program.around.as_ref());
+    let blocks = blocks.iter().map(|(_, (block, program))| (*block, &***program)).collect::<Vec<_>>();
+    let steps = commands.period.iter().map(|step| (step, program)).chain(blocks);
     let mut index = 0;
-    for step in period {
+    for (step, program) in steps {
         for &op in &step.ops {
             launches[index].1 = program.cycle[step.step].op(op).span;
             index += 1;

@@ -12,7 +12,7 @@ use std::thread;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{MemoryId, Nanos, parallel, threads};
+use crate::base::{MemoryId, Nanos, OnceBlock, parallel, threads};
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
@@ -21,7 +21,7 @@ use super::driver::Backend;
 use super::error::ExecError;
 use super::hang;
 use super::health::Health;
-use super::image::{Address, Image, StepCommands};
+use super::image::{Address, Commands, Image};
 use super::observe::Observation;
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
@@ -121,7 +121,7 @@ pub(super) fn prepare_with(
     ranks: &[Rank],
     backend: &dyn Backend,
     options: &Options,
-    mut alter: impl FnMut(usize, &mut Image, &mut [StepCommands]),
+    mut alter: impl FnMut(usize, &mut Image, &mut Commands),
 ) -> Result<Ranks, ExecError> {
     let peers = backend.peers();
     let own = own(ranks, peers.as_deref());
@@ -129,7 +129,7 @@ pub(super) fn prepare_with(
     let mut lowered = Ok(());
     for index in own.clone() {
         let rank = &ranks[index];
-        let (image, part) = prepare::lower(rank, options, |image, period| alter(index, image, period));
+        let (image, part) = prepare::lower(rank, options, |image, commands| alter(index, image, commands));
         lowered = lowered.and_then(|()| prepare::check_room(rank.program, &image, backend));
         images.push(image);
         parts.push(part);
@@ -457,6 +457,17 @@ impl Ranks {
         let ranks: Vec<Samples> = self.sessions.iter().map(|session| session.samples.clone()).collect();
         let slowest = slowest(&ranks.iter().collect::<Vec<_>>());
         self.is_one_process().then_some(RankSamples { slowest, ranks })
+    }
+
+    /// Runs the `setup` on every rank unless it has run since the contents were restored: [`Session::set_up`].
+    pub fn set_up(&mut self, control: &Control) -> Result<(), ExecError> {
+        self.each_or_none("the setup", control, |session| session.set_up(control), |_| ()).map(drop)
+    }
+
+    /// Runs the `teardown` on every rank, after the last iteration.
+    pub fn tear_down(&mut self, control: &Control) -> Result<(), ExecError> {
+        let tear_down = |session: &mut Session| session.once_block(OnceBlock::Teardown, control);
+        self.each_or_none("the teardown", control, tear_down, |_| ()).map(drop)
     }
 
     /// Runs a single iteration to completion on every rank. The iterations before it must have been run.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use miette::LabeledSpan;
 
-use crate::base::{MemoryId, Nanos, SrcSpan};
+use crate::base::{MemoryId, Nanos, OnceBlock, SrcSpan};
 use crate::model::Sync;
 
 use super::control::Control;
@@ -83,6 +83,8 @@ pub struct Session {
     pub(super) stamped: Option<u64>,
     /// Snapshot of the session at the moment its hang was detected; `None` if it never hung.
     pub(super) snapshot: Option<HangSnapshot>,
+    /// True if the memory has its initial contents, and the `setup` has not run on them.
+    fresh: bool,
     /// Samples of completed iterations, kept for the case that the run fails here or on another rank.
     pub(super) samples: Samples,
 }
@@ -118,6 +120,7 @@ impl Session {
             issued: 0,
             stamped: None,
             snapshot: None,
+            fresh: true,
             samples: Samples::default(),
         }
     }
@@ -406,6 +409,7 @@ impl Session {
         iterations: u64,
         control: &Control,
     ) -> Result<Samples, ExecError> {
+        self.set_up(control)?;
         self.begin();
         let mut samples = Samples {
             first: warmup,
@@ -489,6 +493,28 @@ impl Session {
 
     /// Runs a single iteration to completion. The iterations before it must have been run.
     pub(super) fn once(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
+        self.set_up(control)?;
+        self.single(mode, iteration, control)
+    }
+
+    /// Runs the `setup`, unless it has run since the initial contents were restored. Called before iterations.
+    pub(super) fn set_up(&mut self, control: &Control) -> Result<(), ExecError> {
+        match std::mem::take(&mut self.fresh) {
+            true => self.once_block(OnceBlock::Setup, control),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs a block around the iterations to completion, as streams. Does nothing if the file has no such block.
+    pub(super) fn once_block(&mut self, which: OnceBlock, control: &Control) -> Result<(), ExecError> {
+        let Some(block) = self.lowered.around.get(which).cloned() else { return Ok(()) };
+        let iterations = std::mem::replace(&mut self.lowered.outline, block);
+        let done = self.single(LaunchMode::Stream, 0, control);
+        self.lowered.outline = iterations;
+        done
+    }
+
+    fn single(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
         self.begin();
         let run = |session: &mut Session| {
             session.lead_in(mode, iteration, false, false)?;
@@ -509,6 +535,7 @@ impl Session {
 
     /// Restores the initial contents of all memory.
     pub fn reset(&mut self) -> Result<(), ExecError> {
+        self.fresh = true;
         self.driver.reset().map_err(device)
     }
 

@@ -56,7 +56,8 @@ pub fn witness(
 ) -> Result<Witness, ExecError> {
     let mut counters: Vec<Counters> = ranks.iter().map(|_| Counters::default()).collect();
     let programs: Vec<&Program> = ranks.iter().map(|rank| rank.program).collect();
-    let ranks = prepare_with(ranks, backend, options, |index, image, period| {
+    let ranks = prepare_with(ranks, backend, options, |index, image, commands| {
+        let period = &mut commands.period;
         let found = dependencies(programs[index], plans[index], image, period);
         let misses = insert(image, period, &found);
         counters[index] = Counters { edges: found.iter().map(|dependency| dependency.edge).collect(), misses };
@@ -109,7 +110,8 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
             numbers
         })
         .collect();
-    debug_assert_eq!(first as usize, image.ops.len());
+    // The operations of the blocks around the iterations follow.
+    debug_assert!(first as usize <= image.ops.len());
     let sources: Vec<Vec<Vec<OpId>>> =
         plan.steps.iter().enumerate().map(|(step, graph)| running(program, step, graph)).collect();
     let mut found = Vec::new();

@@ -20,6 +20,7 @@ pub fn buffers(
     if session.iterate(LaunchMode::Stream, 0, period, control)?.slowest.stopped {
         return Ok(None);
     }
+    session.tear_down(control)?;
     let mut read = || {
         let mut all = Vec::with_capacity(ranks.len());
         for (index, rank) in ranks.iter().enumerate() {

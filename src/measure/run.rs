@@ -91,7 +91,12 @@ fn headlines(
         sample(request, &mut session, mode, sampled, warnings)
             .inspect_err(|error| warnings.push(failed(run_name(mode), error)))?;
     }
-    Ok(())
+    tear_down(request, &mut session)
+}
+
+/// Runs the `teardown` after the last iteration of a session, unless the run was stopped.
+fn tear_down(request: &Request, session: &mut Ranks) -> Result<(), ExecError> {
+    if request.control.stopped() { Ok(()) } else { session.tear_down(request.control) }
 }
 
 /// Measures each variant on one stream; `None` for a variant that cannot be.
@@ -128,7 +133,7 @@ fn serials(
             let alone = observations.iterations.iter().map(|rank| Alone::of_serial(rank)).collect();
             serial.push(Some(Serial { samples, alone }));
         }
-        Ok(())
+        tear_down(request, &mut session)
     };
     run().inspect_err(|error| warnings.push(failed("the serial run", error)))
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Bytes, DType, GroupId, Interner, MemoryId, SrcSpan, Symbol, lcm};
+use crate::base::{Around, Bytes, DType, GroupId, Interner, MemoryId, SrcSpan, Symbol, lcm};
 use crate::syntax::ast::*;
 
 use super::drawn::Draw;
@@ -72,6 +73,8 @@ pub(super) struct Analyzer<'a> {
     /// The iteration that is being expanded; `None` outside of the step.
     pub iteration: Option<i64>,
     pub cycle_use: CycleUse,
+    /// The operations of `setup` and `teardown`.
+    pub around: Around<Step>,
     pub draws: Vec<Draw>,
     /// Number of slots of the cycle; `None` before the step is analyzed, and if it has mistakes.
     pub slots: Option<usize>,
@@ -124,6 +127,7 @@ impl<'a> Analyzer<'a> {
             turns: Turns::default(),
             step: StepOptions { sync: Sync::Iteration, depth: 1, declared_order: false, allow_races: false },
             cycle: Vec::new(),
+            around: Around::default(),
             crossings: 0,
             metrics: Vec::new(),
             expectations: Vec::new(),
@@ -141,6 +145,7 @@ impl<'a> Analyzer<'a> {
             products: FxHashMap::default(),
             iteration: None,
             cycle_use: CycleUse::default(),
+            around: Around::default(),
             draws: Vec::new(),
             slots: None,
             expansion: Expansion::default(),
@@ -195,7 +200,7 @@ impl<'a> Analyzer<'a> {
         self.figures();
         if self.mistakes.is_empty() {
             let name = |memory: MemoryId| self.names.name(self.program.memory(memory).name).to_owned();
-            let unwritten = super::unwritten::reads(&self.program, name);
+            let unwritten = super::unwritten::reads(&self.program, self.around.iter().map(|(_, block)| block), name);
             unwritten.into_iter().for_each(|error| self.error(error));
             self.check_memory();
         }
@@ -204,11 +209,11 @@ impl<'a> Analyzer<'a> {
             program.names = self.names;
             program.memories.shrink_to_fit();
             program.labels.shrink_to_fit();
-            // If ranks copy to each other, `link` runs these checks once it has added what arrives.
-            if program.cycle.iter().all(|step| step.peers().is_empty()) {
-                program.views.finish();
-            }
-            return Ok(program);
+            // The tables are copied for the blocks without the operations of the cycle.
+            let cycle = std::mem::take(&mut program.cycle);
+            program.around = self.around.map(|block| Arc::new(program.once(block).finish()));
+            program.cycle = cycle;
+            return Ok(program.finish());
         }
         Err(self.mistakes.sorted())
     }

@@ -2,7 +2,7 @@
 //! slices, which fit into no cache, these accesses dominate the time.
 
 /// An open-addressing table with linear probing, at most three quarters full.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Buckets {
     /// Hashes and numbers; the length is a power of two.
     buckets: Vec<(u32, u32)>,

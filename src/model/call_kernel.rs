@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos, Space, SpecId, SrcSpan, Symbol, ViewId, counted};
-use crate::ops::{self, Category, InputPart, OpError, Passed, Reference, Team, UserKernel};
+use crate::ops::{self, Category, InputPart, OpError, Reference, Team, UserKernel};
 use crate::syntax::ast::*;
 
 use super::analyzer::Analyzer;
@@ -15,24 +15,13 @@ use super::expand::Written;
 use super::kernel::{DeclaredKernel, KernelParam};
 use super::labels::LabelData;
 use super::program::{Memory, MemoryKind, OpKind};
-use super::value::{Number, Value};
-
-/// Most threads of a block, and most of them in z, with CUDA and HIP.
-const BLOCK_THREADS: i64 = 1024;
-const BLOCK_Z: i64 = 64;
-
-/// Most blocks of a grid in x, and in y and z.
-const GRID_X: i64 = i32::MAX as i64;
-const GRID_YZ: i64 = 65_535;
-
-/// Most dynamic shared memory of a block that any device has, in bytes.
-const MOST_SHARED: i64 = 1 << 20;
+use super::value::Value;
 
 /// The operands of a call.
 #[derive(Default)]
-struct Operands {
+pub(super) struct Operands {
     /// For each input of the signature, its tensor or number.
-    values: Vec<Value>,
+    pub values: Vec<Value>,
     spans: Vec<SrcSpan>,
     /// For each output, the memory behind the arrow.
     outputs: Vec<Option<(Output, SrcSpan)>>,
@@ -66,7 +55,7 @@ impl<'a> Analyzer<'a> {
                 self.expansion.outputs[*cell as usize] = Written::To(inputs.written[index]);
             }
         }
-        if !self.check_overlap(&ops::KernelCall, call, &inputs, Team::ALONE) {
+        if !self.kernel_overlap(kernel, call, &inputs) {
             return None;
         }
         let label = self.open_label(call);
@@ -75,6 +64,59 @@ impl<'a> Analyzer<'a> {
             self.close_label(call, label, LabelData::operation(op));
         }
         Some(())
+    }
+
+    /// Checks that the outputs overlap neither inputs nor each other, except for inputs that the kernel updates.
+    fn kernel_overlap(&mut self, kernel: &DeclaredKernel, call: &Call, inputs: &Inputs) -> bool {
+        let tensors: Vec<usize> = kernel
+            .inputs
+            .iter()
+            .enumerate()
+            .filter(|(_, input)| input.sizes.is_some())
+            .map(|(index, _)| index)
+            .collect();
+        for (index, &view) in inputs.written.iter().enumerate() {
+            let Output::Given(_, at) = inputs.outputs[index] else { continue };
+            let own = kernel.updated(index);
+            let reads = tensors.iter().zip(&inputs.views).zip(&inputs.spans);
+            let reads = reads.filter(|((input, _), _)| Some(**input) != own).map(|((_, &other), &span)| (other, span));
+            let later = inputs.written.iter().zip(call.outputs.iter().map(|arg| arg.value.span)).skip(index + 1);
+            let mut others = reads.chain(later.map(|(&other, span)| (other, span)));
+            if let Some((other, other_at)) = others.find(|(other, _)| self.program.views.overlap(view, *other)) {
+                let memory = self.program.views.memory(other);
+                let name = self.names.name(self.program.memory(memory).name).to_owned();
+                self.error(ModelError::Overlap { name, output: at.into(), other: other_at.into() });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Checks that the output which updates an input is given, as the memory of that input.
+    fn kernel_updates(
+        &mut self,
+        (kernel, index): (&DeclaredKernel, usize),
+        input: &Value,
+        output: Option<ViewId>,
+        at: SrcSpan,
+    ) -> bool {
+        let Value::Tensor { view, .. } = *input else { return false };
+        if output == Some(view) {
+            return true;
+        }
+        let memory = |view: ViewId| self.program.views.memory(view);
+        let found = match output {
+            Some(output) => {
+                let name = self.names.name(self.program.memory(memory(output)).name);
+                let part = if memory(output) == memory(view) { "another part of " } else { "" };
+                format!("{part}`{name}`")
+            }
+            None => "left out".to_owned(),
+        };
+        let expected = "the input of that name, which the kernel updates in place".to_owned();
+        let help = "write the same slice in both places: `k(x, y -> y)`";
+        self.kernel_operand((kernel, &kernel.outputs[index]), expected, found, help, at);
+        false
     }
 
     /// Checks the number of arguments, and that there are no options.
@@ -196,7 +238,18 @@ impl<'a> Analyzer<'a> {
                 inputs.spans.push(at);
             }
         }
-        for (param, output) in kernel.outputs.iter().zip(&operands.outputs) {
+        for (index, (param, output)) in kernel.outputs.iter().zip(&operands.outputs).enumerate() {
+            if let Some(input) = kernel.updated(index) {
+                let (given, at) = match output {
+                    Some((Output::Given(view, _), at)) => (Some(*view), *at),
+                    Some((_, at)) => (None, *at),
+                    None => (None, call.span),
+                };
+                if !self.kernel_updates((kernel, index), &operands.values[input], given, at) {
+                    good = false;
+                    continue;
+                }
+            }
             let view = match output {
                 Some((Output::Given(view, at), _)) => {
                     good &= self.kernel_fits((kernel, param), *view, *at);
@@ -218,9 +271,16 @@ impl<'a> Analyzer<'a> {
         if !good {
             return None;
         }
-        let block = self.kernel_extent(kernel, "block", kernel.fields.block);
+        let block = match (&kernel.triton, kernel.fields.block) {
+            (None, Some(block)) => self.kernel_extent(kernel, "block", block),
+            (launch, _) => launch.as_ref().map(|launch| [launch.threads, 1, 1]),
+        };
         let grid = self.kernel_extent(kernel, "grid", kernel.fields.grid);
-        let shared = self.kernel_shared(kernel);
+        let shared = match &kernel.triton {
+            Some(launch) => Some(launch.shared),
+            None => self.kernel_shared(kernel),
+        };
+        let args = self.kernel_args(kernel, operands);
         let flops = self.kernel_count(kernel, "flops", kernel.fields.flops, Dimension::FLOPS);
         let bytes = self.kernel_count(kernel, "bytes", kernel.fields.bytes, Dimension::BYTES);
         let time = self.kernel_count(kernel, "time", kernel.fields.time, Dimension::TIME);
@@ -236,7 +296,7 @@ impl<'a> Analyzer<'a> {
             grid: grid?,
             block: block?,
             shared: shared?,
-            args: self.kernel_args(kernel, operands),
+            args: args?,
             outputs: kernel.output_names.clone(),
             flops: flops?.unwrap_or(0),
             bytes: bytes?,
@@ -357,125 +417,6 @@ impl<'a> Analyzer<'a> {
         Some(self.all_of(memory))
     }
 
-    // --- Fields -----------------------------------------------------------------------------------------------
-
-    fn kernel_launch(
-        &mut self,
-        kernel: &DeclaredKernel,
-        field: &'static str,
-        value: String,
-        (why, help): (String, &'static str),
-        at: SrcSpan,
-    ) {
-        let name = kernel.name.to_string();
-        self.error_in_kernel(KernelError::Launch { name, field, value, help, at: at.into(), why });
-    }
-
-    /// The sizes of the grid or of a block: one to three numbers.
-    fn kernel_extent(&mut self, kernel: &DeclaredKernel, field: &'static str, expr: &Expr) -> Option<[u32; 3]> {
-        let help = match field {
-            "grid" => "write one to three numbers of blocks: `grid: ceil_div(n, 256)`, `grid: [n, m]`",
-            _ => "write one to three numbers of threads, whose product is at most 1024: `block: 256`, `block: [32, 8]`",
-        };
-        let value = self.eval(expr);
-        let items = match &value {
-            Value::Unknown => return None,
-            Value::List(items) if (1..=3).contains(&items.len()) => items.as_ref().clone(),
-            Value::Number(_) => vec![value.clone()],
-            other => {
-                let value = other.describe(&self.names);
-                self.kernel_launch(kernel, field, value, ("one to three numbers".to_owned(), help), expr.span);
-                return None;
-            }
-        };
-        let mut extent = [1i64; 3];
-        for (axis, item) in items.iter().enumerate() {
-            extent[axis] = match item {
-                Value::Number(number) if number.dimension == Dimension::NONE => self.whole(*number, expr.span)?,
-                other => return self.wrong_type("a whole number", other, expr.span),
-            };
-        }
-        let limits = match field {
-            "grid" => [GRID_X, GRID_YZ, GRID_YZ],
-            _ => [BLOCK_THREADS, BLOCK_THREADS, BLOCK_Z],
-        };
-        let written = match items.len() {
-            1 => extent[0].to_string(),
-            count => format!("{:?}", &extent[..count]),
-        };
-        if let Some(axis) = (0..3).find(|&axis| !(1..=limits[axis]).contains(&extent[axis])) {
-            let why = format!("{} goes from 1 to {}", ["x", "y", "z"][axis], limits[axis]);
-            self.kernel_launch(kernel, field, written, (why, help), expr.span);
-            return None;
-        }
-        let threads: i64 = extent.iter().product();
-        if field == "block" && threads > BLOCK_THREADS {
-            let why = format!("{threads} threads, and a block has at most {BLOCK_THREADS}");
-            self.kernel_launch(kernel, field, written, (why, help), expr.span);
-            return None;
-        }
-        Some(extent.map(|size| size as u32))
-    }
-
-    fn kernel_shared(&mut self, kernel: &DeclaredKernel) -> Option<u32> {
-        let Some(expr) = kernel.fields.shared else { return Some(0) };
-        let bytes = self.kernel_count(kernel, "shared", Some(expr), Dimension::BYTES)??;
-        if bytes > MOST_SHARED as u64 {
-            let why = "no device has more than 1 MiB for a block".to_owned();
-            let help = "write the dynamic shared memory of a block in bytes: `shared: 4 * 256`";
-            self.kernel_launch(kernel, "shared", bytes.to_string(), (why, help), expr.span);
-            return None;
-        }
-        Some(bytes as u32)
-    }
-
-    /// A number of operations, bytes or nanoseconds from 0, rounded; `Some(None)` if the field is absent.
-    fn kernel_count(
-        &mut self,
-        kernel: &DeclaredKernel,
-        field: &'static str,
-        expr: Option<&Expr>,
-        dimension: Dimension,
-    ) -> Option<Option<u64>> {
-        const MOST: f64 = 1e18;
-        let Some(expr) = expr else { return Some(None) };
-        let needs_unit = dimension == Dimension::TIME;
-        let number = match self.eval(expr) {
-            Value::Number(number) if number.dimension == dimension => number,
-            Value::Number(number) if number.dimension == Dimension::NONE && !needs_unit => number,
-            other => return self.wrong_type(&format!("{} for `{field}`", dimension.describe()), &other, expr.span),
-        };
-        let Number { value, .. } = number;
-        if !(0.0..=MOST).contains(&value.float()) {
-            let help = "write a number from 0 to 1e18";
-            self.kernel_launch(kernel, field, number.text(), ("out of range".to_owned(), help), expr.span);
-            return None;
-        }
-        Some(Some(value.float().round() as u64))
-    }
-
-    /// The arguments in the order of the entry's parameters.
-    fn kernel_args(&self, kernel: &DeclaredKernel, operands: &Operands) -> Vec<Passed> {
-        let mut operand = 0;
-        let mut next = || {
-            operand += 1;
-            Passed::Operand(operand - 1)
-        };
-        let mut args: Vec<Passed> = Vec::new();
-        for (param, value) in kernel.inputs.iter().zip(&operands.values) {
-            args.push(match value {
-                Value::Number(number) => Passed::Value(bits(param.dtype, *number)),
-                _ => next(),
-            });
-        }
-        args.extend(kernel.outputs.iter().map(|_| next()));
-        args.extend(kernel.sizes.iter().map(|size| match self.scopes.get(size.symbol) {
-            Some(Value::Number(number)) => Passed::Value(bits(DType::I64, *number)),
-            _ => unreachable!("every size is bound"),
-        }));
-        args
-    }
-
     // --- Reference --------------------------------------------------------------------------------------------
 
     /// The operation that computes the same, on the kernel's inputs and into its outputs.
@@ -571,14 +512,4 @@ impl<'a> Analyzer<'a> {
             (end <= all.elements()).then_some(InputPart { input, offset, tensor })
         })
     }
-}
-
-/// The bits of a number of a type.
-fn bits(dtype: DType, number: Number) -> u64 {
-    let mut bytes = [0; 8];
-    match (dtype, number.whole()) {
-        (DType::I64, Some(whole)) => bytes = whole.to_le_bytes(),
-        _ => dtype.store(number.value.float(), &mut bytes),
-    }
-    u64::from_le_bytes(bytes)
 }

@@ -50,10 +50,8 @@ impl<'a> Analyzer<'a> {
                 name.iter().for_each(|name| self.scopes.declare(name.symbol, Value::Unknown));
             }
             DeclKind::Later { word, .. } => self.later_declaration(word, decl),
-            DeclKind::Setup(_) | DeclKind::Teardown(_) => {
-                let help = "buffers are filled before the run: `buffer x: f32[4] = zeros`";
-                self.not_yet("a `setup` or `teardown` block", help, decl.span);
-            }
+            // `Analyzer::steps` expands the blocks once all declarations are known.
+            DeclKind::Setup(_) | DeclKind::Teardown(_) => {}
             DeclKind::Preset { .. } | DeclKind::Def { .. } | DeclKind::Metric { .. } | DeclKind::Expect { .. } => {}
         }
     }
@@ -209,19 +207,21 @@ impl<'a> Analyzer<'a> {
         let members = dims.as_ref().and_then(|dims| dims.elements());
         let streams = Streams { name, members: members.filter(|_| !count.is_empty()) };
         let (mut priority, mut units) = (ByMember::All(Priority::Normal), ByMember::All(None));
+        let mut queue = ByMember::All(None);
         let threads = self.host_threads(options);
         for setting in options {
             let key = self.names.name(setting.key.symbol).to_owned();
             match key.as_str() {
                 // The length of a list cannot be checked if the number of members is wrong.
-                "priority" | "units" if members.is_none() => {}
+                "priority" | "units" | "queue" if members.is_none() => {}
                 "priority" => priority = self.priorities(setting, streams),
                 "units" => units = self.units_by_member(setting, streams),
                 "kind" | "threads" => {}
-                "queue" => {
-                    self.not_yet(&format!("`{key}` of a stream"), "leave it out", setting.key.span);
+                "queue" => queue = self.queues(setting, streams),
+                _ => {
+                    const KNOWN: [&str; 5] = ["priority", "units", "queue", "kind", "threads"];
+                    self.unknown_option("stream", key, &KNOWN, setting.key.span);
                 }
-                _ => self.unknown_option("stream", key, &["priority", "units", "kind", "threads"], setting.key.span),
             }
         }
         let too_many = members.is_some_and(|members| self.program.streams.len() as u64 + members > limits::STREAMS);
@@ -252,6 +252,7 @@ impl<'a> Analyzer<'a> {
                         member: is_family.then_some(member),
                         priority: priority.get(member),
                         units: units.get(member),
+                        queue: queue.get(member),
                         threads,
                         span: name.span,
                     });

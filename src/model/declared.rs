@@ -8,14 +8,17 @@ use crate::base::{SrcSpan, Symbol};
 use crate::syntax::ast::*;
 use crate::syntax::walk;
 
-/// All names of labels and of phases in a file.
+/// All names of labels and of phases that figures can be of: those of the step and of definitions.
 pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol>) {
     let (mut labels, mut phases) = (BTreeSet::new(), BTreeSet::new());
-    walk::stmts(ast, &mut |stmt| match &stmt.kind {
-        StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
-        StmtKind::Phase { label, .. } => drop(phases.insert(label.name.symbol)),
-        _ => {}
-    });
+    for decl in &ast.decls {
+        let (DeclKind::Step { body, .. } | DeclKind::Def { body, .. }) = &decl.kind else { continue };
+        walk::block(body, &mut |stmt| match &stmt.kind {
+            StmtKind::Call(call) => labels.extend(call.label.as_ref().map(|label| label.name.symbol)),
+            StmtKind::Phase { label, .. } => drop(phases.insert(label.name.symbol)),
+            _ => {}
+        });
+    }
     (labels, phases)
 }
 
@@ -23,7 +26,7 @@ pub(super) fn labels_and_phases(ast: &Ast) -> (BTreeSet<Symbol>, BTreeSet<Symbol
 pub(super) fn label_families(ast: &Ast) -> FxHashSet<Symbol> {
     let mut families = FxHashMap::default();
     for decl in &ast.decls {
-        if let DeclKind::Step { body, .. } | DeclKind::Def { body, .. } = &decl.kind {
+        if let Some(body) = decl.body() {
             collect_labels(body, true, &mut families);
         }
     }

@@ -288,7 +288,7 @@ pub enum ModelError {
     #[error("`{name}` has no value outside of the step")]
     #[diagnostic(
         code(aorta::model::outside_step),
-        help("it differs from iteration to iteration, and declarations do not: use it inside `step {{ … }}`")
+        help("it differs from iteration to iteration: use it inside `step {{ … }}`")
     )]
     OutsideStep {
         name: String,

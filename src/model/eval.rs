@@ -115,7 +115,7 @@ impl Analyzer<'_> {
             return Value::Word(symbol);
         }
         // A family of labels without members is known all the same: its first turn may be guarded by `when`.
-        if self.iteration.is_some() && self.label_families.contains(&symbol) {
+        if self.expansion.in_block && self.label_families.contains(&symbol) {
             return Value::Labels(u32::MAX);
         }
         // The name may have been reported in an earlier turn of a loop.

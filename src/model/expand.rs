@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{LabelId, MemoryId, OpId, PhaseId, SrcSpan, StreamId, Symbol, TurnId, ViewId};
+use crate::base::{LabelId, MemoryId, OnceBlock, OpId, PhaseId, SrcSpan, StreamId, Symbol, TurnId, ViewId};
 use crate::syntax::ast::*;
 use crate::syntax::walk;
 
@@ -30,6 +30,8 @@ pub(super) struct Expansion<'a> {
     pub given: FxHashMap<Symbol, &'a Expr>,
     /// For each parameter, the values that all presets give it.
     pub presets: FxHashMap<Symbol, Vec<&'a Expr>>,
+    /// True while the statements of a block are expanded, in contrast to declarations.
+    pub in_block: bool,
     pub step: Step,
     /// Labels of this step: those of `Program::labels` from `first_label` on.
     pub labels: Vec<LabelData>,
@@ -128,6 +130,7 @@ impl<'a> Analyzer<'a> {
             self.program.turns.keep();
         }
         self.expansion.previous_names = previous_names(ast);
+        self.around.setup = self.once_block(OnceBlock::Setup);
         let mut labels = Vec::new();
         let mut iteration = 0;
         while iteration < self.cycle_use.cycle(self.options.cycle) {
@@ -152,12 +155,39 @@ impl<'a> Analyzer<'a> {
         if !self.failed() {
             self.resolve_previous(&labels);
         }
+        self.around.teardown = self.once_block(OnceBlock::Teardown);
+    }
+
+    /// Expands the `setup` or the `teardown` of the file; `None` if it has none.
+    fn once_block(&mut self, which: OnceBlock) -> Option<Step> {
+        let ast = self.ast;
+        let mut blocks = ast.decls.iter().filter_map(|decl| match (&decl.kind, which) {
+            (DeclKind::Setup(body), OnceBlock::Setup) | (DeclKind::Teardown(body), OnceBlock::Teardown) => {
+                Some((decl.span, body))
+            }
+            _ => None,
+        });
+        let (first, body) = blocks.next()?;
+        for (span, _) in blocks {
+            self.error(ModelError::Second { what: which.name(), at: span.into(), first: first.into() });
+        }
+        let (step, _) = self.expanded(body);
+        Some(step)
     }
 
     /// Expands one iteration and returns the labels that `prev` can refer to in the next one.
     fn one_step(&mut self, body: &'a Block, iteration: u64) -> StepLabels {
         self.iteration = Some(iteration as i64);
+        let (step, labels) = self.expanded(body);
+        self.iteration = None;
+        self.program.cycle.push(step);
+        labels
+    }
+
+    /// Expands a block, and returns its operations and the labels that `prev` can refer to.
+    fn expanded(&mut self, body: &'a Block) -> (Step, StepLabels) {
         let expansion = &mut self.expansion;
+        expansion.in_block = true;
         expansion.step = Step::default();
         expansion.first_label = self.program.labels.len();
         expansion.labels.clear();
@@ -169,13 +199,12 @@ impl<'a> Analyzer<'a> {
         self.scopes.enter_frame();
         self.block(body);
         let names = self.scopes.leave_frame();
-        self.iteration = None;
+        self.expansion.in_block = false;
         let labels = self.step_labels(names);
         let mut step = std::mem::take(&mut self.expansion.step);
         self.expansion.before += step.ops.len();
         step.finish();
-        self.program.cycle.push(step);
-        labels
+        (step, labels)
     }
 
     pub(super) fn block(&mut self, block: &'a Block) {
@@ -336,6 +365,7 @@ impl<'a> Analyzer<'a> {
                 member: None,
                 priority: Priority::Normal,
                 units: None,
+                queue: None,
                 threads: None,
                 span: SrcSpan::default(),
             });

@@ -23,7 +23,7 @@ impl Analyzer<'_> {
     pub(super) fn host_threads(&mut self, options: &[Setting]) -> Option<NonZeroU32> {
         let option = |wanted: &str| options.iter().find(|option| self.names.name(option.key.symbol) == wanted);
         let (kind, threads) = (option("kind"), option("threads"));
-        let of_device = ["priority", "units"].map(option).into_iter().flatten().next();
+        let of_device = ["priority", "units", "queue"].map(option).into_iter().flatten().next();
         let on_host = match kind {
             Some(kind) => self.word_of(&kind.value, &["gpu", "host"])? == "host",
             None => false,
@@ -32,9 +32,10 @@ impl Analyzer<'_> {
         if let Some(option) = misplaced {
             let name = self.names.name(option.key.symbol).to_owned();
             let (kind, help) = match on_host {
-                true => {
-                    ("a host stream", "threads of the CPU have neither priority nor compute units here: leave it out")
-                }
+                true => (
+                    "a host stream",
+                    "threads of the CPU have neither priority nor compute units nor queues here: leave it out",
+                ),
                 false => ("a stream of the device", "write `kind: host` before it, or leave it out"),
             };
             self.error(HostStreamError::Option { name, kind, help, at: option.key.span.into() }.into());

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use crate::base::{DType, SrcSpan};
 use crate::ops::{self, KernelCode};
 use crate::syntax::ast::*;
+use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::{KernelError, ModelError};
+use super::triton::{self, TritonLaunch};
 use super::value::Value;
 
 /// A checked declaration of a kernel.
@@ -24,6 +26,8 @@ pub(super) struct DeclaredKernel<'a> {
     pub fields: Fields<'a>,
     pub reference: Option<&'a Call>,
     pub code: Arc<KernelCode>,
+    /// The launch that Triton's metadata describes; `None` for any other code.
+    pub triton: Option<TritonLaunch>,
 }
 
 /// A parameter of a kernel.
@@ -36,23 +40,33 @@ pub(super) struct KernelParam<'a> {
     pub span: SrcSpan,
 }
 
+impl DeclaredKernel<'_> {
+    /// The input that an output updates in place: the one with its name.
+    pub fn updated(&self, output: usize) -> Option<usize> {
+        self.inputs.iter().position(|input| input.name.symbol == self.outputs[output].name.symbol)
+    }
+}
+
 /// The fields that each call evaluates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub grid: &'a Expr,
-    pub block: &'a Expr,
+    /// `None` if the metadata of the compiled code says it.
+    pub block: Option<&'a Expr>,
     pub shared: Option<&'a Expr>,
     pub flops: Option<&'a Expr>,
     pub bytes: Option<&'a Expr>,
     pub time: Option<&'a Expr>,
+    /// The entry's parameters in their order; `None` for the order of the signature.
+    pub args: Option<&'a [Expr]>,
 }
 
 /// Returns the value of a field; `None` if it is not given.
 type Given<'g, 'a> = &'g dyn Fn(&str) -> Option<&'a Expr>;
 
 /// Fields of a kernel.
-const FIELDS: [&str; 10] =
-    ["grid", "block", "shared", "flops", "bytes", "time", "source", "file", "entry", "reference"];
+const FIELDS: [&str; 11] =
+    ["grid", "block", "shared", "flops", "bytes", "time", "source", "file", "entry", "args", "reference"];
 
 impl<'a> Analyzer<'a> {
     /// Checks a declaration, and keeps it for its calls; `None` stands for one with a mistake.
@@ -105,7 +119,14 @@ impl<'a> Analyzer<'a> {
             found
         };
         let grid = required(self, "grid", "how many blocks it has: `grid: ceil_div(n, 256)`");
-        let block = required(self, "block", "how many threads a block has: `block: 256`");
+        let triton = match file.as_ref().filter(|file| file.code.is_some() && !file.text.is_empty()) {
+            Some(file) => Some(self.triton((name, &text), file, &field)?),
+            None => None,
+        };
+        let block = match triton {
+            Some(_) => None,
+            None => Some(required(self, "block", "how many threads a block has: `block: 256`")?),
+        };
         if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {
             self.error_in_kernel(KernelError::Field {
                 name: text.to_string(),
@@ -118,14 +139,17 @@ impl<'a> Analyzer<'a> {
         let params = self.kernel_params((name, &text), signature);
         let sizes = signature.sizes();
         let (inputs, outputs) = params?;
-        let code = self.kernel_code((name, &text), (&field, file.as_ref()), (&inputs, &outputs, &sizes))?;
+        let args = self.kernel_order(&text, field("args"), &outputs)?;
+        let order = (inputs.as_slice(), outputs.as_slice(), sizes.as_slice(), args);
+        let code = self.kernel_code((name, &text), (&field, file.as_ref(), triton.as_ref()), order)?;
         let fields = Fields {
             grid: grid?,
-            block: block?,
+            block,
             shared: field("shared"),
             flops: field("flops"),
             bytes: field("bytes"),
             time: field("time"),
+            args,
         };
         let output_names = outputs.iter().map(|param| self.names.name(param.name.symbol).to_owned()).collect();
         good.then(|| DeclaredKernel {
@@ -137,6 +161,7 @@ impl<'a> Analyzer<'a> {
             fields,
             reference: references.first(),
             code: Arc::new(code),
+            triton,
             name: text,
         })
     }
@@ -172,7 +197,26 @@ impl<'a> Analyzer<'a> {
             });
             good = false;
         }
+        for output in &lists.1 {
+            let input = lists.0.iter().find(|input| input.name.symbol == output.name.symbol);
+            if input.is_some_and(|input| self.type_text(input) != self.type_text(output)) {
+                self.error_in_kernel(KernelError::Signature {
+                    name: kernel.to_owned(),
+                    param: format!("`{}`", self.names.name(output.name.symbol)),
+                    why: "has another type as an output than as an input",
+                    help: "give an output that the kernel updates in place the type of its input, or another name",
+                    at: output.span.into(),
+                });
+                good = false;
+            }
+        }
         good.then_some(lists)
+    }
+
+    /// The type of a parameter as it is written.
+    fn type_text(&self, param: &KernelParam) -> (DType, Option<Vec<String>>) {
+        let sizes = param.sizes.map(|sizes| sizes.iter().map(|size| written(size, &self.names)).collect());
+        (param.dtype, sizes)
     }
 
     fn kernel_param(&mut self, kernel: &str, param: &'a Param, is_output: bool) -> Option<KernelParam<'a>> {
@@ -208,19 +252,77 @@ impl<'a> Analyzer<'a> {
         Some(KernelParam { name: param.name, dtype, sizes, span: ty.span })
     }
 
+    /// The launch that Triton's metadata in a file describes, and the fields that it takes the place of.
+    fn triton(
+        &mut self,
+        (name, kernel): (&Name, &str),
+        file: &KernelFile,
+        field: Given<'_, 'a>,
+    ) -> Option<TritonLaunch> {
+        let launch = match triton::launch(&file.text) {
+            Ok(launch) => launch,
+            Err((why, help)) => {
+                let at = field("file").map_or(name.span, |path| path.span).into();
+                let (name, help, place) = (kernel.to_owned(), help.to_owned(), "this file");
+                self.error_in_kernel(KernelError::Source { name, why, help, place, at });
+                return None;
+            }
+        };
+        let said = [
+            ("block", format!("the metadata says {} threads", launch.threads)),
+            ("shared", format!("the metadata says {} bytes", launch.shared)),
+            ("entry", format!("the metadata says `{}`", launch.entry)),
+        ];
+        for (field, why, given) in said.into_iter().filter_map(|(name, why)| Some((name, why, field(name)?))) {
+            let (name, value) = (kernel.to_owned(), format!("`{}`", written(given, &self.names)));
+            let help = "remove the field: Triton's metadata has it";
+            self.error_in_kernel(KernelError::Launch { name, field, value, help, at: given.span.into(), why });
+        }
+        Some(launch)
+    }
+
+    /// The items of `args`; `Some(None)` without the field. Every output has to be one of them.
+    fn kernel_order(
+        &mut self,
+        kernel: &str,
+        args: Option<&'a Expr>,
+        outputs: &[KernelParam],
+    ) -> Option<Option<&'a [Expr]>> {
+        let Some(args) = args else { return Some(None) };
+        let ExprKind::List(items) = &args.kind else {
+            let value = self.eval(args);
+            return self.wrong_type("a list of names and whole numbers: `args: [y, x, n]`", &value, args.span);
+        };
+        let named = |param: &KernelParam| items.iter().any(|item| item.as_name() == Some(param.name.symbol));
+        if let Some(missing) = outputs.iter().find(|param| !named(param)) {
+            self.error_in_kernel(KernelError::Signature {
+                name: kernel.to_owned(),
+                param: format!("`{}`", self.names.name(missing.name.symbol)),
+                why: "is not in `args`",
+                help: "name every output in `args`, so that the kernel gets its address",
+                at: args.span.into(),
+            });
+            return None;
+        }
+        Some(Some(items))
+    }
+
     /// The code of a kernel, from its text or its file.
     fn kernel_code(
         &mut self,
         (name, kernel): (&Name, &str),
-        (field, file): (Given<'_, 'a>, Option<&'a KernelFile>),
-        (inputs, outputs, sizes): (&[KernelParam], &[KernelParam], &[Name]),
+        (field, file, triton): (Given<'_, 'a>, Option<&'a KernelFile>, Option<&TritonLaunch>),
+        (inputs, outputs, sizes, args): (&[KernelParam], &[KernelParam], &[Name], Option<&[Expr]>),
     ) -> Option<KernelCode> {
         let wrong = |this: &mut Self, why: String, help: String, place: &'static str, at: SrcSpan| {
             this.error_in_kernel(KernelError::Source { name: kernel.to_owned(), why, help, place, at: at.into() });
             None
         };
         let entry = match field("entry") {
-            None => kernel.rsplit('.').next().unwrap_or_default().to_owned(),
+            None => match triton {
+                Some(launch) => launch.entry.clone(),
+                None => kernel.rsplit('.').next().unwrap_or_default().to_owned(),
+            },
             Some(entry) => match &entry.kind {
                 ExprKind::Text(entry) => entry.clone(),
                 _ => {
@@ -256,19 +358,38 @@ impl<'a> Analyzer<'a> {
             }
         };
         let number = |param: &KernelParam| (param.dtype, self.names.name(param.name.symbol));
-        let params = inputs.iter().map(|param| match (param.sizes, number(param)) {
+        let is_updated = |param: &KernelParam| outputs.iter().any(|output| output.name.symbol == param.name.symbol);
+        let input = |param: &KernelParam| match (param.sizes, number(param)) {
+            (Some(_), (dtype, name)) if is_updated(param) => ops::Param::Output(dtype, name),
             (Some(_), (dtype, name)) => ops::Param::Input(dtype, name),
             (None, (dtype, name)) => ops::Param::Number(dtype, name),
-        });
-        let outputs = outputs.iter().map(|param| {
+        };
+        let output = |param: &KernelParam| {
             let (dtype, name) = number(param);
             ops::Param::Output(dtype, name)
-        });
-        let sizes = sizes.iter().map(|size| ops::Param::Size(short(self.names.name(size.symbol))));
-        let params: Vec<ops::Param> = params.chain(outputs).chain(sizes).collect();
+        };
+        let params: Vec<ops::Param> = match args {
+            None => {
+                let sizes = sizes.iter().map(|size| ops::Param::Size(short(self.names.name(size.symbol))));
+                let is_new = |param: &&KernelParam| inputs.iter().all(|input| input.name.symbol != param.name.symbol);
+                let outputs = outputs.iter().filter(is_new).map(output);
+                inputs.iter().map(input).chain(outputs).chain(sizes).collect()
+            }
+            Some(args) => {
+                let is = |param: &&KernelParam, arg: &Expr| arg.as_name() == Some(param.name.symbol);
+                let param = |arg: &Expr| {
+                    let found = inputs.iter().find(|param| is(param, arg)).map(input);
+                    found.or_else(|| outputs.iter().find(|param| is(param, arg)).map(output)).unwrap_or_else(|| {
+                        ops::Param::Size(arg.as_name().map_or("", |symbol| short(self.names.name(symbol))))
+                    })
+                };
+                args.iter().map(param).collect()
+            }
+        };
         let head = ops::head(&entry, &params);
         if let Some(KernelFile { name, code: Some(code), .. }) = file {
-            return Some(KernelCode::compiled(&entry, head, (name, code), at));
+            let target = triton.map(|launch| launch.target.clone());
+            return Some(KernelCode::compiled(&entry, head, (name, code), target, at));
         }
         if !has_word(text, &entry) {
             let why = format!("has no function `{entry}` in its code");

@@ -385,6 +385,10 @@ impl<'a> Analyzer<'a> {
 
     /// Records `prev(label)`, to be resolved when the labels of all iterations are known.
     fn previous(&mut self, path: &Expr, ops: &mut Vec<After>) {
+        if self.iteration.is_none() {
+            self.error(ModelError::OutsideStep { name: "prev(…)".to_owned(), at: path.span.into() });
+            return;
+        }
         let (name, index) = match &path.kind {
             ExprKind::Name(symbol) => (Some(*symbol), None),
             ExprKind::Index { base, items } => {

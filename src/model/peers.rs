@@ -4,10 +4,11 @@
 //! alone cannot know what is written to its memory: its program says where it sends, and [`link`] adds what arrives.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{MemoryId, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{MemoryId, OnceBlock, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::ops::{self, OpError, Operation, PeerCopy, Tensor};
 use crate::syntax::ast::{At, Call};
 
@@ -101,6 +102,20 @@ type CopySite = (usize, u32, u32);
 /// Adds what the ranks' copies write on each other to the programs of all ranks, given in rank order. Without it, a
 /// program's copies receive nothing.
 pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
+    link_cycles(programs)?;
+    for which in OnceBlock::ALL {
+        // The ranks of a world have one file, so that all have the block or none.
+        let taken = programs.iter_mut().filter_map(|program| program.around.get_mut(which).take());
+        let mut blocks: Vec<Program> = taken.map(Arc::unwrap_or_clone).collect();
+        link_cycles(&mut blocks)?;
+        for (program, block) in programs.iter_mut().zip(blocks) {
+            *program.around.get_mut(which) = Some(Arc::new(block));
+        }
+    }
+    Ok(())
+}
+
+fn link_cycles(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
     let places = peer_copies(programs);
     let mut linker = Linker { memories: vec![None; programs.len()], errors: Vec::new() };
     for (number, copies) in places.values().enumerate() {

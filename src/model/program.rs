@@ -8,7 +8,8 @@ use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::base::{
-    DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, TurnId, ViewId,
+    Around, DType, Dims, Interner, LabelId, MemoryId, OpId, PhaseId, Space, SpecId, SrcSpan, StreamId, Symbol, TurnId,
+    ViewId,
 };
 use crate::ops::Spec;
 use crate::ops::init::Init;
@@ -20,7 +21,7 @@ use super::units::Units;
 use super::views::{Layout, Views};
 
 /// The program of one rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     pub rank: u32,
     pub world: u32,
@@ -46,6 +47,8 @@ pub struct Program {
     pub step: StepOptions,
     /// The operations of each slot of the cycle.
     pub cycle: Vec<Step>,
+    /// `setup` and `teardown`: programs with the same streams and memories, whose cycles have one slot.
+    pub around: Around<Arc<Program>>,
     /// Number of copies between ranks in the whole cycle, the same on all ranks.
     pub crossings: u32,
     pub metrics: Vec<Metric>,
@@ -123,6 +126,9 @@ pub struct Stream {
     pub priority: Priority,
     /// The part of the device that the stream is restricted to; `None` for the whole device.
     pub units: Option<Units>,
+    /// Number of the hardware queue that the stream asks for: streams with one number share a queue. `None` leaves the
+    /// choice to the vendor.
+    pub queue: Option<u32>,
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
     pub span: SrcSpan,
@@ -182,7 +188,7 @@ pub struct Part {
 }
 
 /// Distinct element types with shapes.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Shapes {
     shapes: IndexSet<(DType, Dims), FxBuildHasher>,
 }
@@ -246,7 +252,7 @@ impl Sync {
 }
 
 /// The operations of one iteration, in the order of the text.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Step {
     pub ops: Vec<Op>,
     operands: Vec<ViewId>,
@@ -445,6 +451,26 @@ pub(super) struct NewOp {
 }
 
 impl Program {
+    /// The program of a block that runs once, with the tables of this one.
+    pub(super) fn once(&self, block: Step) -> Program {
+        Program {
+            step: StepOptions { sync: Sync::Iteration, depth: 1, ..self.step },
+            cycle: vec![block],
+            metrics: Vec::new(),
+            expectations: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Releases what only the analysis of slices needs. If ranks copy to each other, `link` does so once it has added
+    /// what arrives.
+    pub(super) fn finish(mut self) -> Program {
+        if self.cycle.iter().all(|step| step.peers().is_empty()) {
+            self.views.finish();
+        }
+        self
+    }
+
     pub fn memory(&self, memory: MemoryId) -> &Memory {
         &self.memories[memory.index()]
     }

@@ -13,6 +13,9 @@ use super::value::Value;
 
 const PRIORITIES: [&str; 3] = ["high", "normal", "low"];
 
+/// The largest number of a hardware queue. No device has more queues that streams share.
+const QUEUES: u32 = 127;
+
 /// A stream or a family of streams that is being declared.
 #[derive(Clone, Copy)]
 pub(super) struct Streams {
@@ -43,6 +46,10 @@ impl Analyzer<'_> {
 
     pub(super) fn units_by_member(&mut self, setting: &Setting, streams: Streams) -> ByMember<Option<Units>> {
         self.by_member(setting, streams, None, Self::eval, Self::units)
+    }
+
+    pub(super) fn queues(&mut self, setting: &Setting, streams: Streams) -> ByMember<Option<u32>> {
+        self.by_member(setting, streams, None, Self::eval, Self::queue)
     }
 
     /// Evaluates an option by `read`, and each of its values by `check`. Returns `default` for all members if a list
@@ -106,6 +113,23 @@ impl Analyzer<'_> {
             other => drop(self.wrong_type::<()>(expected, other, at)),
         }
         Priority::Normal
+    }
+
+    fn queue(&mut self, value: &Value, at: SrcSpan) -> Option<u32> {
+        let number = match value {
+            Value::Number(number) if number.dimension == Dimension::NONE => self.whole(*number, at)?,
+            other => return self.wrong_type("the number of a hardware queue", other, at),
+        };
+        let queue = u32::try_from(number).ok().filter(|queue| *queue <= QUEUES);
+        if queue.is_none() {
+            self.error(ModelError::BadSize {
+                what: "the number of a hardware queue".to_owned(),
+                value: number.to_string(),
+                at: at.into(),
+                help: "write a number from 0 to 127: streams with one number share a queue",
+            });
+        }
+        queue
     }
 
     fn units(&mut self, value: &Value, at: SrcSpan) -> Option<Units> {

@@ -13,13 +13,18 @@ use super::views::Extent;
 /// Maximum number of slice comparisons for one file. Beyond it a read counts as initialized, to avoid false errors.
 const MAX_COMPARISONS: usize = 1 << 24;
 
-/// Every read of scratch memory that has not been written completely earlier in the iteration.
-pub(super) fn reads(program: &Program, name: impl Fn(MemoryId) -> String) -> Vec<ModelError> {
+/// Every read of scratch memory that has not been written completely earlier in the iteration, or in one of the
+/// `blocks` around the iterations.
+pub(super) fn reads<'a>(
+    program: &'a Program,
+    blocks: impl Iterator<Item = &'a Step>,
+    name: impl Fn(MemoryId) -> String,
+) -> Vec<ModelError> {
     let mut errors = Vec::new();
     let mut left = MAX_COMPARISONS;
     let mut written =
         Written { program, iteration: 0, whole: vec![0; program.memories.len()], parts: FxHashMap::default() };
-    for step in &program.cycle {
+    for step in program.cycle.iter().chain(blocks) {
         written.begin();
         for op in step.ids() {
             if let Some((view, missing)) = written.missing(step, op, &mut left) {

@@ -46,7 +46,7 @@ pub struct View {
 }
 
 /// Every slice of a program.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Views {
     views: Vec<View>,
     extents: Vec<Extent>,

@@ -47,6 +47,8 @@ pub struct KernelCode {
     pub at: SrcSpan,
     /// The file name that the compiler prints in its messages on the text.
     pub label: String,
+    /// The device that compiled code is for, as its metadata says; `None` if nothing says it.
+    pub target: Option<String>,
     /// Offset in bytes of each line of the text from the begin of the file; empty if the text is elsewhere.
     pub lines: Vec<u32>,
 }
@@ -115,15 +117,28 @@ impl KernelCode {
         let label = label.replace(['"', '\\', '\n', '\r'], "_");
         // The declaration makes the compiler compare the parameters of the definition with those of the kernel.
         let text = format!("{TYPES}\n{head};\n#line 1 \"{label}\"\n{text}\n");
-        KernelCode { source: Arc::new(Source { name: entry.to_owned(), text, code: None }), head, at, label, lines }
+        KernelCode {
+            source: Arc::new(Source { name: entry.to_owned(), text, code: None }),
+            head,
+            at,
+            label,
+            target: None,
+            lines,
+        }
     }
 
     /// Compiled code of a file, whose path is at `at`.
-    pub fn compiled(entry: &str, head: String, (label, code): (&str, &[u8]), at: SrcSpan) -> KernelCode {
+    pub fn compiled(
+        entry: &str,
+        head: String,
+        (label, code): (&str, &[u8]),
+        target: Option<String>,
+        at: SrcSpan,
+    ) -> KernelCode {
         // A driver reads the text of an assembler up to a NUL.
         let code = Some(code.iter().copied().chain([0]).collect());
         let source = Arc::new(Source { name: entry.to_owned(), text: String::new(), code });
-        KernelCode { source, head, at, label: label.to_owned(), lines: Vec::new() }
+        KernelCode { source, head, at, label: label.to_owned(), target, lines: Vec::new() }
     }
 
     /// The location of the first line of the text that a compiler's log names.
@@ -167,6 +182,7 @@ pub fn head(entry: &str, params: &[Param]) -> String {
         Param::Input(dtype, name) => format!("const {}* {name}", c_name(dtype)),
         Param::Output(dtype, name) => format!("{}* {name}", c_name(dtype)),
         Param::Number(dtype, name) => format!("{} {name}", c_name(dtype)),
+        Param::Size("") => "long long".to_owned(),
         Param::Size(name) => format!("long long {name}"),
     };
     let params: Vec<String> = params.iter().map(param).collect();

@@ -1,13 +1,17 @@
 //! The dependency graph of an iteration.
 
+use std::sync::Arc;
+
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::base::{OpId, SrcSpan, ViewId};
+use crate::base::{Around, OpId, SrcSpan, ViewId};
 
 /// The dependencies for each slot of the program's cycle.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub steps: Vec<StepPlan>,
+    /// The plans of `setup` and `teardown`.
+    pub around: Around<Arc<Plan>>,
 }
 
 /// Dependencies of one iteration. Operations are numbered in the order of the text, which is topological.

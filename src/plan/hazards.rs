@@ -1,6 +1,6 @@
 //! Finds dependencies: from stream order, declarations, and overlapping slices of memory, within and across iterations.
 
-use crate::base::{MemoryId, OpId, StreamId};
+use crate::base::{Around, MemoryId, OpId, StreamId};
 use crate::model::{Program, Step, Sync};
 
 use super::accesses::{Access, Accesses, At};
@@ -91,7 +91,7 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
         }
     }
     drop(accesses);
-    let plan = Plan { steps };
+    let plan = Plan { steps, around: Around::default() };
     if program.step.declared_order && !program.step.allow_races {
         races::check(program, &plan, &regions, rounds * cycle)?;
     }

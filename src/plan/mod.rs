@@ -25,9 +25,13 @@ pub use latest::Latest;
 pub use lint::{PlanWarning, lint};
 pub use ranks::Rank;
 
+use std::sync::Arc;
+
 use crate::model::Program;
 
-/// Finds every dependency of the program, and races if the file declares its order itself.
+/// Finds every dependency of the program and of the blocks around its iterations, and races if the file declares its order itself.
 pub fn build(program: &Program) -> Result<Plan, Vec<PlanError>> {
-    hazards::find(program, true)
+    let plan = hazards::find(program, true)?;
+    let around = program.around.as_ref().try_map(|block| build(block).map(Arc::new))?;
+    Ok(Plan { around, ..plan })
 }

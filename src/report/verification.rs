@@ -63,9 +63,10 @@ fn operations(verification: &VerificationRecord) -> Vec<String> {
 
 fn mistake(mistake: &Mistake) -> String {
     let rank = mistake.rank.map_or(String::new(), |rank| format!(" on rank {rank}"));
-    let Mistake { operation, iteration, element, output, actual, expected, allowed, .. } = mistake;
+    let part = mistake.block.clone().unwrap_or_else(|| format!("iteration {}", mistake.iteration));
+    let Mistake { operation, element, output, actual, expected, allowed, .. } = mistake;
     format!(
-        "  `{operation}`{rank}, iteration {iteration}: element {element:?} of {output} is {actual}, and {expected} ± \
+        "  `{operation}`{rank}, {part}: element {element:?} of {output} is {actual}, and {expected} ± \
          {allowed:.1e} is right"
     )
 }

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 
-use crate::base::{EventId, LaneId, OpId, gcd};
+use crate::base::{Around, EventId, LaneId, OpId, gcd};
 use crate::model::{OpKind, Program};
 use crate::plan::{Clocks, Plan, QueuePosition};
 
@@ -42,7 +42,8 @@ pub fn walk(program: &Program, plan: &Plan, lanes: Vec<Lane>, lane_of: Vec<LaneI
     }
     // The period begins at `start`, which is a multiple of it.
     let events = walk.events.number(&mut steps);
-    Schedule { memory: placer.finish(), lanes, lane_of, period: steps, events, sync: program.step.sync, depth }
+    let (memory, around) = (placer.finish(), Around::default());
+    Schedule { memory, lanes, lane_of, period: steps, events, sync: program.step.sync, depth, around }
 }
 
 /// Events of a period. Each operation of each of its iterations may have one.

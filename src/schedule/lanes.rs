@@ -8,7 +8,7 @@ use crate::model::{Priority, Program, Units};
 use super::{Lane, Topology};
 
 /// Maps each declared stream to a real one, up to the limit. Beyond it, single streams keep their own while possible,
-/// and members of families share the rest round-robin. Streams of different priority or units share only if there are
+/// and members of families share the rest round-robin. Streams of different priority, units or queues share only if there are
 /// fewer lanes than classes.
 pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (Vec<Lane>, Vec<LaneId>) {
     let streams = &program.streams;
@@ -40,7 +40,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
     for group in groups {
         let lane = LaneId::from(lanes.len());
         group.iter().for_each(|&stream| lane_of[stream] = lane);
-        let LaneClass { priority, units } = kind(program, group[0]);
+        let LaneClass { priority, units, queue: asked } = kind(program, group[0]);
         let threads = streams[group[0]].threads;
         let queue = if threads.is_some() {
             u32::MAX - lane.0
@@ -48,9 +48,12 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
             apart += 1;
             queues.saturating_add(apart - 1)
         } else {
-            let pool = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
-            *pool += 1;
-            (*pool - 1) % queues
+            // A device deals its queues out to streams in turn. Streams without work before one that asks for a queue
+            // bring its turn to that queue.
+            let turn = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
+            let queue = asked.map_or(*turn, |asked| asked % queues);
+            *turn = (queue + 1) % queues;
+            queue
         };
         lanes.push(Lane {
             name: streams[group[0]].name.clone(),
@@ -58,6 +61,7 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
             priority,
             units,
             queue,
+            queue_asked: asked.is_some(),
             threads,
         });
     }
@@ -69,11 +73,12 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
 struct LaneClass {
     priority: Priority,
     units: Option<Units>,
+    queue: Option<u32>,
 }
 
 fn kind(program: &Program, stream: usize) -> LaneClass {
     let stream = &program.streams[stream];
-    LaneClass { priority: stream.priority, units: stream.units }
+    LaneClass { priority: stream.priority, units: stream.units, queue: stream.queue }
 }
 
 /// Distributes streams over `count` lanes: each class gets a proportional share of lanes, and assigns its streams

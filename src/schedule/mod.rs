@@ -9,8 +9,9 @@ mod lint;
 mod memory;
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-use crate::base::{EventId, LaneId, OpId, Space, StreamId};
+use crate::base::{Around, EventId, LaneId, OpId, Space, StreamId};
 use crate::config::Profile;
 use crate::model::{Priority, Program, Sync, Units};
 use crate::plan::Plan;
@@ -32,6 +33,8 @@ pub struct Schedule {
     pub sync: Sync,
     /// Number of iterations that may be under way; 1 if they do not overlap.
     pub depth: u32,
+    /// The schedules of `setup` and `teardown`, with the same lanes and the same place of each declared memory.
+    pub around: Around<Arc<Schedule>>,
 }
 
 /// A real stream.
@@ -45,6 +48,8 @@ pub struct Lane {
     pub units: Option<Units>,
     /// The predicted hardware queue; on a host stream, a number beyond all queues.
     pub queue: u32,
+    /// True if the file asks for that queue.
+    pub queue_asked: bool,
     /// Number of threads of the CPU that do its work; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
 }
@@ -119,10 +124,12 @@ impl Default for Options {
     }
 }
 
-/// Schedules a program on a device's streams.
+/// Schedules a program on a device's streams, and the blocks around its iterations.
 pub fn place(program: &Program, plan: &Plan, topology: Topology, options: &Options) -> Schedule {
     let (lanes, lane_of) = lanes::assign(program, topology, options.streams);
-    events::walk(program, plan, lanes, lane_of, options)
+    let schedule = events::walk(program, plan, lanes, lane_of, options);
+    let blocks = program.around.as_ref().zip(plan.around.as_ref());
+    Schedule { around: blocks.map(|(block, plan)| Arc::new(place(block, plan, topology, options))), ..schedule }
 }
 
 impl Schedule {
@@ -134,8 +141,9 @@ impl Schedule {
         self.period.iter().map(waits).sum()
     }
 
-    /// Bytes used in a space, including all copies of scratch memory.
+    /// Bytes used in a space, including all copies of scratch memory, by the iterations or a block around them.
     pub fn bytes(&self, space: Space) -> u64 {
-        self.memory.bytes(space)
+        let blocks = self.around.iter().map(|(_, block)| block.bytes(space));
+        blocks.fold(self.memory.bytes(space), u64::max)
     }
 }

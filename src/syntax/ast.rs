@@ -159,7 +159,7 @@ pub enum DeclKind {
 pub struct KernelFile {
     /// Name in messages.
     pub name: String,
-    /// The source; empty for compiled code.
+    /// The source; Triton's metadata for an entry of its cache; empty for other compiled code.
     pub text: String,
     /// The bytes of compiled code; `None` for a source.
     pub code: Option<Arc<[u8]>>,

@@ -7,8 +7,8 @@ use aorta::ops::Operation;
 use aorta::syntax::ast::{BinaryOp, ExprKind};
 use aorta::syntax::{Ast, DECLARATIONS, RESERVED, STATEMENTS, walk};
 
-/// Declarations that this version does not support, and `use`, which is replaced by what it brings before the analysis.
-const LATER: [&str; 3] = ["use", "setup", "teardown"];
+/// `use`, which is replaced by what it brings before the analysis.
+const LATER: [&str; 1] = ["use"];
 
 /// Variants of `ExprKind`, by their names.
 const EXPRESSIONS: [&str; 16] = [

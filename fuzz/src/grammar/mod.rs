@@ -121,13 +121,25 @@ impl Generator<'_> {
         while self.text.len() < MAX_TEXT / 3 && !self.choices.once_in(4) && !self.choices.0.is_empty() {
             self.declaration();
         }
+        if self.choices.once_in(8) {
+            self.once("setup");
+        }
         self.step();
+        if self.choices.once_in(8) {
+            self.once("teardown");
+        }
         self.metrics();
     }
 
     fn streams(&mut self) {
-        let priority =
-            self.choices.pick(&["", "(priority: high)", "(priority: normal)", "(priority: low)", "(priority: -1)"]);
+        let priority = self.choices.pick(&[
+            "",
+            "(priority: high)",
+            "(priority: normal)",
+            "(priority: low)",
+            "(priority: -1)",
+            "(queue: 2)",
+        ]);
         self.add(&format!("stream a{priority}"));
         self.streams.push(("a".to_owned(), 1));
         let count = self.choices.pick(&[4, 1, 2, 3]);
@@ -331,6 +343,17 @@ impl Generator<'_> {
         self.wholes.truncate(wholes);
         let inputs = vec![(self.dtype, dims); count];
         self.defs.push(Def { name, inputs, takes_whole, takes_stream });
+    }
+
+    /// A block around the iterations. Definitions may use `iteration`, so it calls none.
+    fn once(&mut self, word: &str) {
+        let (defs, labels) = (std::mem::take(&mut self.defs), std::mem::take(&mut self.labels));
+        let always = std::mem::take(&mut self.always);
+        self.times = 1;
+        self.add(&format!("{word} {{"));
+        self.scope(0);
+        self.add("}");
+        (self.defs, self.labels, self.always) = (defs, labels, always);
     }
 
     fn step(&mut self) {

@@ -160,7 +160,8 @@ impl Generator<'_> {
         let edge = |maker: &mut Self| {
             let label = maker.label()?;
             let always = maker.always.contains(&label) && maker.apart == 0;
-            let label = if always && maker.choices.once_in(3) { format!("prev({label})") } else { label };
+            let label =
+                if always && maker.in_step && maker.choices.once_in(3) { format!("prev({label})") } else { label };
             let when = if maker.choices.once_in(4) { format!(" when {}", maker.condition()) } else { String::new() };
             Some(label + &when)
         };

@@ -28,6 +28,7 @@ static NAMES: Names = Names {
     module_unload: "cuModuleUnload",
     module_function: "cuModuleGetFunction",
     function_attribute: "cuFuncGetAttribute",
+    resident_blocks: "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     launch_kernel: "cuLaunchKernel",
     graph_instantiate: "cuGraphInstantiateWithFlags",
     graph_launch: "cuGraphLaunch",

@@ -19,6 +19,19 @@ pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
+/// What a kernel takes of a compute unit, from its compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Residency {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of local memory of a thread: its arrays and spilled registers.
+    pub local: u32,
+    /// Bytes of shared memory of a block, static and dynamic.
+    pub shared: u32,
+    /// Number of blocks that a compute unit holds at once.
+    pub blocks: u32,
+}
+
 /// A step by which streams synchronize with those of other devices, or with threads of the CPU. A flag is a 32-bit word,
 /// lowered when it is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +138,25 @@ pub trait Api: Send + Sync + 'static {
         let code = unsafe { (runtime.function_attribute)(&mut threads, number::FUNCTION_MAX_THREADS, function) };
         self.check(runtime.names.function_attribute, code)?;
         Ok(threads.max(0) as u32)
+    }
+
+    /// What a function takes of a compute unit, with blocks of `threads` threads and `shared` bytes of dynamic shared memory.
+    unsafe fn residency(&self, function: Function, threads: u32, shared: u32) -> Call<Residency> {
+        let runtime = self.runtime();
+        let attribute = |number: u32| -> Call<u32> {
+            let mut value = 0;
+            // SAFETY: the output pointer is valid for the call; the caller vouches for the function.
+            let code = unsafe { (runtime.function_attribute)(&mut value, number, function) };
+            self.check(runtime.names.function_attribute, code)?;
+            Ok(value.max(0) as u32)
+        };
+        let (registers, local) = (attribute(number::FUNCTION_REGISTERS)?, attribute(number::FUNCTION_LOCAL)?);
+        let shared_of_own = attribute(number::FUNCTION_SHARED)?;
+        let mut blocks = 0;
+        // SAFETY: the same.
+        let code = unsafe { (runtime.resident_blocks)(&mut blocks, function, threads as c_int, shared as usize) };
+        self.check(runtime.names.resident_blocks, code)?;
+        Ok(Residency { registers, local, shared: shared_of_own + shared, blocks: blocks.max(0) as u32 })
     }
 
     /// Dynamic shared memory available to a block of a function beside its static shared memory, in bytes.

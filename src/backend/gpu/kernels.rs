@@ -184,7 +184,10 @@ fn not_loaded(Declared { code, name }: &Declared, fault: &Fault) -> ExecError {
     ExecError::KernelLimit {
         name: name.to_string(),
         why: fault.to_string(),
-        help: format!("the code has to be for this device, and to have a function `{}`", code.source.name),
+        help: match &code.target {
+            Some(target) => format!("Triton has compiled it for `{target}`: compile it on a device like this one"),
+            None => format!("the code has to be for this device, and to have a function `{}`", code.source.name),
+        },
         at: code.at.into(),
     }
 }

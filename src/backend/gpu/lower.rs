@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
-use crate::base::{Bytes, Space};
+use crate::base::{Bytes, Space, counted};
 use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
-use super::api::{Api, Step};
+use super::api::{Api, Residency, Step};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -85,6 +85,8 @@ pub struct Calls<A: Api> {
     /// Indices of the calls that write the memory of other ranks, in ascending order.
     pub remote_writes: Vec<u32>,
     pub args: Args,
+    /// What the report says about kernels that the file declares.
+    pub notes: Vec<String>,
 }
 
 impl<A: Api> Calls<A> {
@@ -101,6 +103,14 @@ impl<A: Api> Calls<A> {
             steps: Vec::new(),
             remote_writes: Vec::new(),
             args: Args::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds a note, once.
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
         }
     }
 
@@ -314,7 +324,9 @@ impl<A: Api> Context<'_, A> {
             Launch::Kernel(kernel) => {
                 let (workspace, _) = self.workspaces[lane as usize];
                 if let Some(declared) = user_kernel(&self.image.works[op.work as usize].spec) {
-                    self.check_limits(declared, self.kernels.get(&kernel.source))?;
+                    let function = self.kernels.get(&kernel.source);
+                    self.check_limits(declared, function)?;
+                    calls.note(self.residency(declared, function)?);
                 }
                 self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
             }
@@ -381,6 +393,27 @@ impl<A: Api> Context<'_, A> {
             return Err(failed(why, "lower `shared`".to_owned()));
         }
         Ok(())
+    }
+
+    /// Describes what a declared kernel takes of a compute unit.
+    fn residency(&self, declared: &UserKernel, function: Function) -> Result<String, ExecError> {
+        let threads = declared.threads() as u32;
+        // SAFETY: the function is a loaded kernel of this device.
+        let found = unsafe { self.api.residency(function, threads, declared.shared) };
+        let Residency { registers, local, shared, blocks } =
+            found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        let local = match local {
+            0 => String::new(),
+            bytes => format!(", {} of local memory a thread", Bytes(bytes.into())),
+        };
+        Ok(format!(
+            "the kernel `{}` with {} a block: {registers} registers a thread{local}, {} of shared memory a block, and {} \
+             on a compute unit at once",
+            declared.name,
+            counted(threads as usize, "thread"),
+            Bytes(shared.into()),
+            counted(blocks as usize, "block"),
+        ))
     }
 
     /// Resolves a kernel's call, with the addresses of its operands and its workspace.

@@ -30,6 +30,10 @@ pub mod number {
     pub const FUNCTION_MAX_THREADS: u32 = 0;
     /// Attribute of a function: its static shared memory in bytes.
     pub const FUNCTION_SHARED: u32 = 1;
+    /// Attribute of a function: local memory of a thread in bytes, where its arrays and spilled registers are.
+    pub const FUNCTION_LOCAL: u32 = 3;
+    /// Attribute of a function: registers of a thread.
+    pub const FUNCTION_REGISTERS: u32 = 4;
 }
 
 functions! {
@@ -52,6 +56,7 @@ functions! {
         module_unload(Module);
         module_function(*mut Function, Module, *const c_char);
         function_attribute(*mut c_int, c_uint, Function);
+        resident_blocks(*mut c_int, Function, c_int, usize);
         launch_kernel(
             Function, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Stream, *mut *mut c_void,
             *mut *mut c_void,

@@ -1,5 +1,7 @@
 //! Creates the streams of an image: one for each lane, some restricted to a part of the device.
 
+use std::collections::BTreeMap;
+
 use crate::exec::ImageLane;
 use crate::model::Priority;
 
@@ -7,9 +9,25 @@ use super::api::{Api, Call};
 use super::parts;
 use super::runtime::Stream;
 
-/// Creates a stream for each lane, and at least one. That of a host lane keeps the order of its operations. After an error, `streams` holds those that were created. Returns
-/// notes for the report.
+/// Creates a stream for each lane, and at least one; streams that only bring the turn to a queue follow them. That of a host
+/// lane keeps the order of its operations. After an error, `streams` holds those that were created. Returns notes for the
+/// report.
 pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
+    let mut idle = Vec::new();
+    let notes = make_with(api, lanes, streams, &mut idle);
+    streams.append(&mut idle);
+    notes
+}
+
+fn make_with<A: Api>(
+    api: &A,
+    lanes: &[ImageLane],
+    streams: &mut Vec<Stream>,
+    idle: &mut Vec<Stream>,
+) -> Call<Vec<String>> {
+    let topology = api.topology();
+    // The queue that the next stream of each pool gets.
+    let mut turns: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
     let mut notes = Vec::new();
     let asked = lanes.iter().any(|lane| lane.units.is_some());
     // Querying the device takes time, and most files ask for no units.
@@ -21,6 +39,16 @@ pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> 
     order.sort_by_key(|&lane| lanes[lane].threads.is_some());
     for &number in &order {
         let (lane, part) = (&lanes[number], parts[number]);
+        let counts = lane.threads.is_none() && (part.is_none() || !topology.units_apart);
+        if counts {
+            let turn = turns.entry(topology.by_priority.then_some(lane.priority)).or_insert(0);
+            let before = idle.len();
+            while lane.queue_asked && *turn != lane.queue && idle.len() < before + topology.queues as usize {
+                idle.push(api.stream(lane.priority)?);
+                *turn = (*turn + 1) % topology.queues.max(1);
+            }
+            *turn = (*turn + 1) % topology.queues.max(1);
+        }
         let (Some(part), Some(units)) = (part, lane.units) else {
             streams.push(api.stream(lane.priority)?);
             continue;

@@ -107,6 +107,7 @@ names! {
         module_unload = hipModuleUnload(_);
         module_function = hipModuleGetFunction(_, _, _);
         function_attribute = hipFuncGetAttribute(_, _, _);
+        resident_blocks = hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(_, _, _, _);
         launch_kernel = hipModuleLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
         graph_instantiate = hipGraphInstantiateWithFlags(_, _, _);
         graph_launch = hipGraphLaunch(_, _);

@@ -120,6 +120,7 @@ fn again(
     if walk.ranks().iterate(mode, 0, iterations, control)?.slowest.stopped {
         return Ok(None);
     }
+    walk.ranks().tear_down(control)?;
     // Each process compares the rank that it runs.
     let mut compared = || {
         let mut found = Vec::new();
@@ -155,7 +156,8 @@ fn name(program: &Program, memory: MemoryId) -> String {
     }
 }
 
-/// For each rank all memory that the first iteration of the period writes, and every buffer that any iteration writes.
+/// For each rank all memory that the first iteration of the period writes, and every buffer that any iteration or a
+/// block around them writes.
 fn outputs(ranks: &[Rank]) -> Vec<(usize, MemoryId)> {
     let mut outputs: Vec<(usize, MemoryId)> = Vec::new();
     for (rank, Rank { program, schedule, .. }) in ranks.iter().enumerate() {
@@ -164,10 +166,17 @@ fn outputs(ranks: &[Rank]) -> Vec<(usize, MemoryId)> {
             for &view in step.ids().flat_map(|op| step.outputs(op)) {
                 let memory = program.views.memory(view);
                 let scratch = program.memory(memory).kind == MemoryKind::Scratch;
-                if !scratch || index == 0 {
+                // The scratch memory of a `teardown` may be that of the iteration before it.
+                if !scratch || (index == 0 && program.around.teardown.is_none()) {
                     outputs.push((rank, memory));
                 }
             }
+        }
+        for (_, block) in program.around.iter() {
+            let views = block.cycle.iter().flat_map(|step| step.ids().flat_map(|op| step.outputs(op)));
+            let memories = views.map(|view| block.views.memory(*view));
+            let buffers = memories.filter(|memory| program.memory(*memory).kind != MemoryKind::Scratch);
+            outputs.extend(buffers.map(|memory| (rank, memory)));
         }
     }
     outputs.sort_unstable();

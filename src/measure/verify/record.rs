@@ -50,8 +50,11 @@ pub struct Mistake {
     /// `None` if there is only one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Number of the iteration, from 0.
+    /// Number of the iteration, from 0; 0 in a block around the iterations.
     pub iteration: u64,
+    /// `setup` or `teardown`; `None` in an iteration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block: Option<String>,
     /// Name of the output with the largest error.
     pub output: String,
     /// Index of the element with the largest error.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::computing::compute;
-use crate::base::{Dims, MemoryId};
+use crate::base::{Dims, MemoryId, OnceBlock};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method, user_kernel};
 
@@ -43,6 +43,13 @@ struct Buffers {
 
 /// Bytes of a memory on the device, and in the host's copy after the last walk.
 type CurrentAndPrevious<'a> = (&'a [u8], &'a [u8]);
+
+/// A part of a run: one of its iterations, or a block around them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Iteration(u64),
+    Block(OnceBlock),
+}
 
 /// Outcome of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,16 +125,31 @@ impl<'a> Walk<'a> {
         Ok(read.then(|| (room.bytes[0].as_slice(), memories[own].bytes(at, bytes))))
     }
 
-    /// Runs iterations from the start and checks each operation.
+    /// The ranks with the programs of a part of the run.
+    fn verified(&self, part: Part) -> Vec<Verified<'a>> {
+        let of_part = |&(number, program, plan): &Verified<'a>| match part {
+            Part::Iteration(_) => (number, program, plan),
+            Part::Block(which) => (number, program.around.get(which).map_or(program, |block| block), plan),
+        };
+        self.ranks.iter().map(of_part).collect()
+    }
+
+    /// Runs iterations from the start, with the blocks around them, and checks each operation.
     pub fn run(&mut self, mode: LaunchMode, iterations: u64, control: &Control) -> Result<WalkOutcome, ExecError> {
         self.memories = self.inspection.inspected.iter().map(Memory::new).collect();
         self.inspection.ranks.reset(control)?;
-        for iteration in 0..iterations {
+        let blocks = OnceBlock::ALL.map(Part::Block);
+        let parts = (0..iterations).map(Part::Iteration);
+        for part in [blocks[0]].into_iter().chain(parts).chain([blocks[1]]) {
             if control.stopped() {
                 return Ok(WalkOutcome::Stopped);
             }
-            self.inspection.ranks.once(mode, iteration, control)?;
-            let (brought, left, blind) = match self.look(mode, iteration) {
+            match part {
+                Part::Iteration(iteration) => self.inspection.ranks.once(mode, iteration, control)?,
+                Part::Block(OnceBlock::Setup) => self.inspection.ranks.set_up(control)?,
+                Part::Block(OnceBlock::Teardown) => self.inspection.ranks.tear_down(control)?,
+            }
+            let (brought, left, blind) = match self.look(mode, part) {
                 Ok(IterationResults { brought, left, blind }) => (Ok(brought), left, blind),
                 Err(error) => (Err(error), Vec::new(), false),
             };
@@ -135,22 +157,26 @@ impl<'a> Walk<'a> {
             if blind {
                 return Ok(WalkOutcome::Blind);
             }
-            for found in collectives::check(self.ranks, &brought, &left) {
-                self.note(mode, iteration, &found);
+            for found in collectives::check(&self.verified(part), &brought, &left) {
+                self.note(mode, part, &found);
             }
         }
         Ok(WalkOutcome::Done)
     }
 
-    /// Checks a completed iteration on all ranks of this process.
-    fn look(&mut self, mode: LaunchMode, iteration: u64) -> Result<IterationResults, ExecError> {
+    /// Checks a completed iteration or block on all ranks of this process.
+    fn look(&mut self, mode: LaunchMode, part: Part) -> Result<IterationResults, ExecError> {
         let mut looked = IterationResults::default();
         for own in 0..self.inspection.inspected.len() {
-            let period = self.inspection.inspected[own].steps.len() as u64;
-            let turn = (iteration % period) as usize;
+            let inspected = &self.inspection.inspected[own];
+            let turn = match part {
+                Part::Iteration(iteration) => Some((iteration % inspected.period as u64) as usize),
+                Part::Block(which) => inspected.around.get(which).copied(),
+            };
+            let Some(turn) = turn else { continue };
             for place in 0..self.inspection.inspected[own].steps[turn].len() {
                 if let Some(found) = self.launch(own, turn, place, &mut looked)? {
-                    self.note(mode, iteration, &found);
+                    self.note(mode, part, &found);
                 }
             }
         }
@@ -216,8 +242,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Records the result of a launch.
-    fn note(&mut self, mode: LaunchMode, iteration: u64, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
-        let ((number, program, _), step, id) = (self.ranks[*rank], *step, *id);
+    fn note(&mut self, mode: LaunchMode, part: Part, CheckResult { rank, op: (step, id), checks }: &CheckResult) {
+        let ((number, program, _), step, id) = (self.verified(part)[*rank], *step, *id);
         let op = program.cycle[step].op(id);
         let name = program.op_name(op);
         // The name is looked up before it is copied, since a loop brings many operations of one name.
@@ -239,7 +265,14 @@ impl<'a> Walk<'a> {
             operation: program.op_text(op),
             launch: mode.name().to_owned(),
             rank: (self.ranks.len() > 1).then_some(number),
-            iteration,
+            iteration: match part {
+                Part::Iteration(iteration) => iteration,
+                Part::Block(_) => 0,
+            },
+            block: match part {
+                Part::Iteration(_) => None,
+                Part::Block(which) => Some(which.name().to_owned()),
+            },
             output: program.view_text(program.cycle[step].outputs(id)[output]),
             element: coordinates(check.worst.index, dims),
             actual: format!("{:?}", check.worst.actual),

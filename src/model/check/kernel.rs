@@ -10,7 +10,10 @@ impl<'a> Checker<'a> {
         let params = signature.inputs.iter().chain(&signature.outputs);
         self.locals = Locals::default();
         self.locals.enter();
-        for name in params.clone().map(|param| param.name).chain(signature.sizes()) {
+        let updated = |name: Name| signature.inputs.iter().any(|input| input.name.symbol == name.symbol);
+        let outputs = signature.outputs.iter().map(|param| param.name).filter(|name| !updated(*name));
+        let inputs = signature.inputs.iter().map(|param| param.name);
+        for name in inputs.chain(outputs).chain(signature.sizes()) {
             self.builtin(name);
             match self.locals.visible.get(&name.symbol).copied() {
                 Some(first) => self.redefined(name, first),

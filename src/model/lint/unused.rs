@@ -54,7 +54,8 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
 /// Finds families with operations on only some of their members.
 pub(super) fn streams(program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut busy = vec![false; program.streams.len()];
-    for step in &program.cycle {
+    let blocks = program.around.iter().flat_map(|(_, block)| &block.cycle);
+    for step in program.cycle.iter().chain(blocks) {
         step.ops.iter().for_each(|op| busy[op.stream.index()] = true);
     }
     let members: Vec<(usize, &crate::model::Stream)> = program.streams.iter().enumerate().collect();

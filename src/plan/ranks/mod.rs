@@ -10,6 +10,7 @@ mod stuck;
 
 use std::sync::Arc;
 
+use crate::base::OnceBlock;
 use crate::model::Program;
 
 use super::{Plan, PlanError};
@@ -24,6 +25,12 @@ pub struct Rank {
 }
 
 impl Rank {
+    /// Program and plan of a block around the iterations; `None` if the file has no such block.
+    pub fn block(&self, which: OnceBlock) -> Option<Rank> {
+        let (program, plan) = (self.program.around.get(which)?.clone(), self.plan.around.get(which)?.clone());
+        Some(Rank { program, plan })
+    }
+
     /// Whether two ranks have the same program.
     pub fn shares_with(&self, other: &Rank) -> bool {
         Arc::ptr_eq(&self.program, &other.program)
@@ -33,6 +40,14 @@ impl Rank {
 /// Checks the ranks of a world, in the order of their numbers: members of a group issue the same collectives in the
 /// same order, sends match receives, and there is no deadlock.
 pub fn check(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
+    for which in OnceBlock::ALL {
+        let blocks: Vec<Rank> = ranks.iter().filter_map(|rank| rank.block(which)).collect();
+        check_cycles(&blocks)?;
+    }
+    check_cycles(ranks)
+}
+
+fn check_cycles(ranks: &[Rank]) -> Result<(), Vec<PlanError>> {
     let Some(first) = ranks.first() else { return Ok(()) };
     let mut tables = Tables::new(ranks);
     let all_share = ranks.iter().all(|rank| rank.shares_with(first));

@@ -21,9 +21,10 @@ pub fn model(program: &Program) -> String {
     }
     for stream in &program.streams {
         let units = stream.units.map(|units| format!(", {}", units.text())).unwrap_or_default();
+        let queue = stream.queue.map(|queue| format!(", queue {queue}")).unwrap_or_default();
         let _ = match stream.threads {
             Some(threads) => writeln!(text, "stream {}: on the host, threads {threads}", stream.name),
-            None => writeln!(text, "stream {}: priority {}{units}", stream.name, stream.priority.name()),
+            None => writeln!(text, "stream {}: priority {}{units}{queue}", stream.name, stream.priority.name()),
         };
     }
     for id in (0..program.memories.len()).map(MemoryId::from) {
@@ -46,6 +47,10 @@ pub fn model(program: &Program) -> String {
         text.push('\n');
         text += &iteration(program, index);
         step.ids().for_each(|op| run(program, step, op, &mut text));
+    }
+    for (which, block) in program.around.iter() {
+        let _ = writeln!(text, "\n{}", which.name());
+        block.cycle.iter().for_each(|step| step.ids().for_each(|op| run(block, step, op, &mut text)));
     }
     text
 }

@@ -9,10 +9,19 @@ use super::{iteration, operation};
 
 /// The plan as text: each operation, and below it the operations that it waits for.
 pub fn plan(program: &Program, plan: &Plan) -> String {
+    let mut text = cycle(program, plan, |index| iteration(program, index));
+    for (which, (block, plan)) in program.around.as_ref().zip(plan.around.as_ref()).iter() {
+        text += "\n";
+        text += &cycle(block, plan, |_| format!("{}\n", which.name()));
+    }
+    text
+}
+
+fn cycle(program: &Program, plan: &Plan, title: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for (index, (step, graph)) in program.cycle.iter().zip(&plan.steps).enumerate() {
         text.push_str(if index > 0 { "\n" } else { "" });
-        text += &iteration(program, index);
+        text += &title(index);
         let _ = writeln!(text, "{} nodes, {} edges, {} across", graph.operations(), graph.edges(), graph.across.len());
         let mut across = graph.across.iter().peekable();
         for op in step.ids() {

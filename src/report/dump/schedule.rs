@@ -1,6 +1,6 @@
 //! The schedule as text: lanes, the order of launches, events, and memory layout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::base::{Bytes, LaneId, MemoryId};
@@ -12,7 +12,6 @@ use super::operation;
 /// The schedule as text.
 pub fn schedule(program: &Program, schedule: &Schedule) -> String {
     let mut text = String::new();
-    let name = |lane: LaneId| &schedule.lanes[lane.index()].name;
     for lane in &schedule.lanes {
         let streams: Vec<&str> =
             lane.streams.iter().map(|stream| program.streams[stream.index()].name.as_str()).collect();
@@ -30,9 +29,21 @@ pub fn schedule(program: &Program, schedule: &Schedule) -> String {
             streams.join(", ")
         );
     }
+    let period = schedule.period.len();
+    text += &commands(program, schedule, |turn| format!("iteration {turn} of a period of {period}"));
+    for (which, (block, schedule)) in program.around.as_ref().zip(schedule.around.as_ref()).iter() {
+        text += &commands(block, schedule, |_| which.name().to_owned());
+    }
+    text + &memory(program, schedule)
+}
+
+/// The commands of each iteration of a period.
+fn commands(program: &Program, schedule: &Schedule, title: impl Fn(usize) -> String) -> String {
+    let mut text = String::new();
+    let name = |lane: LaneId| &schedule.lanes[lane.index()].name;
     for (turn, step) in schedule.period.iter().enumerate() {
         let ops = &program.cycle[step.step];
-        let _ = writeln!(text, "\niteration {turn} of a period of {}", schedule.period.len());
+        let _ = writeln!(text, "\n{}", title(turn));
         for command in &step.commands {
             let _ = match *command {
                 Command::Launch { op, lane } => {
@@ -49,7 +60,7 @@ pub fn schedule(program: &Program, schedule: &Schedule) -> String {
         let ends: Vec<&str> = step.leaves.iter().map(|&lane| name(lane).as_str()).collect();
         let _ = writeln!(text, "it ends with {}", ends.join(", "));
     }
-    text + &memory(program, schedule)
+    text
 }
 
 fn units(units: Option<Units>) -> String {
@@ -60,7 +71,13 @@ fn units(units: Option<Units>) -> String {
 fn memory(program: &Program, schedule: &Schedule) -> String {
     let mut text = "\nmemory\n".to_owned();
     let mut scratch: BTreeMap<u64, (u64, Vec<&str>)> = BTreeMap::new();
+    let views = program.cycle.iter().flat_map(|step| step.ids().flat_map(|op| step.operands(op)));
+    let touched: BTreeSet<MemoryId> = views.map(|(view, _)| program.views.memory(view)).collect();
     for id in (0..program.memories.len()).map(MemoryId::from) {
+        // A block around the iterations has scratch memory of its own.
+        if program.memory(id).kind == MemoryKind::Scratch && !touched.contains(&id) {
+            continue;
+        }
         let memory = program.memory(id);
         let placement = schedule.memory.placement(id);
         let name = program.names.name(memory.name);

@@ -41,5 +41,9 @@ pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::R
             writeln!(out, ", peer {:?}", step.peer(op))?;
         }
     }
+    for (which, (block, placed)) in program.around.as_ref().zip(placed.around.as_ref()).iter() {
+        writeln!(out, "{}", which.name())?;
+        work(block, placed, out)?;
+    }
     out.write_str(&schedule(program, placed))
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
+use crate::base::{Around, Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
 use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
 use crate::model::{After, Op, OpKind, Program, Step, Units};
@@ -34,10 +34,15 @@ pub struct Request<'a> {
 /// Builds the document.
 pub fn build(request: Request) -> PlanDocument {
     let Request { program, plan, schedule, profile, .. } = request;
-    let mut builder = Builder::new(&request);
-    let durations = schedule::durations(program, schedule, request.rank, profile);
-    let steps = program.cycle.iter().zip(&plan.steps).zip(durations);
-    let iterations = steps.map(|((step, graph), durations)| builder.iteration(step, graph, durations)).collect();
+    let iterations = |program: &Program, plan: &Plan, schedule: &Schedule| -> Vec<Iteration> {
+        let mut builder = Builder::new(program, schedule, request.places);
+        let durations = schedule::durations(program, schedule, request.rank, profile);
+        let steps = program.cycle.iter().zip(&plan.steps).zip(durations);
+        steps.map(|((step, graph), durations)| builder.iteration(step, graph, durations)).collect()
+    };
+    let blocks = program.around.as_ref().zip(plan.around.as_ref()).zip(schedule.around.as_ref());
+    let Around { setup, teardown } =
+        blocks.map(|((program, plan), schedule)| iterations(program, plan, schedule).pop());
     PlanDocument {
         schema: SCHEMA.to_owned(),
         aorta: env!("CARGO_PKG_VERSION").to_owned(),
@@ -50,7 +55,9 @@ pub fn build(request: Request) -> PlanDocument {
         waits: schedule.waits(),
         events: schedule.events,
         memory: memory(schedule),
-        iterations,
+        iterations: iterations(program, plan, schedule),
+        setup: setup.flatten(),
+        teardown: teardown.flatten(),
         workload: request.workload,
     }
 }
@@ -117,12 +124,11 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(request: &Request<'a>) -> Self {
-        let program = request.program;
+    fn new(program: &'a Program, schedule: &'a Schedule, find_place: &'a dyn Fn(SrcSpan) -> String) -> Self {
         Builder {
             program,
-            schedule: request.schedule,
-            find_place: request.places,
+            schedule,
+            find_place,
             streams: program.streams.iter().map(|stream| Text::from(stream.name.as_str())).collect(),
             kinds: FxHashMap::default(),
             labels: vec![None; program.labels.len()],

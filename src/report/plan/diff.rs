@@ -7,23 +7,30 @@ use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
 
-use crate::base::{Bytes, Flops, counted};
+use crate::base::{Bytes, Flops, OnceBlock, counted};
 
-use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice};
+use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice, Slot};
 
 /// The differences as text; lines begin with `-` for the first plan, `+` for the second and `~` for both. `None` if the
 /// plans are the same; names of files and values of parameters do not count.
 pub fn diff(a: &PlanDocument, b: &PlanDocument) -> Option<String> {
     let mut text = String::new();
     let sides = [a, b].map(KeyedDocument::new);
-    let cycle = a.iterations.len().max(b.iterations.len());
-    for index in 0..cycle {
+    let longer = if a.iterations.len() >= b.iterations.len() { a } else { b };
+    let mut slots = OnceBlock::ALL.map(Slot::Block).to_vec();
+    slots.splice(1..1, (0..longer.iterations.len()).map(Slot::Iteration));
+    for slot in slots {
         let mut part = String::new();
-        operations(&sides, index, &mut part);
-        edges(&sides, index, &mut part);
-        critical_path(&sides, index, &mut part);
-        if cycle > 1 && !part.is_empty() {
-            let _ = write!(text, "\niteration {index}\n");
+        operations(&sides, slot, &mut part);
+        edges(&sides, slot, &mut part);
+        critical_path(&sides, slot, &mut part);
+        let title = match slot {
+            Slot::Iteration(index) if longer.iterations.len() > 1 => format!("\niteration {index}\n"),
+            Slot::Iteration(_) => String::new(),
+            Slot::Block(which) => format!("\n{}\n", which.name()),
+        };
+        if !part.is_empty() {
+            text += &title;
         }
         text += &part;
     }
@@ -71,26 +78,26 @@ type Key<'a> = (&'a str, Option<&'a str>, u32);
 /// A document with the keys of each iteration's operations.
 struct KeyedDocument<'a> {
     document: &'a PlanDocument,
-    keys: Vec<Vec<Key<'a>>>,
+    keys: FxHashMap<Slot, Vec<Key<'a>>>,
 }
 
 impl<'a> KeyedDocument<'a> {
     fn new(document: &'a PlanDocument) -> Self {
-        KeyedDocument { document, keys: document.iterations.iter().map(keys_of).collect() }
+        KeyedDocument { document, keys: document.parts().map(|(slot, part)| (slot, keys_of(part))).collect() }
     }
 
-    /// The operations of a slot; none if the cycle is shorter.
-    fn operations(&self, index: usize) -> impl Iterator<Item = (Key<'a>, &'a Operation)> {
-        let iteration = self.document.iterations.get(index).into_iter();
-        iteration.flat_map(move |iteration| self.keys[index].iter().copied().zip(&iteration.operations))
+    /// The operations of a part; none if the document has no such part.
+    fn operations(&self, slot: Slot) -> impl Iterator<Item = (Key<'a>, &'a Operation)> {
+        let iteration = self.document.at(slot).into_iter();
+        iteration.flat_map(move |iteration| self.keys[&slot].iter().copied().zip(&iteration.operations))
     }
 
     /// The edges of an iteration by their ends and distance.
-    fn edges(&self, index: usize) -> impl Iterator<Item = ((Key<'a>, Key<'a>, u32), &'a Edge)> {
-        let edges = self.document.iterations.get(index).into_iter().flat_map(|iteration| &iteration.edges);
+    fn edges(&self, slot: Slot) -> impl Iterator<Item = ((Key<'a>, Key<'a>, u32), &'a Edge)> {
+        let edges = self.document.at(slot).into_iter().flat_map(|iteration| &iteration.edges);
         edges.map(move |edge| {
-            let source = self.document.earlier(index, edge.distance);
-            ((self.keys[source][edge.from as usize], self.keys[index][edge.to as usize], edge.distance), edge)
+            let source = self.document.earlier(slot, edge.distance);
+            ((self.keys[&source][edge.from as usize], self.keys[&slot][edge.to as usize], edge.distance), edge)
         })
     }
 
@@ -115,16 +122,16 @@ fn keys_of(iteration: &Iteration) -> Vec<Key<'_>> {
     keys.collect()
 }
 
-fn operations([a, b]: &[KeyedDocument; 2], index: usize, text: &mut String) {
-    let [in_a, in_b] = [a, b].map(|side| side.operations(index).collect::<FxHashMap<_, _>>());
+fn operations([a, b]: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
+    let [in_a, in_b] = [a, b].map(|side| side.operations(slot).collect::<FxHashMap<_, _>>());
     let mut lines = String::new();
-    for (key, before) in a.operations(index) {
+    for (key, before) in a.operations(slot) {
         match in_b.get(&key) {
             None => only("-", a, before, &mut lines),
             Some(after) => both(a, b, before, after, &mut lines),
         }
     }
-    for (_, after) in b.operations(index).filter(|(key, _)| !in_a.contains_key(key)) {
+    for (_, after) in b.operations(slot).filter(|(key, _)| !in_a.contains_key(key)) {
         only("+", b, after, &mut lines);
     }
     section(text, "operations", &lines);
@@ -185,16 +192,16 @@ fn described(operation: &Operation) -> String {
     text + &format!(", {}", operation.duration_ns)
 }
 
-fn edges(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
-    let [in_a, in_b] = sides.each_ref().map(|side| side.edges(index).collect::<FxHashMap<_, _>>());
+fn edges(sides: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
+    let [in_a, in_b] = sides.each_ref().map(|side| side.edges(slot).collect::<FxHashMap<_, _>>());
     let mut lines = String::new();
     for (sign, side, others) in [("-", &sides[0], &in_b), ("+", &sides[1], &in_a)] {
-        for (ends, edge) in side.edges(index) {
+        for (ends, edge) in side.edges(slot) {
             if others.get(&ends).is_some_and(|other| same_reason(other, edge)) {
                 continue;
             }
-            let from = side.document.source(index, edge);
-            let to = &side.document.iterations[index].operations[edge.to as usize];
+            let to = side.document.at(slot).and_then(|part| part.operations.get(edge.to as usize));
+            let Some((from, to)) = side.document.source(slot, edge).zip(to) else { continue };
             let distance_suffix = edge.distance_suffix();
             let _ = writeln!(
                 lines,
@@ -217,17 +224,17 @@ fn same_reason(a: &Edge, b: &Edge) -> bool {
     same && a.declared.is_some() == b.declared.is_some()
 }
 
-fn critical_path(sides: &[KeyedDocument; 2], index: usize, text: &mut String) {
+fn critical_path(sides: &[KeyedDocument; 2], slot: Slot, text: &mut String) {
     let paths = sides.each_ref().map(|side| {
-        let path = &side.document.iterations.get(index)?.critical_path;
-        Some((path.length_ns, path.operations.iter().map(|&op| side.keys[index][op as usize]).collect::<Vec<_>>()))
+        let path = &side.document.at(slot)?.critical_path;
+        Some((path.length_ns, path.operations.iter().map(|&op| side.keys[&slot][op as usize]).collect::<Vec<_>>()))
     });
     if paths[0] == paths[1] {
         return;
     }
     let mut lines = String::new();
     for (sign, side) in ["-", "+"].into_iter().zip(sides) {
-        if let Some(iteration) = side.document.iterations.get(index) {
+        if let Some(iteration) = side.document.at(slot) {
             let length = iteration.critical_path.length_ns;
             let _ = writeln!(lines, "{sign} {length}: {}", iteration.path_names());
         }

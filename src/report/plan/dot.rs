@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::base::visible;
 
-use super::{Edge, Operation, PlanDocument, Reason, iteration_title, on_path};
+use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slot, drawn_name, on_path};
 
 /// The colour of the critical path.
 const CRITICAL: &str = "#c0392b";
@@ -16,21 +16,21 @@ pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "  graph [label={}, labelloc=t, fontname=\"Helvetica\", newrank=true];", quoted(&title))?;
     writeln!(out, "  node [shape=box, style=rounded, fontname=\"Helvetica\"];")?;
     writeln!(out, "  edge [fontname=\"Helvetica\", fontsize=10];")?;
-    let several = document.iterations.len() > 1;
-    for index in 0..document.iterations.len() {
+    let several = document.slots().len() > 1;
+    for (slot, iteration) in document.parts() {
         if several {
-            writeln!(out, "  subgraph cluster_i{index} {{")?;
-            writeln!(out, "  label={};", quoted(&iteration_title(document, index)))?;
+            writeln!(out, "  subgraph cluster_{} {{", drawn_name(slot))?;
+            writeln!(out, "  label={};", quoted(&document.heading(slot)))?;
         }
-        nodes(document, index, out)?;
+        nodes(document, (slot, iteration), out)?;
         if several {
             writeln!(out, "  }}")?;
         }
     }
-    for (index, iteration) in document.iterations.iter().enumerate() {
+    for (slot, iteration) in document.parts() {
         for edge in &iteration.edges {
-            let from = node(document, document.earlier(index, edge.distance), edge.from);
-            let to = node(document, index, edge.to);
+            let from = node(document, document.earlier(slot, edge.distance), edge.from);
+            let to = node(document, slot, edge.to);
             writeln!(out, "  {from} -> {to} [{}];", attributes(edge, on_path(iteration, edge)))?;
         }
     }
@@ -38,14 +38,14 @@ pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// The operations of an iteration, in one box per stream.
-fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
-    for (stream, operations) in document.iterations[index].by_stream().into_iter().enumerate() {
-        writeln!(out, "  subgraph cluster_i{index}_s{stream} {{")?;
+fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &mut impl Write) -> io::Result<()> {
+    for (stream, operations) in iteration.by_stream().into_iter().enumerate() {
+        writeln!(out, "  subgraph cluster_{}_s{stream} {{", drawn_name(slot))?;
         writeln!(out, "    label={};", quoted(&operations[0].stream))?;
         for operation in operations {
             let critical =
                 if operation.critical { format!(", color=\"{CRITICAL}\", penwidth=2") } else { String::new() };
-            let name = node(document, index, operation.id);
+            let name = node(document, slot, operation.id);
             writeln!(out, "    {name} [label={}{critical}];", quoted(&label(operation)))?;
         }
         writeln!(out, "  }}")?;
@@ -53,8 +53,8 @@ fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Res
     Ok(())
 }
 
-fn node(document: &PlanDocument, iteration: usize, op: u32) -> String {
-    if document.iterations.len() > 1 { format!("i{iteration}_n{op}") } else { format!("n{op}") }
+fn node(document: &PlanDocument, slot: Slot, op: u32) -> String {
+    if document.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
 }
 
 fn label(operation: &Operation) -> String {

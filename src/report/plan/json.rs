@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<PlanDocument, String> {
 
 /// Describes an index in the document that is out of range; `None` if all are valid. Other forms rely on this.
 fn inconsistency(document: &PlanDocument) -> Option<String> {
-    for (index, iteration) in document.iterations.iter().enumerate() {
+    for (slot, iteration) in document.parts() {
         let count = iteration.operations.len();
         for (position, operation) in iteration.operations.iter().enumerate() {
             if operation.id as usize != position {
@@ -48,8 +48,7 @@ fn inconsistency(document: &PlanDocument) -> Option<String> {
             }
         }
         for edge in &iteration.edges {
-            let sources = document.iterations[document.earlier(index, edge.distance)].operations.len();
-            if edge.to as usize >= count || edge.from as usize >= sources {
+            if edge.to as usize >= count || document.source(slot, edge).is_none() {
                 return Some(format!("no operation is at an end of the edge from {} to {}", edge.from, edge.to));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Edge, PlanDocument, Reason, iteration_title, on_path};
+use super::{Edge, Iteration, PlanDocument, Reason, Slot, drawn_name, on_path};
 
 /// The style of the critical path.
 const CRITICAL: &str = "stroke:#c0392b,stroke-width:3px";
@@ -12,22 +12,22 @@ pub fn mermaid(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> 
     let title = format!("{}, times modelled on an {}", document.title(), document.modelled_on);
     writeln!(out, "---\ntitle: {}\n---", yaml(&title))?;
     writeln!(out, "flowchart TB")?;
-    let several = document.iterations.len() > 1;
-    for index in 0..document.iterations.len() {
+    let several = document.slots().len() > 1;
+    for (slot, iteration) in document.parts() {
         if several {
-            writeln!(out, "  subgraph i{index}[{}]", quoted(&iteration_title(document, index)))?;
+            writeln!(out, "  subgraph {}[{}]", drawn_name(slot), quoted(&document.heading(slot)))?;
         }
-        nodes(document, index, out)?;
+        nodes(document, (slot, iteration), out)?;
         if several {
             writeln!(out, "  end")?;
         }
     }
     let mut count = 0;
     let mut critical = Vec::new();
-    for (index, iteration) in document.iterations.iter().enumerate() {
+    for (slot, iteration) in document.parts() {
         for edge in &iteration.edges {
-            let from = node(document, document.earlier(index, edge.distance), edge.from);
-            let to = node(document, index, edge.to);
+            let from = node(document, document.earlier(slot, edge.distance), edge.from);
+            let to = node(document, slot, edge.to);
             writeln!(out, "  {from} {}{} {to}", arrow(edge), label(edge))?;
             if on_path(iteration, edge) {
                 critical.push(count.to_string());
@@ -38,22 +38,22 @@ pub fn mermaid(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> 
     styles(document, &critical, out)
 }
 
-fn nodes(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
-    for (stream, operations) in document.iterations[index].by_stream().into_iter().enumerate() {
-        writeln!(out, "  subgraph i{index}_s{stream}[{}]", quoted(&operations[0].stream))?;
+fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &mut impl Write) -> io::Result<()> {
+    for (stream, operations) in iteration.by_stream().into_iter().enumerate() {
+        writeln!(out, "  subgraph {}_s{stream}[{}]", drawn_name(slot), quoted(&operations[0].stream))?;
         for operation in operations {
             let times = format!("{}, slack {}", operation.duration_ns, operation.slack_ns);
             // The line break belongs to Mermaid and must not be escaped.
             let (heading, times) = (escaped(&operation.heading()), escaped(&times));
-            writeln!(out, "    {}[\"{heading}<br/>{times}\"]", node(document, index, operation.id))?;
+            writeln!(out, "    {}[\"{heading}<br/>{times}\"]", node(document, slot, operation.id))?;
         }
         writeln!(out, "  end")?;
     }
     Ok(())
 }
 
-fn node(document: &PlanDocument, iteration: usize, op: u32) -> String {
-    if document.iterations.len() > 1 { format!("i{iteration}_n{op}") } else { format!("n{op}") }
+fn node(document: &PlanDocument, slot: Slot, op: u32) -> String {
+    if document.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
 }
 
 fn arrow(edge: &Edge) -> &'static str {
@@ -71,8 +71,8 @@ fn label(edge: &Edge) -> String {
 /// Styles edges; Mermaid numbers them in their order in the text.
 fn styles(document: &PlanDocument, edges: &[String], out: &mut impl Write) -> io::Result<()> {
     let mut nodes = Vec::new();
-    for (index, iteration) in document.iterations.iter().enumerate() {
-        nodes.extend(iteration.critical_path.operations.iter().map(|&op| node(document, index, op)));
+    for (slot, iteration) in document.parts() {
+        nodes.extend(iteration.critical_path.operations.iter().map(|&op| node(document, slot, op)));
     }
     if !nodes.is_empty() {
         writeln!(out, "  classDef critical {CRITICAL}")?;

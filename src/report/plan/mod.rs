@@ -16,7 +16,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::Nanos;
+use crate::base::{Nanos, OnceBlock};
 use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
 
 pub use build::{Request, build};
@@ -56,6 +56,21 @@ pub struct PlanDocument {
     pub memory: MemoryRecord,
     /// The slots of the cycle, which repeats afterwards.
     pub iterations: Vec<Iteration>,
+    /// What runs once before the first iteration; `None` without a `setup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<Iteration>,
+    /// What runs once after the last iteration; `None` without a `teardown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teardown: Option<Iteration>,
+}
+
+/// A part of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Slot {
+    /// A slot of the cycle.
+    Iteration(usize),
+    /// A block around the iterations.
+    Block(OnceBlock),
 }
 
 /// The device's hardware queues, over which real streams are distributed.
@@ -192,15 +207,50 @@ impl PlanDocument {
         self.iterations.iter().map(|iteration| iteration.edges.len()).sum()
     }
 
-    /// The operation at the begin of an edge, in this iteration or an earlier one.
-    fn source(&self, iteration: usize, edge: &Edge) -> &Operation {
-        &self.iterations[self.earlier(iteration, edge.distance)].operations[edge.from as usize]
+    /// All parts, in the order of execution.
+    fn slots(&self) -> Vec<Slot> {
+        let cycle = (0..self.iterations.len()).map(Slot::Iteration);
+        let block = |which: OnceBlock| Some(Slot::Block(which)).filter(|slot| self.at(*slot).is_some());
+        block(OnceBlock::Setup).into_iter().chain(cycle).chain(block(OnceBlock::Teardown)).collect()
     }
 
-    /// The slot `distance` iterations before another.
-    fn earlier(&self, iteration: usize, distance: u32) -> usize {
-        let cycle = self.iterations.len();
-        (iteration + cycle - distance as usize % cycle) % cycle
+    /// A part; `None` if the document has no such part.
+    fn at(&self, slot: Slot) -> Option<&Iteration> {
+        match slot {
+            Slot::Iteration(index) => self.iterations.get(index),
+            Slot::Block(OnceBlock::Setup) => self.setup.as_ref(),
+            Slot::Block(OnceBlock::Teardown) => self.teardown.as_ref(),
+        }
+    }
+
+    /// All parts with what they hold, in the order of execution.
+    fn parts(&self) -> impl Iterator<Item = (Slot, &Iteration)> {
+        self.slots().into_iter().filter_map(|slot| Some((slot, self.at(slot)?)))
+    }
+
+    /// The operation at the begin of an edge, in this part or an earlier iteration; `None` if it is not there.
+    fn source(&self, slot: Slot, edge: &Edge) -> Option<&Operation> {
+        self.at(self.earlier(slot, edge.distance))?.operations.get(edge.from as usize)
+    }
+
+    /// The slot `distance` iterations before another; a block around the iterations itself.
+    fn earlier(&self, slot: Slot, distance: u32) -> Slot {
+        match slot {
+            Slot::Iteration(index) => {
+                let cycle = self.iterations.len();
+                Slot::Iteration((index + cycle - distance as usize % cycle) % cycle)
+            }
+            block @ Slot::Block(_) => block,
+        }
+    }
+
+    /// The heading of one of several parts.
+    fn heading(&self, slot: Slot) -> String {
+        match slot {
+            Slot::Iteration(_) if self.iterations.len() == 1 => "iteration".to_owned(),
+            Slot::Iteration(index) => format!("slot {index} of {}", self.iterations.len()),
+            Slot::Block(which) => which.name().to_owned(),
+        }
     }
 
     /// The title, such as `moe.aorta (preset tiny): streams=4 tokens=16`.
@@ -322,9 +372,12 @@ impl Edge {
     }
 }
 
-/// The heading of one of several iterations.
-fn iteration_title(document: &PlanDocument, iteration: usize) -> String {
-    format!("slot {iteration} of {}", document.iterations.len())
+/// What the name of a part's nodes begins with in a drawing.
+fn drawn_name(slot: Slot) -> String {
+    match slot {
+        Slot::Iteration(index) => format!("i{index}"),
+        Slot::Block(which) => which.name().to_owned(),
+    }
 }
 
 /// True if an edge connects consecutive operations of the critical path.

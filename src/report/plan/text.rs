@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::base::{Bytes, Flops, counted};
 
-use super::{Edge, Iteration, Operation, Peer, PlanDocument, Slice, iteration_title};
+use super::{Edge, Iteration, Operation, Peer, PlanDocument, Slice, Slot};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
@@ -13,12 +13,13 @@ const STREAM: usize = 20;
 pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", document.title())?;
     writeln!(out, "times are modelled on an {}: nothing was measured", document.modelled_on)?;
-    for (index, iteration) in document.iterations.iter().enumerate() {
+    let several = document.slots().len() > 1;
+    for (slot, iteration) in document.parts() {
         writeln!(out)?;
-        if document.iterations.len() > 1 {
-            writeln!(out, "{}", iteration_title(document, index))?;
+        if several {
+            writeln!(out, "{}", document.heading(slot))?;
         }
-        operations(document, index, out)?;
+        operations(document, (slot, iteration), out)?;
         totals(iteration, out)?;
     }
     streams(document, out)
@@ -30,8 +31,7 @@ struct Widths {
     stream: usize,
 }
 
-fn operations(document: &PlanDocument, index: usize, out: &mut impl Write) -> io::Result<()> {
-    let iteration = &document.iterations[index];
+fn operations(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &mut impl Write) -> io::Result<()> {
     let names = iteration.operations.iter().map(|operation| operation.stream.chars().count());
     let widths = Widths {
         number: iteration.operations.len().to_string().len().max(2) + 1,
@@ -60,7 +60,7 @@ fn operations(document: &PlanDocument, index: usize, out: &mut impl Write) -> io
         }
         line(operation, edges.iter().find(|edge| edge.is_stream()), &widths, out)?;
         for edge in edges.iter().filter(|edge| !edge.is_stream()) {
-            wait(document, index, edge, out)?;
+            wait(document, slot, edge, out)?;
         }
     }
     Ok(())
@@ -131,8 +131,8 @@ fn list(slices: &[Slice], out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn wait(document: &PlanDocument, index: usize, edge: &Edge, out: &mut impl Write) -> io::Result<()> {
-    let source = document.source(index, edge);
+fn wait(document: &PlanDocument, slot: Slot, edge: &Edge, out: &mut impl Write) -> io::Result<()> {
+    let Some(source) = document.source(slot, edge) else { return Ok(()) };
     write!(out, "      waits for #{} {} on {}", source.id, source.name(), source.stream)?;
     writeln!(out, "{}: {}", edge.distance_suffix(), edge.why())
 }
@@ -157,7 +157,7 @@ fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
 /// The real stream of each declared stream, and which ones share a real stream.
 fn streams(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     let mut counts = vec![0usize; document.lanes.len()];
-    for operation in document.iterations.iter().flat_map(|iteration| &iteration.operations) {
+    for operation in document.parts().flat_map(|(_, iteration)| &iteration.operations) {
         counts[operation.lane as usize] += 1;
     }
     let names = document.lanes.iter().map(|lane| lane.name.chars().count());

@@ -306,8 +306,8 @@ impl<A: Api> GpuDriver<A> {
             }
         }
         args.seal();
+        self.notes.extend(calls.notes.iter().cloned().chain(notes));
         self.calls = calls;
-        self.notes.extend(notes);
         self.fills = fills;
         self.fill_args = args;
         Ok(())

@@ -17,6 +17,8 @@ type Handle = *mut c_void;
 /// `hipFunction_attribute`s.
 const MOST_THREADS: c_int = 0;
 const OWN_SHARED: c_int = 1;
+const LOCAL: c_int = 3;
+const REGISTERS: c_int = 4;
 const MOST_DYNAMIC_SHARED: c_int = 8;
 
 hip! {
@@ -39,6 +41,8 @@ hip! {
             // Shared memory of a kernel's own is memory of the thread, and not counted.
             OWN_SHARED => 0,
             MOST_DYNAMIC_SHARED => SHARED,
+            LOCAL => 0,
+            REGISTERS => 32,
             _ => return Err(NOT_SUPPORTED),
         });
         Ok(())

@@ -1,0 +1,87 @@
+//! The two blocks of a file that run once, around the iterations.
+
+/// Something that each of the two blocks has; `None` if the file has no such block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around<T> {
+    /// Runs before the first iteration, on the initial contents.
+    pub setup: Option<T>,
+    /// Runs after the last iteration.
+    pub teardown: Option<T>,
+}
+
+/// One of the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OnceBlock {
+    Setup,
+    Teardown,
+}
+
+impl OnceBlock {
+    pub const ALL: [OnceBlock; 2] = [OnceBlock::Setup, OnceBlock::Teardown];
+
+    /// The word in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnceBlock::Setup => "setup",
+            OnceBlock::Teardown => "teardown",
+        }
+    }
+}
+
+impl<T> Default for Around<T> {
+    fn default() -> Self {
+        Around { setup: None, teardown: None }
+    }
+}
+
+impl<T> Around<T> {
+    pub fn get(&self, block: OnceBlock) -> Option<&T> {
+        match block {
+            OnceBlock::Setup => self.setup.as_ref(),
+            OnceBlock::Teardown => self.teardown.as_ref(),
+        }
+    }
+
+    pub fn get_mut(&mut self, block: OnceBlock) -> &mut Option<T> {
+        match block {
+            OnceBlock::Setup => &mut self.setup,
+            OnceBlock::Teardown => &mut self.teardown,
+        }
+    }
+
+    /// The blocks that the file has, in the order of execution.
+    pub fn iter(&self) -> impl Iterator<Item = (OnceBlock, &T)> {
+        OnceBlock::ALL.into_iter().filter_map(|block| Some((block, self.get(block)?)))
+    }
+
+    /// The same blocks with what `change` makes of each.
+    pub fn map<U>(self, mut change: impl FnMut(T) -> U) -> Around<U> {
+        Around { setup: self.setup.map(&mut change), teardown: self.teardown.map(change) }
+    }
+
+    /// Like [`Around::map`], up to the first failure.
+    ///
+    /// # Errors
+    /// That of `change`.
+    pub fn try_map<U, E>(self, mut change: impl FnMut(T) -> Result<U, E>) -> Result<Around<U>, E> {
+        let setup = self.setup.map(&mut change).transpose()?;
+        Ok(Around { setup, teardown: self.teardown.map(change).transpose()? })
+    }
+
+    pub fn as_ref(&self) -> Around<&T> {
+        Around { setup: self.setup.as_ref(), teardown: self.teardown.as_ref() }
+    }
+
+    pub fn as_mut(&mut self) -> Around<&mut T> {
+        Around { setup: self.setup.as_mut(), teardown: self.teardown.as_mut() }
+    }
+
+    /// Both things of the blocks that are in both.
+    pub fn zip<U>(self, other: Around<U>) -> Around<(T, U)> {
+        Around { setup: self.setup.zip(other.setup), teardown: self.teardown.zip(other.teardown) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.setup.is_none() && self.teardown.is_none()
+    }
+}

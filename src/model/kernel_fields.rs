@@ -1,0 +1,187 @@
+//! The fields of declared kernels, as each call evaluates them, and the arguments of the entry.
+
+use crate::base::units::Dimension;
+use crate::base::{DType, SrcSpan, Symbol};
+use crate::ops::Passed;
+use crate::syntax::ast::*;
+
+use super::analyzer::Analyzer;
+use super::call_kernel::Operands;
+use super::error::KernelError;
+use super::kernel::DeclaredKernel;
+use super::value::{Number, Value};
+
+/// Most threads of a block, and most of them in z, with CUDA and HIP.
+const BLOCK_THREADS: i64 = 1024;
+const BLOCK_Z: i64 = 64;
+
+/// Most blocks of a grid in x, and in y and z.
+const GRID_X: i64 = i32::MAX as i64;
+const GRID_YZ: i64 = 65_535;
+
+/// Most dynamic shared memory of a block that any device has, in bytes.
+const MOST_SHARED: i64 = 1 << 20;
+
+/// The addresses of Triton's global and profile scratch memory, which its kernels take behind their own parameters.
+/// A driver reads as many arguments as a kernel has, so that kernels of versions without them take no harm.
+const TRITON_SCRATCH: [Passed; 2] = [Passed::Value(0), Passed::Value(0)];
+
+impl Analyzer<'_> {
+    fn kernel_launch(
+        &mut self,
+        kernel: &DeclaredKernel,
+        field: &'static str,
+        value: String,
+        (why, help): (String, &'static str),
+        at: SrcSpan,
+    ) {
+        let name = kernel.name.to_string();
+        self.error_in_kernel(KernelError::Launch { name, field, value, help, at: at.into(), why });
+    }
+
+    /// The sizes of the grid or of a block: one to three numbers.
+    pub(super) fn kernel_extent(
+        &mut self,
+        kernel: &DeclaredKernel,
+        field: &'static str,
+        expr: &Expr,
+    ) -> Option<[u32; 3]> {
+        let help = match field {
+            "grid" => "write one to three numbers of blocks: `grid: ceil_div(n, 256)`, `grid: [n, m]`",
+            _ => "write one to three numbers of threads, whose product is at most 1024: `block: 256`, `block: [32, 8]`",
+        };
+        let value = self.eval(expr);
+        let items = match &value {
+            Value::Unknown => return None,
+            Value::List(items) if (1..=3).contains(&items.len()) => items.as_ref().clone(),
+            Value::Number(_) => vec![value.clone()],
+            other => {
+                let value = other.describe(&self.names);
+                self.kernel_launch(kernel, field, value, ("one to three numbers".to_owned(), help), expr.span);
+                return None;
+            }
+        };
+        let mut extent = [1i64; 3];
+        for (axis, item) in items.iter().enumerate() {
+            extent[axis] = match item {
+                Value::Number(number) if number.dimension == Dimension::NONE => self.whole(*number, expr.span)?,
+                other => return self.wrong_type("a whole number", other, expr.span),
+            };
+        }
+        let limits = match field {
+            "grid" => [GRID_X, GRID_YZ, GRID_YZ],
+            _ => [BLOCK_THREADS, BLOCK_THREADS, BLOCK_Z],
+        };
+        let written = match items.len() {
+            1 => extent[0].to_string(),
+            count => format!("{:?}", &extent[..count]),
+        };
+        if let Some(axis) = (0..3).find(|&axis| !(1..=limits[axis]).contains(&extent[axis])) {
+            let why = format!("{} goes from 1 to {}", ["x", "y", "z"][axis], limits[axis]);
+            self.kernel_launch(kernel, field, written, (why, help), expr.span);
+            return None;
+        }
+        let threads: i64 = extent.iter().product();
+        if field == "block" && threads > BLOCK_THREADS {
+            let why = format!("{threads} threads, and a block has at most {BLOCK_THREADS}");
+            self.kernel_launch(kernel, field, written, (why, help), expr.span);
+            return None;
+        }
+        Some(extent.map(|size| size as u32))
+    }
+
+    pub(super) fn kernel_shared(&mut self, kernel: &DeclaredKernel) -> Option<u32> {
+        let Some(expr) = kernel.fields.shared else { return Some(0) };
+        let bytes = self.kernel_count(kernel, "shared", Some(expr), Dimension::BYTES)??;
+        if bytes > MOST_SHARED as u64 {
+            let why = "no device has more than 1 MiB for a block".to_owned();
+            let help = "write the dynamic shared memory of a block in bytes: `shared: 4 * 256`";
+            self.kernel_launch(kernel, "shared", bytes.to_string(), (why, help), expr.span);
+            return None;
+        }
+        Some(bytes as u32)
+    }
+
+    /// A number of operations, bytes or nanoseconds from 0, rounded; `Some(None)` if the field is absent.
+    pub(super) fn kernel_count(
+        &mut self,
+        kernel: &DeclaredKernel,
+        field: &'static str,
+        expr: Option<&Expr>,
+        dimension: Dimension,
+    ) -> Option<Option<u64>> {
+        const MOST: f64 = 1e18;
+        let Some(expr) = expr else { return Some(None) };
+        let needs_unit = dimension == Dimension::TIME;
+        let number = match self.eval(expr) {
+            Value::Number(number) if number.dimension == dimension => number,
+            Value::Number(number) if number.dimension == Dimension::NONE && !needs_unit => number,
+            other => return self.wrong_type(&format!("{} for `{field}`", dimension.describe()), &other, expr.span),
+        };
+        let Number { value, .. } = number;
+        if !(0.0..=MOST).contains(&value.float()) {
+            let help = "write a number from 0 to 1e18";
+            self.kernel_launch(kernel, field, number.text(), ("out of range".to_owned(), help), expr.span);
+            return None;
+        }
+        Some(Some(value.float().round() as u64))
+    }
+
+    /// The arguments in the order of the entry's parameters.
+    pub(super) fn kernel_args(&mut self, kernel: &DeclaredKernel, operands: &Operands) -> Option<Vec<Passed>> {
+        let mut operand = 0;
+        let mut next = || {
+            operand += 1;
+            Passed::Operand(operand - 1)
+        };
+        let mut of_signature: Vec<(Symbol, Passed)> = Vec::new();
+        for (param, value) in kernel.inputs.iter().zip(&operands.values) {
+            let passed = match value {
+                Value::Number(number) => Passed::Value(bits(param.dtype, *number)),
+                _ => next(),
+            };
+            of_signature.push((param.name.symbol, passed));
+        }
+        for (index, param) in kernel.outputs.iter().enumerate() {
+            let passed = next();
+            // An output that updates an input has its address already.
+            if kernel.updated(index).is_none() {
+                of_signature.push((param.name.symbol, passed));
+            }
+        }
+        let size = |number: Number| Passed::Value(bits(DType::I64, number));
+        let mut args: Vec<Passed> = Vec::new();
+        match kernel.fields.args {
+            None => {
+                args.extend(of_signature.iter().map(|(_, passed)| *passed));
+                args.extend(kernel.sizes.iter().map(|name| match self.scopes.get(name.symbol) {
+                    Some(Value::Number(number)) => size(*number),
+                    _ => unreachable!("every size is bound"),
+                }));
+            }
+            Some(items) => {
+                for item in items {
+                    let known = of_signature.iter().find(|(symbol, _)| item.as_name() == Some(*symbol));
+                    args.push(match known {
+                        Some((_, passed)) => *passed,
+                        None => size(Number::int(self.eval_whole(item)?)),
+                    });
+                }
+            }
+        }
+        if kernel.triton.is_some() {
+            args.extend(TRITON_SCRATCH);
+        }
+        Some(args)
+    }
+}
+
+/// The bits of a number of a type.
+fn bits(dtype: DType, number: Number) -> u64 {
+    let mut bytes = [0; 8];
+    match (dtype, number.whole()) {
+        (DType::I64, Some(whole)) => bytes = whole.to_le_bytes(),
+        _ => dtype.store(number.value.float(), &mut bytes),
+    }
+    u64::from_le_bytes(bytes)
+}
