@@ -9,6 +9,7 @@ use aorta::backend::host::Host;
 use aorta::base::random::hash;
 use aorta::exec::{Control, LaunchMode};
 use aorta::model::{Options, Program, Stream};
+use aorta::schedule::{self, Topology};
 
 use crate::common;
 use crate::common::doubles;
@@ -334,4 +335,26 @@ fn kernels_reach_parts() {
         fs::write(&path, &with_parts(seed)[0]).expect("a file");
         verify(libraries, &path.display().to_string(), &[]);
     }
+}
+
+/// Equal numbers share a queue, and the streams behind one that asks go on from its queue.
+#[test]
+fn a_stream_gets_the_queue_that_it_asks_for() {
+    let text = "stream a\nstream s[4](queue: [0, 0, 5, 3])\nstream b\nstream c\nbuffer x: f32[8, 33]\nstep {\n  \
+                on a { map(x[0] + 1 -> x[0]) }\n  for i in 0..4 { on s[i] { map(x[i] * 2 -> x[i + 1]) } }\n  \
+                on b { map(x[6] - x[1] -> x[6]) }\n  on c { map(x[7] - x[2] -> x[7]) }\n}\n";
+    let program = analyzed(text, 0, 1);
+    let plan = aorta::plan::build(&program).expect("no race");
+    let queues = |queues: u32| -> Vec<u32> {
+        let topology = Topology { queues, by_priority: false, units_apart: false };
+        let placed = schedule::place(&program, &plan, topology, &schedule::Options::default());
+        placed.lanes.iter().map(|lane| lane.queue).collect()
+    };
+    assert_eq!(queues(4), [0, 0, 0, 1, 3, 0, 1]);
+    assert_eq!(queues(8), [0, 0, 0, 5, 3, 4, 5]);
+    assert_eq!(queues(1), [0; 7]);
+    let Some(libraries) = doubles::cpu() else { return };
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("queues.aorta");
+    fs::write(&path, text).expect("a file");
+    verify(libraries, &path.display().to_string(), &[]);
 }

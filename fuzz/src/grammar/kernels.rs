@@ -10,7 +10,13 @@ impl Generator<'_> {
         let dtype = if self.choices.once_in(2) { self.dtype } else { dtype };
         let (grid, block) =
             self.choices.pick(&[("[c, r]", "1"), ("r * c", "[1, 1, 1]"), ("ceil_div(c, 32)", "[32, min(r, 32)]")]);
-        let cost = self.choices.pick(&["", ", flops: 2 * r * c", ", bytes: 64KiB, shared: 16B", ", time: 5us"]);
+        let cost = self.choices.pick(&[
+            "",
+            ", flops: 2 * r * c",
+            ", bytes: 64KiB, shared: 16B",
+            ", time: 5us",
+            ", args: [v, r * c, a, u]",
+        ]);
         let reference = self.choices.pick(&["", ", reference: map(a * u)", ", reference: map(u + 1),"]);
         let quotes = self.choices.pick(&["\"", "\"\"\""]);
         self.add(&format!(
