@@ -280,7 +280,7 @@ impl Generator<'_> {
                 let options = self.choices.pick(&["", ", nesterov: true", ", dampening: 0.1"]);
                 format!("sgd({g}, momentum: 0.9{options} -> {w}, {v})")
             }
-            _ => format!("sgd({g} -> {})", first.name),
+            _ => format!("sgd({g}, lr: 0.1 -> {})", first.name),
         })
     }
 
