@@ -19,3 +19,13 @@ fn a_hang_on_the_cpu_is_reported_and_abandoned() {
     let ExecError::Hang { iteration: 0, exact: true, .. } = error else { panic!("{error}") };
     drop(session);
 }
+
+#[test]
+fn a_hang_of_the_setup_is_named() {
+    let (program, plan) = common::planned("setup { for i in 0..360 { spin(10s) } } step { nop() }");
+    let schedule = common::placed(&program, &plan, &Host, &schedule::Options::default());
+    let options = exec::Options { timeout: Nanos(20_000_000), ..common::exec_options() };
+    let mut session = exec::prepare(&program, &schedule, &Host, &options).expect("it can be prepared");
+    let error = session.iterate(LaunchMode::Stream, 0, 1, &Control::default()).expect_err("it does not end");
+    assert!(error.to_string().starts_with("the `setup` did not end within"), "{error}");
+}

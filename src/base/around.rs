@@ -1,5 +1,7 @@
 //! The two blocks of a file that run once, around the iterations.
 
+use serde::{Deserialize, Serialize};
+
 /// Something that each of the two blocks has; `None` if the file has no such block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Around<T> {
@@ -10,7 +12,7 @@ pub struct Around<T> {
 }
 
 /// One of the blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OnceBlock {
     Setup,
     Teardown,
@@ -79,9 +81,5 @@ impl<T> Around<T> {
     /// Both things of the blocks that are in both.
     pub fn zip<U>(self, other: Around<U>) -> Around<(T, U)> {
         Around { setup: self.setup.zip(other.setup), teardown: self.teardown.zip(other.teardown) }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.setup.is_none() && self.teardown.is_none()
     }
 }

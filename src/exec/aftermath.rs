@@ -40,7 +40,7 @@ impl Session {
             _ => Vec::new(),
         };
         let busy = lanes.filter(|&lane| !driver.idle(lane).unwrap_or(false)).collect();
-        self.snapshot = Some(HangSnapshot { iteration, busy, lane_states, stuck });
+        self.snapshot = Some(HangSnapshot { iteration, block: outline.block, busy, lane_states, stuck });
         // With several ranks the driver is abandoned later, once every rank has taken its snapshot.
         if self.alone {
             self.driver.abandon();

@@ -89,8 +89,8 @@ impl Session {
             }
             if self.driver.now() - start > self.lowered.outline.timeout {
                 let lane_states = vec![LaneState { lane, op, begun: true, awaits: None }];
-                self.snapshot =
-                    Some(HangSnapshot { iteration: self.issued - 1, busy: vec![lane], lane_states, stuck: false });
+                let (iteration, block) = (self.issued - 1, self.lowered.outline.block);
+                self.snapshot = Some(HangSnapshot { iteration, block, busy: vec![lane], lane_states, stuck: false });
                 return Err(hang::error(&[self.report(false)]));
             }
             std::thread::yield_now();

@@ -4,6 +4,8 @@ use miette::{Diagnostic, LabeledSpan, SourceSpan};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::base::OnceBlock;
+
 use super::constant::{Constant, constant};
 
 /// An error of preparing or running a session.
@@ -112,10 +114,13 @@ pub enum ExecError {
         at: Vec<LabeledSpan>,
     },
 
-    #[error("iteration {iteration} {how}")]
+    #[error("{} {how}", hung(*iteration, *block))]
     #[diagnostic(code(aorta::exec::hang), help("{help}"))]
     Hang {
+        /// Number of the iteration; 0 in a block around the iterations.
         iteration: u64,
+        /// The block around the iterations that hung; `None` for an iteration.
+        block: Option<OnceBlock>,
         how: String,
         /// True if labels show where lanes stopped; false if the device does not report it.
         exact: bool,
@@ -235,5 +240,13 @@ impl ExecError {
         };
         *text = format!("rank {rank}: {text}");
         self
+    }
+}
+
+/// Names what hung.
+fn hung(iteration: u64, block: Option<OnceBlock>) -> String {
+    match block {
+        Some(block) => format!("the `{}`", block.name()),
+        None => format!("iteration {iteration}"),
     }
 }

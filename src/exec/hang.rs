@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use miette::LabeledSpan;
 
-use crate::base::{Nanos, SrcSpan, counted};
+use crate::base::{Nanos, OnceBlock, SrcSpan, counted};
 
 use super::driver::Progress;
 use super::error::ExecError;
@@ -34,6 +34,8 @@ pub(super) struct LaneState {
 pub(super) struct HangSnapshot {
     /// The oldest incomplete iteration.
     pub iteration: u64,
+    /// The block around the iterations that is running; `None` in an iteration.
+    pub block: Option<OnceBlock>,
     /// Lanes that still have work.
     pub busy: Vec<u32>,
     /// States of lanes, as far as the device reports progress.
@@ -241,7 +243,8 @@ pub(super) fn error(ranks: &[RankReport]) -> ExecError {
         false => help.push("raise the limit for long iterations: --timeout …".to_owned()),
     }
     let how = if stuck { "never ends".to_owned() } else { format!("did not end within {timeout}") };
-    ExecError::Hang { iteration, how, exact, help: help.join("; "), at }
+    let block = snapshots.clone().find_map(|snapshot| snapshot.block);
+    ExecError::Hang { iteration, block, how, exact, help: help.join("; "), at }
 }
 
 fn names(lanes: &[String], busy: &[u32]) -> String {

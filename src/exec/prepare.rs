@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::base::{Around, Bytes, MemoryId, Nanos, Space, SrcSpan};
+use crate::base::{Around, Bytes, MemoryId, Nanos, OnceBlock, Space, SrcSpan};
 use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, Settings};
 use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
@@ -63,6 +63,8 @@ pub(super) type Transfers = BTreeMap<u32, Vec<(bool, u32)>>;
 #[derive(Clone)]
 pub(super) struct Outline {
     pub period: Arc<[StepCommands]>,
+    /// The block around the iterations that these commands are; `None` for the iterations.
+    pub block: Option<OnceBlock>,
     /// Name and source location of each launch, for messages.
     pub launches: Arc<[(&'static str, SrcSpan)]>,
     pub lanes: Arc<[String]>,
@@ -165,6 +167,7 @@ pub(super) fn lower(
     let partners = partners(&image, &transfers);
     let outline = Outline {
         period: period.into(),
+        block: None,
         launches: launches.into(),
         lanes: image.lanes.iter().map(|lane| lane.name.clone()).collect(),
         comms: image.comms.as_slice().into(),
@@ -172,7 +175,11 @@ pub(super) fn lower(
         transfers: Arc::new(transfers),
         timeout: options.timeout,
     };
-    let around = around.map(|block| Outline { period: vec![block].into(), ..outline.clone() });
+    let of_block = |which, block| Outline { period: vec![block].into(), block: Some(which), ..outline.clone() };
+    let around = Around {
+        setup: around.setup.map(|block| of_block(OnceBlock::Setup, block)),
+        teardown: around.teardown.map(|block| of_block(OnceBlock::Teardown, block)),
+    };
     let lowered = Lowered {
         outline,
         around,

@@ -47,6 +47,14 @@ impl DeclaredKernel<'_> {
     }
 }
 
+/// What the parameters of a kernel's entry follow from.
+struct EntryParams<'p> {
+    inputs: &'p [KernelParam<'p>],
+    outputs: &'p [KernelParam<'p>],
+    sizes: &'p [Name],
+    args: Option<&'p [Expr]>,
+}
+
 /// The fields that each call evaluates.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
@@ -140,8 +148,8 @@ impl<'a> Analyzer<'a> {
         let sizes = signature.sizes();
         let (inputs, outputs) = params?;
         let args = self.kernel_order(&text, field("args"), &outputs)?;
-        let order = (inputs.as_slice(), outputs.as_slice(), sizes.as_slice(), args);
-        let code = self.kernel_code((name, &text), (&field, file.as_ref(), triton.as_ref()), order)?;
+        let entry = EntryParams { inputs: &inputs, outputs: &outputs, sizes: &sizes, args };
+        let code = self.kernel_code((name, &text), (&field, file.as_ref(), triton.as_ref()), &entry)?;
         let fields = Fields {
             grid: grid?,
             block,
@@ -312,7 +320,7 @@ impl<'a> Analyzer<'a> {
         &mut self,
         (name, kernel): (&Name, &str),
         (field, file, triton): (Given<'_, 'a>, Option<&'a KernelFile>, Option<&TritonLaunch>),
-        (inputs, outputs, sizes, args): (&[KernelParam], &[KernelParam], &[Name], Option<&[Expr]>),
+        &EntryParams { inputs, outputs, sizes, args }: &EntryParams,
     ) -> Option<KernelCode> {
         let wrong = |this: &mut Self, why: String, help: String, place: &'static str, at: SrcSpan| {
             this.error_in_kernel(KernelError::Source { name: kernel.to_owned(), why, help, place, at: at.into() });
