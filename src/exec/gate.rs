@@ -201,7 +201,7 @@ fn blocks(image: &Image, period: &[StepCommands]) -> bool {
             let work = &image.works[image.ops[op as usize].work as usize];
             work.launches.iter().any(|launch| matches!(launch, Launch::Copy(copy) if copy.pageable))
         }
-        Step::Record { .. } | Step::Wait { .. } => false,
+        Step::Record { .. } | Step::Wait { .. } | Step::HostSync => false,
     })
 }
 
