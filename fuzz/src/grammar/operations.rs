@@ -531,7 +531,7 @@ impl Generator<'_> {
             }
             _ => self.choices.pick(&["", ", via: kernel", ", via: auto"]),
         };
-        if out.is_none() && x.dims.first().is_some_and(|pages| *pages > 1) {
+        if out.is_none() && !x.gaps && x.dims.first().is_some_and(|pages| *pages > 1) {
             let scratch = vec![("", x.dtype, [&[2], &x.dims[1..]].concat())];
             return Use { text: format!("copy({}, indices: [1, 0])", x.name), scratch };
         }
