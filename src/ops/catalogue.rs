@@ -5,6 +5,7 @@ use super::*;
 /// Every operation, in the order of the documentation.
 pub static CATALOGUE: &[&dyn Operation] = &[
     &matrix::Gemm,
+    &attention::Attention,
     &elementwise::Map,
     &elementwise::Cast,
     &elementwise::Fill,

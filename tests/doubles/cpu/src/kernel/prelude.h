@@ -34,7 +34,7 @@ extern "C" {
 HIP_DOUBLE_EXPORT HipDoubleHost hip_double_host;
 HIP_DOUBLE_EXPORT HipDoublePlace* hip_double_place() { return &hip_double_here; }
 
-float expf(float) noexcept; float logf(float) noexcept; float log2f(float) noexcept; float sqrtf(float) noexcept;
+float expf(float) noexcept; float exp2f(float) noexcept; float fmaxf(float, float) noexcept; float logf(float) noexcept; float log2f(float) noexcept; float sqrtf(float) noexcept;
 float sinf(float) noexcept; float cosf(float) noexcept; float tanhf(float) noexcept; float erff(float) noexcept;
 float powf(float, float) noexcept; float rintf(float) noexcept; float floorf(float) noexcept;
 float ceilf(float) noexcept; float fabsf(float) noexcept; float fmaf(float, float, float) noexcept;

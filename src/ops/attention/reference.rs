@@ -1,0 +1,151 @@
+//! Attention on the CPU, in double precision, and how far a device may be from it.
+
+use crate::base::parallel;
+
+use super::super::ball::{FUNCTION, Precision};
+use super::*;
+
+/// The result of some rows, with radii if they are asked for.
+#[derive(Default)]
+struct Rows {
+    o: Vec<f64>,
+    lse: Vec<f64>,
+    o_radii: Vec<f64>,
+    lse_radii: Vec<f64>,
+}
+
+/// Writes both outputs, and returns how far a device may be from each element of them; nothing unless `encloses`.
+pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> [Vec<f64>; 2] {
+    let shape = Shape::of(spec);
+    let heads = (shape.batch * shape.heads) as usize;
+    let found = parallel::map(heads, |head| of_a_head(spec, &shape, inputs, head, encloses));
+    let mut radii = [Vec::new(), Vec::new()];
+    let (rows, size) = (shape.queries as usize, shape.value_size as usize);
+    for (head, found) in found.into_iter().enumerate() {
+        outputs[0][head * rows * size..][..rows * size].copy_from_slice(&found.o);
+        outputs[1][head * rows..][..rows].copy_from_slice(&found.lse);
+        radii[0].extend(found.o_radii);
+        radii[1].extend(found.lse_radii);
+    }
+    radii
+}
+
+fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, encloses: bool) -> Rows {
+    let (queries, keys) = (shape.queries as usize, shape.keys as usize);
+    let (size, value_size) = (shape.size as usize, shape.value_size as usize);
+    let shared = head / shape.group as usize;
+    let part = |values, number: usize, length: usize| -> &[f64] { &<[f64]>::as_ref(values)[number * length..][..length] };
+    let q = part(inputs[0], head, queries * size);
+    let k = part(inputs[1], shared, keys * size);
+    let v = part(inputs[2], shared, keys * value_size);
+    let errors = encloses.then(|| Errors::of(spec, shape, k, v));
+    let mut rows = Rows::default();
+    let mut scores = Vec::with_capacity(keys);
+    for query in 0..queries {
+        let own = &q[query * size..][..size];
+        let seen = shape.seen(query as u64);
+        let seen = seen.start as usize..seen.end as usize;
+        scores.clear();
+        scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size])));
+        let top = scores.iter().fold(f64::NEG_INFINITY, |top, score| if *score > top || score.is_nan() { *score } else { top });
+        let mut o = vec![0.0; value_size];
+        let mut sum = 0.0;
+        for (score, key) in scores.iter().zip(seen.clone()) {
+            let weight = (score - top).exp();
+            sum += weight;
+            o.iter_mut().zip(&v[key * value_size..]).for_each(|(o, v)| *o += weight * v);
+        }
+        let lse = if seen.is_empty() { f64::NEG_INFINITY } else { top + sum.ln() };
+        if !seen.is_empty() {
+            o.iter_mut().for_each(|o| *o /= sum);
+        }
+        if let Some(errors) = &errors {
+            let (o_radii, lse_radius) = errors.radii(own, seen, &scores, (&o, lse), v);
+            rows.o_radii.extend(o_radii);
+            rows.lse_radii.push(lse_radius);
+        }
+        rows.o.extend(o);
+        rows.lse.push(lse);
+    }
+    rows
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+/// What a device rounds for the queries of a head.
+struct Errors<'a> {
+    shape: &'a Shape,
+    precision: Precision,
+    unit: f64,
+    /// The relative and the absolute error of a weight that is rounded for the second product. The largest weight is 1.
+    rounded: [f64; 2],
+    /// Elements of a factor count as this at least: `f16` products are lined up by the exponents of normal numbers.
+    least: f64,
+    /// The lengths of the keys.
+    lengths: Vec<f64>,
+    /// Whether all values are numbers. A device multiplies those that a query does not see with zero.
+    finite: bool,
+}
+
+impl Errors<'_> {
+    fn of<'a>(spec: &Spec, shape: &'a Shape, k: &[f64], v: &[f64]) -> Errors<'a> {
+        let dtype = spec.inputs[0].dtype;
+        let precision = Precision::of(dtype.compute());
+        let narrow = dtype.size() == 2;
+        let least = if dtype == DType::F16 { dtype.smallest() } else { 0.0 };
+        Errors {
+            shape,
+            precision,
+            unit: precision.unit(),
+            rounded: if narrow { [dtype.epsilon(), dtype.epsilon() * dtype.smallest()] } else { [0.0; 2] },
+            least,
+            lengths: k.chunks((shape.size as usize).max(1)).map(|key| length(key, least)).collect(),
+            finite: v.iter().all(|v| v.is_finite()),
+        }
+    }
+
+    /// How far the elements of an output row and its logarithm may be off.
+    fn radii(
+        &self,
+        query: &[f64],
+        seen: std::ops::Range<usize>,
+        scores: &[f64],
+        (o, lse): (&[f64], f64),
+        v: &[f64],
+    ) -> (Vec<f64>, f64) {
+        if seen.is_empty() {
+            return (vec![if self.finite { 0.0 } else { f64::INFINITY }; o.len()], 0.0);
+        }
+        let unknown = || (vec![f64::INFINITY; o.len()], f64::INFINITY);
+        let own = length(query, self.least) * self.shape.scale;
+        let longest = self.lengths[seen.clone()].iter().fold(0.0, |top: f64, length| if *length > top || length.is_nan() { *length } else { top });
+        if !(self.finite && lse.is_finite() && self.precision.holds(own * longest * std::f64::consts::LOG2_E)) {
+            return unknown();
+        }
+        // Roundings of a product's sum: a unit adds up some products before it rounds, and cuts sums off.
+        let terms = self.shape.size as f64 / 2.0 + 8.0;
+        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (mut moved, mut all) = (0.0, vec![0.0; o.len()]);
+        // Roundings of a sum over keys, and of what it is multiplied with for each of its tiles.
+        let count = seen.len() as f64 / 4.0 + 16.0;
+        for (score, key) in scores.iter().zip(seen) {
+            let off = terms * self.unit * own * self.lengths[key] + 4.0 * self.unit * (score.abs() + top.abs());
+            let off = (if off < 1.0 { off * (1.0 + off) } else { off.exp_m1() }) + FUNCTION * self.unit;
+            let weight = (score - lse).exp();
+            moved += weight * off;
+            // The largest weight is 1 before the division by the sum.
+            let each = weight * (off + self.rounded[0] + count * self.unit) + self.rounded[1] + self.precision.smallest();
+            all.iter_mut().zip(&v[key * o.len()..]).for_each(|(all, v)| *all += each * v.abs());
+        }
+        let sum = moved + count * self.unit;
+        let radii = all.iter().zip(o).map(|(all, o)| all + o.abs() * (sum + 8.0 * self.unit) + self.precision.smallest());
+        (radii.collect(), sum + self.unit * (8.0 + 4.0 * lse.abs() + 4.0 * top.abs()))
+    }
+}
+
+/// The root of the sum of squares of elements that count as `least` at least.
+fn length(values: &[f64], least: f64) -> f64 {
+    values.iter().map(|value| if value.abs() < least { least } else { value.abs() }).map(|value| value * value).sum::<f64>().sqrt()
+}
