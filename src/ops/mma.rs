@@ -60,9 +60,7 @@ template <typename V, typename F> __device__ inline V across_row(V value, F join
 
 // Rows of `WIDTH` elements, in chunks of eight. Chunks of eight rows at the same columns lie in different banks.
 template <int ROWS, int WIDTH> struct Tile {
-  static const bool TURNS = WIDTH % 64 == 0;
-  static const int STRIDE = TURNS ? WIDTH : WIDTH + 8;
-  static const int SIZE = ROWS * STRIDE;
+  enum { TURNS = WIDTH % 64 == 0, STRIDE = TURNS ? WIDTH : WIDTH + 8, SIZE = ROWS * STRIDE };
   u16* at;
   __device__ inline u16* chunk(u32 row, u32 column) const {
     return at + row * STRIDE + (TURNS ? ((column / 8) ^ (row % 8)) * 8 : column);
