@@ -6,6 +6,7 @@ use super::*;
 pub static CATALOGUE: &[&dyn Operation] = &[
     &matrix::Gemm,
     &attention::Attention,
+    &attention::AttentionBackward,
     &elementwise::Map,
     &elementwise::Cast,
     &elementwise::Fill,

@@ -81,8 +81,7 @@ impl Split {
             true => 1,
             false => wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).max(1),
         };
-        let whole = |size: u64| size.div_ceil(16).max(1) * 16;
-        let (width, value_width) = (whole(shape.size), whole(shape.value_size));
+        let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
         Split { tiles: Some(Tiles { rows: block_rows, keys, row_warps, width, value_width, splits }), shape, together }
     }
 
@@ -167,14 +166,6 @@ impl Split {
         all
     }
 
-    /// The distances between queries, heads that share keys, and elements of an operand, in elements.
-    fn steps(&self, tensor: &Tensor, has_elements: bool) -> Arg {
-        let last = tensor.strides.len() - usize::from(has_elements);
-        let head = last.checked_sub(2).map_or(0, |axis| tensor.strides[axis]);
-        let element = if has_elements { tensor.strides[last] } else { 0 };
-        Arg::Words(vec![tensor.strides[last - 1], head, element])
-    }
-
     /// The parameters that all kernels have, and their arguments.
     fn operands(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
         let geometry = self.geometry(spec);
@@ -187,7 +178,7 @@ impl Split {
         let all = [(q, "sq"), (k, "sk"), (v, "sv"), (&spec.outputs[0], "so"), (&spec.outputs[1], "sl")];
         for (index, (tensor, name)) in all.into_iter().enumerate() {
             params.push(format!("const Steps {name}"));
-            args.push(self.steps(tensor, index < 4));
+            args.push(steps(tensor, index < 4));
         }
         let numbers = [
             ("u32 rows", self.rows()),
@@ -287,8 +278,21 @@ impl Split {
     }
 }
 
+/// The distances between positions, heads, and elements of an operand, in elements.
+pub fn steps(tensor: &Tensor, has_elements: bool) -> Arg {
+    let last = tensor.strides.len() - usize::from(has_elements);
+    let head = last.checked_sub(2).map_or(0, |axis| tensor.strides[axis]);
+    let element = if has_elements { tensor.strides[last] } else { 0 };
+    Arg::Words(vec![tensor.strides[last - 1], head, element])
+}
+
+/// The elements of so many in whole tiles.
+pub fn whole_tiles(size: u64) -> u64 {
+    size.div_ceil(16).max(1) * 16
+}
+
 /// Whether every row of a tensor consists of packs of so many neighbours, each of which one access can move.
-fn in_packs(tensor: &Tensor, pack: u64) -> bool {
+pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
     let last = tensor.dims.len() - 1;
     tensor.strides[last] == 1
         && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())

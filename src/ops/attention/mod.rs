@@ -1,5 +1,9 @@
 //! `attention`: for each query the mean of values, weighted by the softmax of its products with keys.
 
+mod backward_kernel;
+mod backward_reference;
+mod backward_text;
+mod gradient;
 mod kernel;
 mod reference;
 mod shape;
@@ -9,6 +13,7 @@ use crate::base::{DType, Dims};
 
 use super::occupancy::WARP;
 use super::*;
+pub use gradient::AttentionBackward;
 use kernel::Split;
 use shape::Shape;
 
@@ -50,10 +55,7 @@ impl Operation for Attention {
         if let Some(output) = &call.outputs[0] {
             call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
         }
-        let rank = q.dims.len();
-        let mut dims = q.dims;
-        dims.set(rank - 1, v.dims[rank - 1]);
-        let rows = Dims::from_slice(&q.dims[..rank - 1]).expect("fewer dimensions than the queries have");
+        let (dims, rows) = results(&q, &v);
         let o = call.output(0, call.given_dtype(0).unwrap_or(q.dtype), dims)?;
         Ok(vec![o, call.output(1, q.dtype.compute(), rows)?])
     }
@@ -83,6 +85,18 @@ impl Operation for Attention {
     fn outputs(&self, _: usize, _: usize) -> usize {
         2
     }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::attention(rule)
+    }
+}
+
+/// The dimensions of the mean values and of their logarithms.
+fn results(q: &Tensor, v: &Tensor) -> (Dims, Dims) {
+    let last = q.dims.len() - 1;
+    let mut dims = q.dims;
+    dims.set(last, v.dims[last]);
+    (dims, Dims::from_slice(&q.dims[..last]).expect("fewer dimensions than the queries have"))
 }
 
 const OPTIONS: &[OptionSpec] = &[
@@ -146,12 +160,13 @@ impl Call<'_> {
             let (left, right) = (q.dims[rank - 3], k.dims[rank - 3]);
             return Err(self.differs(0, format!("{left} heads of queries"), 1, format!("{right} heads of keys"), help));
         }
-        for (index, input) in self.inputs.iter().enumerate() {
+        let group = if rank > 2 { q.dims[rank - 3] / k.dims[rank - 3].max(1) } else { 1 };
+        for input in &self.inputs[..3] {
             let (positions, size) = (input.tensor.dims[rank - 2], input.tensor.dims[rank - 1]);
-            if positions > MOST_POSITIONS || (index < 3 && size > LARGEST_HEAD) {
+            if positions.saturating_mul(group) > MOST_POSITIONS || size > LARGEST_HEAD {
                 return Err(OpError::Rank {
                     op: self.operation.name(),
-                    needs: format!("at most {MOST_POSITIONS} positions and {LARGEST_HEAD} elements of a head"),
+                    needs: format!("at most {MOST_POSITIONS} positions in heads that share keys, and heads of {LARGEST_HEAD} elements"),
                     found: input.tensor.to_string(),
                     at: input.span.into(),
                 });

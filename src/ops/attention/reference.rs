@@ -70,33 +70,35 @@ fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, enclose
     rows
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
 /// What a device rounds for the queries of a head.
-struct Errors<'a> {
+pub struct Errors<'a> {
     shape: &'a Shape,
-    precision: Precision,
-    unit: f64,
+    dtype: DType,
+    pub precision: Precision,
+    pub unit: f64,
     /// The relative and the absolute error of a weight that is rounded for the second product. The largest weight is 1.
-    rounded: [f64; 2],
+    pub rounded: [f64; 2],
     /// Elements of a factor count as this at least: `f16` products are lined up by the exponents of normal numbers.
-    least: f64,
+    pub least: f64,
     /// The lengths of the keys.
-    lengths: Vec<f64>,
+    pub lengths: Vec<f64>,
     /// Whether all values are numbers. A device multiplies those that a query does not see with zero.
-    finite: bool,
+    pub finite: bool,
 }
 
 impl Errors<'_> {
-    fn of<'a>(spec: &Spec, shape: &'a Shape, k: &[f64], v: &[f64]) -> Errors<'a> {
+    pub fn of<'a>(spec: &Spec, shape: &'a Shape, k: &[f64], v: &[f64]) -> Errors<'a> {
         let dtype = spec.inputs[0].dtype;
         let precision = Precision::of(dtype.compute());
         let narrow = dtype.size() == 2;
         let least = if dtype == DType::F16 { dtype.smallest() } else { 0.0 };
         Errors {
             shape,
+            dtype,
             precision,
             unit: precision.unit(),
             rounded: if narrow { [dtype.epsilon(), dtype.epsilon() * dtype.smallest()] } else { [0.0; 2] },
@@ -104,6 +106,20 @@ impl Errors<'_> {
             lengths: k.chunks((shape.size as usize).max(1)).map(|key| length(key, least)).collect(),
             finite: v.iter().all(|v| v.is_finite()),
         }
+    }
+
+    /// How far the exponential of a score less another number may be off, relative, by the roundings of its argument. `size`
+    /// is the product of the lengths of a query and a key, and of the scale.
+    pub fn moved(&self, size: f64, score: f64, less: f64) -> f64 {
+        // A unit adds up some products before it rounds, and cuts sums off.
+        let terms = self.shape.size as f64 / 2.0 + 8.0;
+        let off = terms * self.unit * size + 4.0 * self.unit * (score.abs() + less.abs());
+        if off < 1.0 { off * (1.0 + off) } else { off.exp_m1() }
+    }
+
+    /// Whether a factor of the second product is not too large for its type.
+    pub fn fits(&self, value: f64) -> bool {
+        self.dtype.round(value).is_finite() && self.precision.holds(value)
     }
 
     /// How far the elements of an output row and its logarithm may be off.
@@ -124,15 +140,12 @@ impl Errors<'_> {
         if !(self.finite && lse.is_finite() && self.precision.holds(own * longest * std::f64::consts::LOG2_E)) {
             return unknown();
         }
-        // Roundings of a product's sum: a unit adds up some products before it rounds, and cuts sums off.
-        let terms = self.shape.size as f64 / 2.0 + 8.0;
         let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (mut moved, mut all) = (0.0, vec![0.0; o.len()]);
         // Roundings of a sum over keys, and of what it is multiplied with for each of its tiles.
         let count = seen.len() as f64 / 4.0 + 16.0;
         for (score, key) in scores.iter().zip(seen) {
-            let off = terms * self.unit * own * self.lengths[key] + 4.0 * self.unit * (score.abs() + top.abs());
-            let off = (if off < 1.0 { off * (1.0 + off) } else { off.exp_m1() }) + FUNCTION * self.unit;
+            let off = self.moved(own * self.lengths[key], *score, top) + FUNCTION * self.unit;
             let weight = (score - lse).exp();
             moved += weight * off;
             // The largest weight is 1 before the division by the sum.
@@ -146,6 +159,6 @@ impl Errors<'_> {
 }
 
 /// The root of the sum of squares of elements that count as `least` at least.
-fn length(values: &[f64], least: f64) -> f64 {
+pub fn length(values: &[f64], least: f64) -> f64 {
     values.iter().map(|value| if value.abs() < least { least } else { value.abs() }).map(|value| value * value).sum::<f64>().sqrt()
 }
