@@ -4,6 +4,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, sourc
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
 use super::kernel::{in_packs, steps, whole_tiles};
+use super::shape::Axes;
 use super::*;
 
 /// Threads of a block, which is four warps of 32 or two of 64.
@@ -97,7 +98,7 @@ impl Split {
     fn geometry(&self, spec: &Spec, keys: bool) -> Geometry {
         let order = if keys { KEYS } else { QUERIES };
         let q = &spec.inputs[0].dims;
-        let lead = q.len().saturating_sub(3);
+        let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let mut dims = Dims::from_slice(&q[..lead]).unwrap_or_default();
         dims.push(self.shape.heads / self.shape.group);
         if !keys {
@@ -108,7 +109,8 @@ impl Split {
             .map(|&operand| {
                 let tensor = spec.operand(operand);
                 let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
-                let step = if q.len() > 2 { tensor.strides[lead] } else { 0 };
+                let axes = if matches!(operand, 3 | 5) { rows } else { self.shape.axes };
+                let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
                 let shared = matches!(operand, 1 | 2 | 7 | 8);
                 own.push(if shared { step } else { step * self.shape.group });
                 if !keys {
@@ -136,7 +138,8 @@ impl Split {
         args.push(Arg::Words(geometry_words(&geometry)));
         for (place, (&operand, name)) in order.iter().zip(names).enumerate() {
             params.push(format!("const Steps s_{name}"));
-            args.push(steps(spec.operand(operand), !(4..6).contains(&place)));
+            let axes = if (4..6).contains(&place) { None } else { Some(self.shape.axes) };
+            args.push(steps(spec.operand(operand), axes, spec.inputs[0].dims.len()));
         }
         let (rows, others, indices) = self.rows(keys);
         let numbers = [

@@ -15,11 +15,22 @@ pub fn gradients(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], enclo
     let (batch, group) = ((shape.batch * shape.heads / shape.group) as usize, shape.group as usize);
     let found = parallel::map(batch, |shared| of_shared(spec, &shape, inputs, (shared, group), encloses));
     let mut radii: Three = Default::default();
-    for output in 0..3 {
-        let own = found.iter().flat_map(|(values, _)| &values[output]).copied();
-        outputs[output].clear();
-        outputs[output].extend(own);
-        radii[output] = found.iter().flat_map(|(_, radii)| &radii[output]).copied().collect();
+    if encloses {
+        radii = [0, 1, 2].map(|output: usize| vec![0.0; outputs[output].len()]);
+    }
+    let heads = shape.queries as usize * shape.size as usize;
+    let put = |of: &Three, to: &mut [Vec<f64>], shared: usize| {
+        for (head, values) in of[0].chunks(heads.max(1)).enumerate() {
+            shape.put(values, &mut to[0], shared * group + head, shape.of_queries());
+        }
+        shape.put(&of[1], &mut to[1], shared, shape.of_keys());
+        shape.put(&of[2], &mut to[2], shared, shape.of_values());
+    };
+    for (shared, (values, own)) in found.iter().enumerate() {
+        put(values, outputs, shared);
+        if encloses {
+            put(own, &mut radii, shared);
+        }
     }
     radii
 }
@@ -34,17 +45,21 @@ fn of_shared(
 ) -> (Three, Three) {
     let (queries, keys) = (shape.queries as usize, shape.keys as usize);
     let (size, value_size) = (shape.size as usize, shape.value_size as usize);
-    let k = &inputs[1][shared * keys * size..][..keys * size];
-    let v = &inputs[2][shared * keys * value_size..][..keys * value_size];
+    let k = shape.head(inputs[1], shared, shape.of_keys());
+    let v = shape.head(inputs[2], shared, shape.of_values());
+    let all_q: Vec<_> =
+        (0..group).map(|head| shape.head(inputs[0], shared * group + head, shape.of_queries())).collect();
+    let all_dy: Vec<_> =
+        (0..group).map(|head| shape.head(inputs[4], shared * group + head, shape.of_results())).collect();
     let zeros = || [vec![0.0; group * queries * size], vec![0.0; keys * size], vec![0.0; keys * value_size]];
     let (mut values, mut radii) = (zeros(), if encloses { zeros() } else { Three::default() });
-    let errors = Errors::of(spec, shape, k, v);
+    let errors = Errors::of(spec, shape, &k, &v);
     let lengths: Vec<f64> = v.chunks(value_size.max(1)).map(|v| length(v, errors.least)).collect();
     let mut finite = errors.finite && k.iter().all(|k| k.is_finite());
     for row in 0..group * queries {
         let number = shared * group * queries + row;
-        let q = &inputs[0][number * size..][..size];
-        let dy = &inputs[4][number * value_size..][..value_size];
+        let q = &all_q[row / queries][row % queries * size..][..size];
+        let dy = &all_dy[row / queries][row % queries * value_size..][..value_size];
         let (lse, delta) = (inputs[3][number], inputs[5][number]);
         finite &= dy.iter().chain(q).all(|value| value.is_finite());
         let (own_q, own_dy) = (length(q, errors.least) * shape.scale, length(dy, errors.least));
@@ -70,7 +85,8 @@ fn of_shared(
             let rounded = errors.rounded[0] + count * unit;
             let least = errors.rounded[1] + errors.precision.smallest();
             let of_weight = weight * (moved + rounded) + least;
-            let of_slope = weight * (moved * (product - delta).abs() + off * (1.0 + moved)) + slope.abs() * rounded + least;
+            let of_slope =
+                weight * (moved * (product - delta).abs() + off * (1.0 + moved)) + slope.abs() * rounded + least;
             let fits = errors.fits(weight + of_weight) && errors.fits(slope.abs() + of_slope);
             let [of_weight, of_slope] = [of_weight, of_slope].map(|error| if fits { error } else { f64::INFINITY });
             add_sizes(&mut radii[0][row * size..], of_k, shape.scale * of_slope);

@@ -42,7 +42,7 @@ impl Operation for AttentionBackward {
         call.needs_device()?;
         call.needs_attention()?;
         let [q, k, v] = [0, 1, 2].map(|input| call.inputs[input].tensor);
-        let (o, rows) = results(&q, &v);
+        let (o, rows) = results(call, &q, &v);
         let compute = q.dtype.compute();
         for (index, dtype, dims) in [(3, compute, rows), (4, q.dtype, o), (5, compute, rows)] {
             let found = &call.inputs[index].tensor;

@@ -3,6 +3,7 @@
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::shape::Axes;
 use super::*;
 
 /// Threads of a block, which is four warps of 32 or two of 64.
@@ -141,14 +142,15 @@ impl Split {
     fn geometry(&self, spec: &Spec) -> Geometry {
         let tensors = [&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
         let q = &spec.inputs[0].dims;
-        let lead = q.len().saturating_sub(3);
+        let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let group = self.shape.group / self.together;
         let (mut dims, mut strides) = (Dims::from_slice(&q[..lead]).unwrap_or_default(), Vec::new());
         dims.push(self.shape.heads / self.shape.group);
         dims.push(group);
         for (index, tensor) in tensors.into_iter().enumerate() {
             let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
-            let step = if q.len() > 2 { tensor.strides[lead] } else { 0 };
+            let axes = if index < 4 { self.shape.axes } else { rows };
+            let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
             let shared = index == 1 || index == 2;
             own.push(if shared { step } else { step * self.shape.group });
             own.push(if shared { 0 } else { step });
@@ -175,10 +177,11 @@ impl Split {
         let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
         args.extend([Arg::Operand(3), Arg::Operand(4), Arg::Words(geometry_words(&geometry))]);
         params.push(geometry_param(&geometry));
+        let q_rank = q.dims.len();
         let all = [(q, "sq"), (k, "sk"), (v, "sv"), (&spec.outputs[0], "so"), (&spec.outputs[1], "sl")];
         for (index, (tensor, name)) in all.into_iter().enumerate() {
             params.push(format!("const Steps {name}"));
-            args.push(steps(tensor, index < 4));
+            args.push(steps(tensor, if index < 4 { Some(self.shape.axes) } else { None }, q_rank));
         }
         let numbers = [
             ("u32 rows", self.rows()),
@@ -278,12 +281,13 @@ impl Split {
     }
 }
 
-/// The distances between positions, heads, and elements of an operand, in elements.
-pub fn steps(tensor: &Tensor, has_elements: bool) -> Arg {
-    let last = tensor.strides.len() - usize::from(has_elements);
-    let head = last.checked_sub(2).map_or(0, |axis| tensor.strides[axis]);
-    let element = if has_elements { tensor.strides[last] } else { 0 };
-    Arg::Words(vec![tensor.strides[last - 1], head, element])
+/// The distances between positions, heads, and elements of an operand, in elements. `axes` is `None` for one without elements
+/// of heads, of queries with so many dimensions.
+pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
+    let element = if axes.is_some() { tensor.strides[rank - 1] } else { 0 };
+    let axes = axes.unwrap_or(Axes::of_rows(rank));
+    let head = axes.heads.map_or(0, |axis| tensor.strides[axis]);
+    Arg::Words(vec![tensor.strides[axes.positions], head, element])
 }
 
 /// The elements of so many in whole tiles.

@@ -15,7 +15,7 @@ use super::occupancy::WARP;
 use super::*;
 pub use gradient::AttentionBackward;
 use kernel::Split;
-use shape::Shape;
+use shape::{Axes, Shape};
 
 /// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
 pub struct Attention;
@@ -55,7 +55,7 @@ impl Operation for Attention {
         if let Some(output) = &call.outputs[0] {
             call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
         }
-        let (dims, rows) = results(&q, &v);
+        let (dims, rows) = results(call, &q, &v);
         let o = call.output(0, call.given_dtype(0).unwrap_or(q.dtype), dims)?;
         Ok(vec![o, call.output(1, q.dtype.compute(), rows)?])
     }
@@ -92,15 +92,27 @@ impl Operation for Attention {
 }
 
 /// The dimensions of the mean values and of their logarithms.
-fn results(q: &Tensor, v: &Tensor) -> (Dims, Dims) {
-    let last = q.dims.len() - 1;
-    let mut dims = q.dims;
+fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
+    let (axes, last) = (Axes::of(call.attrs, q.dims.len()), q.dims.len() - 1);
+    let (mut dims, mut rows) =
+        (q.dims, Dims::from_slice(&q.dims[..last]).expect("fewer dimensions than the queries have"));
     dims.set(last, v.dims[last]);
-    (dims, Dims::from_slice(&q.dims[..last]).expect("fewer dimensions than the queries have"))
+    if let Some(heads) = axes.heads {
+        rows.set(last - 2, q.dims[heads]);
+        rows.set(last - 1, q.dims[axes.positions]);
+    }
+    (dims, rows)
 }
 
+/// The word of `layout` for heads behind positions.
+const POSITIONS_FIRST: &str = "positions_first";
+
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec::bool("causal", false, "a query sees the keys up to its own place; the last query's is that of the last key"),
+    OptionSpec::bool(
+        "causal",
+        false,
+        "a query sees the keys up to its own place; the last query's is that of the last key",
+    ),
     OptionSpec::int(
         "window",
         0,
@@ -108,7 +120,16 @@ const OPTIONS: &[OptionSpec] = &[
         0,
         "the most keys that a causal query sees, the last of which is at its own place; 0 for all",
     ),
-    OptionSpec::number("scale", 0.0, "a factor of the products, above 0; 0 for `1 / sqrt(d)`, where d is a head's size"),
+    OptionSpec::word(
+        "layout",
+        &["heads_first", POSITIONS_FIRST],
+        "`[.., heads, positions, d]`, or `[.., positions, heads, d]` as projections have it; `lse` is `[.., heads, queries]`",
+    ),
+    OptionSpec::number(
+        "scale",
+        0.0,
+        "a factor of the products, above 0; 0 for `1 / sqrt(d)`, where d is a head's size",
+    ),
 ];
 
 impl Call<'_> {
@@ -139,7 +160,7 @@ impl Call<'_> {
             }
             if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
                 let help = "all have the same dimensions before those of heads, positions and elements: \
-                            q[.., heads, queries, d], k[.., kv_heads, keys, d]";
+                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
                 return Err(self.differs(0, format!("this is {q}"), index, found(format!("are {other}")), help));
             }
         }
@@ -154,19 +175,28 @@ impl Call<'_> {
             let help = "there is a value for each key, so all their dimensions but the last are alike";
             return Err(self.differs(1, format!("the keys are {k}"), 2, format!("the values are {v}"), help));
         }
-        if rank > 2 && !q.dims[rank - 3].is_multiple_of(k.dims[rank - 3].max(1)) {
+        let axes = Axes::of(self.attrs, rank);
+        let [heads, shared] = [q, k].map(|tensor| axes.heads_of(&tensor.dims));
+        if !heads.is_multiple_of(shared.max(1)) {
             let help = "heads of queries share those of keys in groups of one size: \
                         write a number of heads that the keys' divides";
-            let (left, right) = (q.dims[rank - 3], k.dims[rank - 3]);
-            return Err(self.differs(0, format!("{left} heads of queries"), 1, format!("{right} heads of keys"), help));
+            return Err(self.differs(
+                0,
+                format!("{heads} heads of queries"),
+                1,
+                format!("{shared} heads of keys"),
+                help,
+            ));
         }
-        let group = if rank > 2 { q.dims[rank - 3] / k.dims[rank - 3].max(1) } else { 1 };
+        let group = heads / shared.max(1);
         for input in &self.inputs[..3] {
-            let (positions, size) = (input.tensor.dims[rank - 2], input.tensor.dims[rank - 1]);
+            let (positions, size) = (input.tensor.dims[axes.positions], input.tensor.dims[rank - 1]);
             if positions.saturating_mul(group) > MOST_POSITIONS || size > LARGEST_HEAD {
                 return Err(OpError::Rank {
                     op: self.operation.name(),
-                    needs: format!("at most {MOST_POSITIONS} positions in heads that share keys, and heads of {LARGEST_HEAD} elements"),
+                    needs: format!(
+                        "at most {MOST_POSITIONS} positions in heads that share keys, and heads of {LARGEST_HEAD} elements"
+                    ),
                     found: input.tensor.to_string(),
                     at: input.span.into(),
                 });

@@ -20,12 +20,17 @@ pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses
     let heads = (shape.batch * shape.heads) as usize;
     let found = parallel::map(heads, |head| of_a_head(spec, &shape, inputs, head, encloses));
     let mut radii = [Vec::new(), Vec::new()];
-    let (rows, size) = (shape.queries as usize, shape.value_size as usize);
+    if encloses {
+        radii = [0, 1].map(|output: usize| vec![0.0; outputs[output].len()]);
+    }
+    let rows = shape.queries as usize;
     for (head, found) in found.into_iter().enumerate() {
-        outputs[0][head * rows * size..][..rows * size].copy_from_slice(&found.o);
+        shape.put(&found.o, &mut outputs[0], head, shape.of_results());
         outputs[1][head * rows..][..rows].copy_from_slice(&found.lse);
-        radii[0].extend(found.o_radii);
-        radii[1].extend(found.lse_radii);
+        if encloses {
+            shape.put(&found.o_radii, &mut radii[0], head, shape.of_results());
+            radii[1][head * rows..][..rows].copy_from_slice(&found.lse_radii);
+        }
     }
     radii
 }
@@ -34,11 +39,10 @@ fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, enclose
     let (queries, keys) = (shape.queries as usize, shape.keys as usize);
     let (size, value_size) = (shape.size as usize, shape.value_size as usize);
     let shared = head / shape.group as usize;
-    let part = |values, number: usize, length: usize| -> &[f64] { &<[f64]>::as_ref(values)[number * length..][..length] };
-    let q = part(inputs[0], head, queries * size);
-    let k = part(inputs[1], shared, keys * size);
-    let v = part(inputs[2], shared, keys * value_size);
-    let errors = encloses.then(|| Errors::of(spec, shape, k, v));
+    let q = shape.head(inputs[0], head, shape.of_queries());
+    let k = shape.head(inputs[1], shared, shape.of_keys());
+    let v = shape.head(inputs[2], shared, shape.of_values());
+    let errors = encloses.then(|| Errors::of(spec, shape, &k, &v));
     let mut rows = Rows::default();
     let mut scores = Vec::with_capacity(keys);
     for query in 0..queries {
@@ -47,7 +51,9 @@ fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, enclose
         let seen = seen.start as usize..seen.end as usize;
         scores.clear();
         scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size])));
-        let top = scores.iter().fold(f64::NEG_INFINITY, |top, score| if *score > top || score.is_nan() { *score } else { top });
+        let top = scores
+            .iter()
+            .fold(f64::NEG_INFINITY, |top, score| if *score > top || score.is_nan() { *score } else { top });
         let mut o = vec![0.0; value_size];
         let mut sum = 0.0;
         for (score, key) in scores.iter().zip(seen.clone()) {
@@ -60,7 +66,7 @@ fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, enclose
             o.iter_mut().for_each(|o| *o /= sum);
         }
         if let Some(errors) = &errors {
-            let (o_radii, lse_radius) = errors.radii(own, seen, &scores, (&o, lse), v);
+            let (o_radii, lse_radius) = errors.radii(own, seen, &scores, (&o, lse), &v);
             rows.o_radii.extend(o_radii);
             rows.lse_radii.push(lse_radius);
         }
@@ -136,7 +142,9 @@ impl Errors<'_> {
         }
         let unknown = || (vec![f64::INFINITY; o.len()], f64::INFINITY);
         let own = length(query, self.least) * self.shape.scale;
-        let longest = self.lengths[seen.clone()].iter().fold(0.0, |top: f64, length| if *length > top || length.is_nan() { *length } else { top });
+        let longest = self.lengths[seen.clone()]
+            .iter()
+            .fold(0.0, |top: f64, length| if *length > top || length.is_nan() { *length } else { top });
         if !(self.finite && lse.is_finite() && self.precision.holds(own * longest * std::f64::consts::LOG2_E)) {
             return unknown();
         }
@@ -149,16 +157,23 @@ impl Errors<'_> {
             let weight = (score - lse).exp();
             moved += weight * off;
             // The largest weight is 1 before the division by the sum.
-            let each = weight * (off + self.rounded[0] + count * self.unit) + self.rounded[1] + self.precision.smallest();
+            let each =
+                weight * (off + self.rounded[0] + count * self.unit) + self.rounded[1] + self.precision.smallest();
             all.iter_mut().zip(&v[key * o.len()..]).for_each(|(all, v)| *all += each * v.abs());
         }
         let sum = moved + count * self.unit;
-        let radii = all.iter().zip(o).map(|(all, o)| all + o.abs() * (sum + 8.0 * self.unit) + self.precision.smallest());
+        let radii =
+            all.iter().zip(o).map(|(all, o)| all + o.abs() * (sum + 8.0 * self.unit) + self.precision.smallest());
         (radii.collect(), sum + self.unit * (8.0 + 4.0 * lse.abs() + 4.0 * top.abs()))
     }
 }
 
 /// The root of the sum of squares of elements that count as `least` at least.
 pub fn length(values: &[f64], least: f64) -> f64 {
-    values.iter().map(|value| if value.abs() < least { least } else { value.abs() }).map(|value| value * value).sum::<f64>().sqrt()
+    values
+        .iter()
+        .map(|value| if value.abs() < least { least } else { value.abs() })
+        .map(|value| value * value)
+        .sum::<f64>()
+        .sqrt()
 }

@@ -30,6 +30,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     let options = [
         ("causal", Attr::Bool(attrs.bool("causal"))),
         ("window", Attr::Int(attrs.int("window"))),
+        ("layout", Attr::Word(attrs.word("layout"))),
         ("scale", Attr::Number(attrs.number("scale"))),
     ];
     rule.tape.write("attention_backward", &options, &inputs, &outputs);
