@@ -18,8 +18,8 @@
 /// - `multiply<T>`: adds a product of a left and a right factor to sums.
 /// - `left_of<T>`: sums as a left factor, rounded to `T`.
 /// - `across_row(value, join)`: the values of all lanes that have sums of the same rows, joined.
-/// - `load_rows`: rows of a matrix in global memory to a `Tile`, asynchronously where the device can; `loads_issued` ends
-///   a group of them, and `loads_done` waits for all.
+/// - `load_rows`, `load_matrix`: rows in global memory to a `Tile`, asynchronously where the device can; `loads_issued` ends a
+///   group of them, and `loads_done` waits for all.
 pub const FUNCTIONS: &str = r#"
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MMA 1
@@ -70,34 +70,40 @@ template <int ROWS, int WIDTH> struct Tile {
 
 #if MMA
 __device__ inline u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
-__device__ inline Factor load_matrices(const u16* row) {
+__device__ inline Factor load_matrices(u32 row) {
   Factor f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-    : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3]) : "r"(shared_address(row)) : "memory");
+    : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3]) : "r"(row) : "memory");
   return f;
 }
-__device__ inline Factor load_matrices_turned(const u16* row) {
+__device__ inline Factor load_matrices_turned(u32 row) {
   Factor f;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-    : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3]) : "r"(shared_address(row)) : "memory");
+    : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3]) : "r"(row) : "memory");
   return f;
 }
-// Lanes name eight rows for each of four matrices.
+// Lanes name eight rows for each of four matrices. As `chunk`, in parts that are the same for all tiles of a matrix.
+template <int ROWS, int WIDTH>
+__device__ inline u32 named_row(const Tile<ROWS, WIDTH>& tile, u32 row, u32 column, u32 lane_row, u32 lane_column) {
+  typedef Tile<ROWS, WIDTH> L;
+  u32 base = shared_address(tile.at) + (row + lane_row) * (u32)(L::STRIDE * 2);
+  return L::TURNS ? base + ((column * 2) ^ (lane_column * 2 ^ lane_row % 8 * 16)) : base + (column + lane_column) * 2;
+}
 template <typename L> __device__ inline Factor left(const L& tile, u32 row, u32 column) {
   u32 l = lane_of();
-  return load_matrices(tile.chunk(row + l % 16, column + l / 16 * 8));
+  return load_matrices(named_row(tile, row, column, l % 16, l / 16 * 8));
 }
 template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
   u32 l = lane_of();
-  return load_matrices_turned(tile.chunk(row + l % 8 + l / 16 * 8, column + l / 8 % 2 * 8));
+  return load_matrices_turned(named_row(tile, row, column, l % 8 + l / 16 * 8, l / 8 % 2 * 8));
 }
 template <typename L> __device__ inline Factor right(const L& tile, u32 row, u32 column) {
   u32 l = lane_of();
-  return load_matrices(tile.chunk(row + l % 8 + l / 16 * 8, column + l / 8 % 2 * 8));
+  return load_matrices(named_row(tile, row, column, l % 8 + l / 16 * 8, l / 8 % 2 * 8));
 }
 template <typename L> __device__ inline Factor right_turned(const L& tile, u32 row, u32 column) {
   u32 l = lane_of();
-  return load_matrices_turned(tile.chunk(row + l % 16, column + l / 16 * 8));
+  return load_matrices_turned(named_row(tile, row, column, l % 16, l / 16 * 8));
 }
 template <typename T> struct Unit;
 #define UNIT(T, SUFFIX) \
@@ -255,6 +261,24 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
       for (u32 i = 0; i < 8; i++) pack.at[i] = from && column + i < width ? from[(i64)(column + i) * step].bits : 0;
       *(Pack<u16, 8>*)tile.chunk(r, column) = pack;
     }
+  }
+}
+// The same of rows that lie `stride` elements apart: the first `rows` of them exist.
+template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T>
+__device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from, i64 stride, u32 rows, u32 width, i64 step) {
+  const int CHUNKS = WIDTH / 8, PASS = THREADS / CHUNKS;
+  if (PACKS && THREADS % CHUNKS == 0) {
+    u32 r = threadIdx.x / CHUNKS, column = threadIdx.x % CHUNKS * 8;
+    from += (i64)r * stride + column;
+#pragma unroll
+    for (int first = 0; first < ROWS; first += PASS) {
+      if (first + PASS > ROWS && first + r >= ROWS) break;
+      load_chunk(tile.chunk(first + r, column), from, first + r < rows && column < width);
+      from += PASS * stride;
+    }
+  } else {
+    auto row = [&](u32 r) { return r < rows ? from + (i64)r * stride : (const T*)0; };
+    load_rows<THREADS, PACKS, ROWS, WIDTH, T>(tile, row, width, step);
   }
 }
 "#;

@@ -38,10 +38,8 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
   u32 own_row = threadIdx.x / LANES * MT * 16;
 
-  auto row_of_own1 = [&](u32 r) { return first_row + r < rows ? own1 + place_of_own(s_own1, first_row + r) : (const T*)0; };
-  auto row_of_own2 = [&](u32 r) { return first_row + r < rows ? own2 + place_of_own(s_own2, first_row + r) : (const T*)0; };
-  load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_own1, row_of_own1, d, s_own1.element);
-  load_rows<THREADS, PACKS, BM, VALUE_WIDTH, T>(tile_own2, row_of_own2, dv, s_own2.element);
+  load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
 
   Sums sum1[MT][WIDTH / 16], sum2[MT][KEYS ? VALUE_WIDTH / 16 : 1];
   f32 own_log[MT][LANE_ROWS], own_delta[MT][LANE_ROWS];
@@ -62,10 +60,15 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
     bool whole = start + BN <= others &&
                  (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
     __syncthreads();
-    auto row_of_other1 = [&](u32 r) { return start + r < others ? other1 + place_of_other(s_other1, start + r, queries) : (const T*)0; };
-    auto row_of_other2 = [&](u32 r) { return start + r < others ? other2 + place_of_other(s_other2, start + r, queries) : (const T*)0; };
-    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_other1, row_of_other1, d, s_other1.element);
-    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_other2, row_of_other2, dv, s_other2.element);
+    if (KEYS && GROUP > 1) {
+      auto row1 = [&](u32 r) { return start + r < others ? other1 + place_of_other(s_other1, start + r, queries) : (const T*)0; };
+      auto row2 = [&](u32 r) { return start + r < others ? other2 + place_of_other(s_other2, start + r, queries) : (const T*)0; };
+      load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_other1, row1, d, s_other1.element);
+      load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_other2, row2, dv, s_other2.element);
+    } else {
+      load_matrix<THREADS, PACKS>(tile_other1, other1 + (i64)start * s_other1.query, s_other1.query, others - start, d, s_other1.element);
+      load_matrix<THREADS, PACKS>(tile_other2, other2 + (i64)start * s_other2.query, s_other2.query, others - start, dv, s_other2.element);
+    }
     loads_issued();
     if (KEYS && threadIdx.x < BN) {
       u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;

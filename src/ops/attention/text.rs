@@ -65,12 +65,10 @@ pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   auto row_of_q = [&](u32 r) { return first_row + r < rows ? q + place(sq, first_row + r, queries) : (const T*)0; };
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
   auto load_k = [&](u32 start) {
-    auto row = [&](u32 r) { return start + r < keys ? k + (i64)(start + r) * sk.query : (const T*)0; };
-    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k, row, d, sk.element);
+    load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
   };
   auto load_v = [&](u32 start) {
-    auto row = [&](u32 r) { return start + r < keys ? v + (i64)(start + r) * sv.query : (const T*)0; };
-    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v, row, dv, sv.element);
+    load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
   };
   if (low < high) load_k(low);
   loads_issued();
