@@ -93,10 +93,6 @@ template <typename L> __device__ inline Factor left(const L& tile, u32 row, u32 
   u32 l = lane_of();
   return load_matrices(named_row(tile, row, column, l % 16, l / 16 * 8));
 }
-template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
-  u32 l = lane_of();
-  return load_matrices_turned(named_row(tile, row, column, l % 8 + l / 16 * 8, l / 8 % 2 * 8));
-}
 template <typename L> __device__ inline Factor right(const L& tile, u32 row, u32 column) {
   u32 l = lane_of();
   return load_matrices(named_row(tile, row, column, l % 8 + l / 16 * 8, l / 8 % 2 * 8));
@@ -144,14 +140,11 @@ template <typename L> __device__ inline Factor left(const L& tile, u32 row, u32 
   column += lane_of() / 16 * 4;
   return {{two_of(tile, row, column), two_of(tile, row, column + 2)}};
 }
-template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
+template <typename L> __device__ inline Factor right(const L& tile, u32 row, u32 column) { return left(tile, row, column); }
+template <typename L> __device__ inline Factor right_turned(const L& tile, u32 row, u32 column) {
   row += lane_of() / 16 * 4;
   column += lane_of() % 16;
   return {{two_turned(tile, row, column), two_turned(tile, row + 2, column)}};
-}
-template <typename L> __device__ inline Factor right(const L& tile, u32 row, u32 column) { return left(tile, row, column); }
-template <typename L> __device__ inline Factor right_turned(const L& tile, u32 row, u32 column) {
-  return left_turned(tile, row, column);
 }
 #ifndef FOUR
 #define FOUR(T) T __attribute__((ext_vector_type(4)))
@@ -180,11 +173,6 @@ template <typename L> __device__ inline Factor left(const L& tile, u32 row, u32 
   row += lane_of() / 4;
   column += lane_of() % 4 * 2;
   return {{two_of(tile, row, column), two_of(tile, row + 8, column), two_of(tile, row, column + 8), two_of(tile, row + 8, column + 8)}};
-}
-template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
-  row += lane_of() % 4 * 2;
-  column += lane_of() / 4;
-  return {{two_turned(tile, row, column), two_turned(tile, row, column + 8), two_turned(tile, row + 8, column), two_turned(tile, row + 8, column + 8)}};
 }
 template <typename L> __device__ inline Factor right(const L& tile, u32 row, u32 column) {
   row += lane_of() / 4;

@@ -16,8 +16,10 @@ const LARGEST_TILE: u64 = 256;
 const LEAST_KEYS: u64 = 256;
 
 /// Blocks that a compute unit holds at the same time: of many rows, by their registers, and of few, by shared memory.
+/// Blocks of at most `SMALL_ROWS` have few.
 const RESIDENT: u64 = 2;
 const RESIDENT_SMALL: u64 = 6;
+const SMALL_ROWS: u64 = 32;
 
 /// Instructions for each score: its scale, its exponential and their sum, its part of the maximum, and its rounding.
 const OF_A_SCORE: f64 = 6.0;
@@ -76,9 +78,10 @@ impl Split {
         };
         let keys = if wide { 32 } else { 64 };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
-        let wanted = UNITS * if block_rows <= 32 { RESIDENT_SMALL } else { RESIDENT };
+        let small = block_rows <= SMALL_ROWS;
+        let wanted = UNITS * if small { RESIDENT_SMALL } else { RESIDENT };
         // As many parts as fill the device once. Blocks of many rows leave it half empty before they share keys.
-        let splits = match blocks * 2 > wanted && block_rows > 32 {
+        let splits = match blocks * 2 > wanted && !small {
             true => 1,
             false => wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).max(1),
         };
@@ -110,7 +113,8 @@ impl Split {
             Some(tiles) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                (OF_A_SCORE * pairs, of_shared.max(share(THREADS)), Some(arithmetic))
+                let resident = if tiles.rows <= SMALL_ROWS { RESIDENT_SMALL } else { RESIDENT };
+                (OF_A_SCORE * pairs, of_shared.max(Cost::WHOLE_UNIT.div_ceil(resident as u32)), Some(arithmetic))
             }
             // Each thread multiplies its elements, and tells the others of its part of the sum.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
