@@ -160,13 +160,15 @@ fn gather_scatter_and_embedding_by_either_index() {
 #[test]
 fn attention_of_heads_that_share_keys() {
     let mut file = File::new(14);
-    for case in 0..7 {
+    // The first case has enough rows for the largest blocks, which is much for the double.
+    let first = if std::env::var_os("AORTA_LONG").is_some() { 0 } else { 1 };
+    for case in first..7 {
         let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
         let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64, 130]), file.pick(&[3, 16, 40, 64]));
         let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2]));
-        // One case has enough rows for the largest blocks, and one enough keys to be shared by blocks.
+        // One case has enough keys to be shared by blocks.
         let (batch, queries, keys, size, value_size) = match case {
-            0 => (133, 65, 20, 16, 9),
+            0 => (265, 65, 20, 16, 9),
             1 => (1, 1, 1100, 16, 16),
             _ => (batch, file.pick(&[1, 5, 17, 33]), file.pick(&[1, 9, 64, 70]), size, value_size),
         };

@@ -264,6 +264,13 @@ __device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from,
       load_chunk(tile.chunk(first + r, column), from, first + r < rows && column < width);
       from += PASS * stride;
     }
+  } else if (PACKS) {
+#pragma unroll
+    for (int first = 0; first < ROWS * CHUNKS; first += THREADS) {
+      u32 number = first + threadIdx.x, r = number / CHUNKS, column = number % CHUNKS * 8;
+      if (ROWS * CHUNKS % THREADS != 0 && number >= ROWS * CHUNKS) break;
+      load_chunk(tile.chunk(r, column), from + (i64)r * stride + column, r < rows && column < width);
+    }
   } else {
     auto row = [&](u32 r) { return r < rows ? from + (i64)r * stride : (const T*)0; };
     load_rows<THREADS, PACKS, ROWS, WIDTH, T>(tile, row, width, step);

@@ -13,12 +13,15 @@ const THREADS: u64 = 128;
 const LARGEST_TILE: u64 = 256;
 
 /// Keys that a block has at least, where blocks share the keys of a row: fewer are not worth joining.
-const LEAST_KEYS: u64 = 256;
+const LEAST_KEYS: u64 = 128;
+
+/// Blocks that share the keys of a row at most.
+const MOST_SPLITS: u64 = 256;
 
 /// Blocks that a compute unit holds at the same time: of many rows, by their registers, and of few, by shared memory.
 /// Blocks of at most `SMALL_ROWS` have few.
 const RESIDENT: u64 = 2;
-const RESIDENT_SMALL: u64 = 6;
+const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
 
 /// Instructions for each score: its scale, its exponential and their sum, its part of the maximum, and its rounding.
@@ -73,17 +76,21 @@ impl Split {
         let (block_rows, row_warps) = match rows {
             0..=16 if !wide => (16, 1),
             0..=32 => (32, 2),
-            _ if wide || rows <= 64 || heads * rows.div_ceil(128) < UNITS => (64, 4),
+            _ if wide || rows <= 64 || heads * rows.div_ceil(128) < UNITS * RESIDENT => (64, 4),
             _ => (128, 4),
         };
-        let keys = if wide { 32 } else { 64 };
+        let keys = match widest {
+            0..=64 if block_rows == largest => 128,
+            0..=128 => 64,
+            _ => 32,
+        };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let small = block_rows <= SMALL_ROWS;
         let wanted = UNITS * if small { RESIDENT_SMALL } else { RESIDENT };
         // As many parts as fill the device once. Blocks of many rows leave it half empty before they share keys.
         let splits = match blocks * 2 > wanted && !small {
             true => 1,
-            false => wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).max(1),
+            false => wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS),
         };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
         Split { tiles: Some(Tiles { rows: block_rows, keys, row_warps, width, value_width, splits }), shape, together }
@@ -252,10 +259,14 @@ impl Split {
         params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
         let count = self.indices() * self.rows();
         args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
-        let before = format!("{}{}", self.types(spec), text::PLACES);
+        let before = format!(
+            "{}#define THREADS {THREADS}\n#define MOST_SPLITS {MOST_SPLITS}\n{}",
+            self.types(spec),
+            text::PLACES
+        );
         Launch::Kernel(Kernel {
             source: source("attention_merge", &before, &params, text::MERGE),
-            grid: Kernel::along_x(count.div_ceil(THREADS / WARP)),
+            grid: Kernel::along_x(count),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
             args,

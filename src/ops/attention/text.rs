@@ -203,29 +203,38 @@ pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   }
 "#;
 
-/// Joins what blocks found for parts of the keys: a group of 32 threads for each row.
-pub const MERGE: &str = r#"  u64 row = GLOBAL_INDEX / 32;
+/// Joins what blocks found for parts of the keys: a block for each row.
+pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
+  u64 row = blockIdx.x;
   u32 lane = threadIdx.x % 32;
-  if (row >= count) return;
   const f32* logs = parts + count * splits * dv + row * splits;
   const f32* values = parts + row * splits * dv;
+  // Each group of 32 threads finds the same.
   f32 top = LOWEST, total = 0;
-  for (u32 s = 0; s < splits; s++) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
-  for (u32 s = 0; s < splits; s++) total += top == LOWEST ? 0 : expf(logs[s] - top);
+  for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    f32 other = SHUFFLE_XOR(top, mask);
+    top = other > top || !(other == other) ? other : top;
+  }
+  f32 base = top == LOWEST ? 0 : top;
+  for (u32 s = lane; s < splits; s += 32) total += expf(logs[s] - base);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) total += SHUFFLE_XOR(total, mask);
+  if (threadIdx.x < 32)
+    for (u32 s = lane; s < splits; s += 32) weights[s] = total == 0 ? 0 : expf(logs[s] - base) / total;
+  __syncthreads();
   i64 at[OPERANDS];
   g.offsets(row / rows, at);
   u32 own = (u32)(row % rows);
   O* to = o + at[3] + place(so, own, queries);
-  for (u32 column = lane; column < dv; column += 32) {
+  for (u32 column = threadIdx.x; column < dv; column += THREADS) {
     f32 sum = 0;
-    if (top != LOWEST)
-      for (u32 s = 0; s < splits; s++) {
-        f32 weight = expf(logs[s] - top);
-        if (weight != 0) sum += weight * values[(u64)s * dv + column];
-      }
-    store<f32>(to[(i64)column * so.element], top == LOWEST ? 0 : sum / total);
+#pragma unroll 8
+    for (u32 s = 0; s < splits; s++) sum += weights[s] * values[(u64)s * dv + column];
+    store<f32>(to[(i64)column * so.element], sum);
   }
-  if (lane == 0) lse[at[4] + place(sl, own, queries)] = top == LOWEST ? LOWEST : top + logf(total);
+  if (threadIdx.x == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + logf(total);
 "#;
 
 /// Attention of one row by 32 threads, which share its elements: for every type and size.
