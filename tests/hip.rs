@@ -137,6 +137,35 @@ fn shipped() -> Vec<String> {
     found
 }
 
+/// The kernels of attention as a compiler for an architecture with matrix units has them.
+#[test]
+fn attention_on_matrix_units() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("units.aorta");
+    let text = "
+        buffer q: f16[1, 4, 20, 48]
+        buffer k: f16[1, 2, 70, 48]
+        buffer v: f16[1, 2, 70, 33]
+        buffer dy: f16[1, 4, 20, 33]
+        buffer delta: f32[1, 4, 20]
+        buffer x: bf16[40, 16]
+        stream main
+        step {
+          on main {
+            a: attention(q, k, v, causal: true)
+            attention_backward(q, k, v, a.lse, dy, delta, causal: true)
+            attention(x, x, x)
+            attention(x[0..3], x, x)
+          }
+        }";
+    std::fs::write(&path, text).expect("a file of our own");
+    // Kernels that were compiled without matrix units have the same text.
+    let cache = folder.path().display().to_string();
+    let environment = [("HIP_DOUBLE_MATRIX", "1"), ("XDG_CACHE_HOME", &cache)];
+    verify_with(libraries, &environment, &path.display().to_string(), &[]);
+}
+
 #[test]
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };

@@ -49,6 +49,37 @@ fn a_ring_gathers_what_a_collective_gathers() {
     }
 }
 
+/// Parts of the keys on three ranks give what one rank computes with all of them.
+#[test]
+fn ring_attention_is_exact() {
+    let text = "
+        use std.ring
+        mesh cp = 3
+        buffer q, o, part: f32[6, 5, 8] = random(1)
+        buffer own: f32[2, 2, 5, 8] = random(2)
+        buffer kv, all_kv: f32[3, 2, 2, 5, 8] = zeros
+        buffer l, part_l: f32[6, 5, 1]
+        buffer all_q: f32[3, 6, 5, 8]
+        buffer whole: f32[6, 15, 8]
+        buffer gap: f32[6, 5, 8]
+        step {
+          map(q * (cp.rank + 1) * 0.7 -> q)
+          map(own + 0.3 * cp.rank -> kv[cp.rank])
+          ring.causal_attention(q, kv, 6, 5, part, part_l, cp -> o, l)
+          all_gather(q -> all_q) over cp
+          all_gather(kv[cp.rank] -> all_kv) over cp
+          tq: transpose(all_q, dims: [1, 0, 2, 3])
+          tkv: transpose(all_kv, dims: [1, 2, 0, 3, 4])
+          attention(view(tq, [6, 15, 8]), view(tkv[0], [2, 15, 8]), view(tkv[1], [2, 15, 8]), causal: true -> whole)
+          map(abs(o - whole[.., 5 * cp.rank..5 * cp.rank + 5, ..]) -> gap)
+        }";
+    for rank in values(text, 3, "gap") {
+        assert!(rank.iter().all(|gap| *gap < 1e-6), "{rank:?}");
+    }
+    let largest = values(text, 3, "o").concat().into_iter().fold(0.0, |top: f64, value| top.max(value.abs()));
+    assert!(largest > 0.1, "{largest}");
+}
+
 /// Each stage adds its number, and the backward half comes by the same stages.
 #[test]
 fn a_pipeline_passes_all_stages() {

@@ -468,6 +468,40 @@ def draw_batch_norm(draw):
                 3 * count(dims) * SIZES[dtype])
 
 
+def draw_attention(draw):
+    """Training, prefill and decode, with heads that share keys; projections are [batch, positions, heads, d]."""
+    dtype = draw.choice(("bf16", "bf16", "f16"))
+    kind = draw.choice(("training", "prefill", "decode", "decode"))
+    d = draw.choice((64, 128, 128, 80, 96, 256))
+    shared = draw.choice((1, 2, 4, 8, 8))
+    group = draw.choice((1, 4, 8) if kind != "training" else (1, 1, 4))
+    if kind == "decode":
+        batch, queries, keys = size(draw, 1, 128), 1, size(draw, 256, 32768)
+    else:
+        queries = size(draw, 100, 8192)
+        batch = size(draw, 1, 8) if kind == "training" else 1
+        keys = queries if kind == "training" else queries + size(draw, 1, 8192)
+    most = 1 << 28 if kind == "decode" else max(1, (1 << 40) // (queries * keys * group))
+    batch = max(1, min(batch, most // (shared * keys * d)))
+    causal = kind == "training" and draw.random() < 0.7
+    heads = shared * group
+    seen = queries * (queries + 1) / 2 if causal else queries * keys
+
+    def body(t, torch):
+        functional = torch.nn.functional
+        q, k, v = (t[name].transpose(1, 2) for name in "qkv")
+
+        def run():
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
+        return run
+    return Case(f"{kind} {dtype} batch {batch}, heads {heads}/{shared}, {queries} x {keys}, d {d}{', causal' if causal else ''}, "
+                f"{4e-9 * batch * heads * seen * d:.1f} GFLOP",
+                {"q": (dtype, [batch, queries, heads, d]), "k": (dtype, [batch, keys, shared, d]), "v": (dtype, [batch, keys, shared, d]),
+                 "o": (dtype, [batch, queries, heads, d])},
+                f"attention(q, k, v -> o, layout: positions_first{', causal: true' if causal else ''})", body,
+                (batch * (2 * heads * queries + 2 * shared * keys) * d) * SIZES[dtype])
+
+
 def draw_permute(draw):
     """Rows by expert, or back, as Megatron-LM moves tokens without a capacity."""
     dtype = draw.choice(("bf16", "bf16", "f32"))
@@ -540,4 +574,4 @@ DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_m
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,
          "reductions": draw_reduction, "norms": draw_norm, "group_norms": draw_group_norm, "losses": draw_loss, "scans": draw_scan,
-         "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "permute": draw_permute, "sort": draw_sort}
+         "batch_norm": draw_batch_norm, "distances": draw_distance, "grad_norm": draw_grad_norm, "permute": draw_permute, "attention": draw_attention, "sort": draw_sort}

@@ -7,6 +7,7 @@ import math
 import numpy
 import torch
 
+from attention_cases import attention
 from operation_case import Case, DEVICE, FLOATS, TORCH, Tensors, accumulated, shape, store
 
 # --- Matrix products ---------------------------------------------------------------------------------------------
@@ -567,6 +568,6 @@ def copies(dtype: str, quick: bool):
             yield Case(operation, dtype, buffers, text, lambda t: {"y": t["x"]})
 
 
-GROUPS = [(gemm, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
+GROUPS = [(gemm, FLOATS), (attention, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
           (groups, FLOATS), (gradients, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]

@@ -5,6 +5,8 @@ use super::*;
 /// Every operation, in the order of the documentation.
 pub static CATALOGUE: &[&dyn Operation] = &[
     &matrix::Gemm,
+    &attention::Attention,
+    &attention::AttentionBackward,
     &elementwise::Map,
     &elementwise::Cast,
     &elementwise::Fill,

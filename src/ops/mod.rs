@@ -5,6 +5,7 @@
 //! ([`Operation::reference`]) and what to launch for it, as plain data ([`Operation::launch`]).
 //! Nothing here runs anything: no device, no file system, no names of a program.
 
+mod attention;
 mod attr;
 mod axis;
 pub mod backward;
@@ -28,6 +29,7 @@ mod launch;
 mod layout;
 mod losses;
 mod matrix;
+mod mma;
 mod movement;
 mod norms;
 mod occupancy;

@@ -98,6 +98,22 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let inputs = vec![matrix(with_a, m, k, turned_a), matrix(with_b, k, n, turned_b)];
             Function { statement: &text, inputs, outputs: vec![matrix(true, m, n, false)], ..PLAIN }
         }
+        "attention" => {
+            let (batch, shared, group) = (d.below(2), d.size(), 1 + d.below(3));
+            let (queries, size, value_size) = (d.size(), d.size(), d.size());
+            // Each query sees a key: the logarithm of no sum has no differences.
+            let keys = queries + d.below(4);
+            let lead = d.dims(batch);
+            let tensor = |heads: u64, rows: u64, size: u64| [lead.clone(), vec![heads, rows, size]].concat();
+            let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7"]);
+            text = format!("f: attention($0, $1, $2 -> @0, @1{option})");
+            let heads = shared * group;
+            let inputs =
+                vec![tensor(heads, queries, size), tensor(shared, keys, size), tensor(shared, keys, value_size)];
+            let o = tensor(heads, queries, value_size);
+            let lse = o[..o.len() - 1].to_vec();
+            Function { statement: &text, inputs, outputs: vec![o, lse], ..PLAIN }
+        }
         "softmax" => Function {
             statement: ["f: softmax($0 -> @0)", "f: softmax($0 -> @0, scale: 0.7)"][d.below(2) as usize],
             inputs: vec![rows.clone()],

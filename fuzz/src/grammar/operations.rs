@@ -290,7 +290,35 @@ impl Generator<'_> {
         Use { text: format!("cast({}, to: {to})", x.name), scratch: vec![("", to, x.dims)] }
     }
 
+    /// Attention of heads that share keys, or its gradients.
+    fn attention(&mut self) -> Use {
+        let dtype = self.choices.pick(&FLOATS);
+        let sums = if dtype == "f64" { "f64" } else { "f32" };
+        let [queries, keys] = [0, 0].map(|_| self.choices.pick(&[3, 1, 8]));
+        let turned = self.choices.once_in(3);
+        let dims = |heads: u64, positions: u64, size: u64| match turned {
+            true => [positions, heads, size],
+            false => [heads, positions, size],
+        };
+        let (q, k, v) = (dims(4, queries, 8), dims(2, keys, 8), dims(2, keys, 5));
+        let (o, rows) = (dims(4, queries, 5), [4, queries]);
+        let [all_q, all_k, all_v, all_o] = [&q, &k, &v, &o].map(|dims| tensor_type(dtype, dims));
+        let option = self.choices.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.5"]);
+        let option = if turned { format!("{option}, layout: positions_first") } else { option.to_owned() };
+        if self.choices.once_in(2) {
+            let text = format!("attention({all_q}, {all_k}, {all_v}{option})");
+            return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
+        }
+        let rows = tensor_type(sums, &rows);
+        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {rows}, {all_o}, {rows}{option})");
+        let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
+        Use { text, scratch }
+    }
+
     fn gemm(&mut self) -> Use {
+        if self.choices.once_in(4) {
+            return self.attention();
+        }
         let a = self.operand(&FLOATS, |a| a.space != "host" && !a.gaps && a.dims.len() == 2);
         let [m, k] = a.dims[..] else { return Use::new("nop()".to_owned()) };
         let n = self.choices.pick(&[8, 4, 16]);

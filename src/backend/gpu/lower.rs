@@ -17,6 +17,10 @@ use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
 
+/// Dynamic shared memory that every kernel may have, in bytes: more has to be asked for (CUDA C++ Programming Guide, "Shared
+/// Memory", compute capability 7.0 and later).
+const UNASKED_SHARED: u32 = 48 << 10;
+
 /// A driver or library call, resolved during preparation, with every argument.
 pub enum Prepared {
     Kernel {
@@ -433,7 +437,13 @@ impl<A: Api> Context<'_, A> {
         }
         let grid = kernel.grid.map(|blocks| blocks as u32);
         let shared = match kernel.shared {
-            Shared::Bytes(bytes) => bytes,
+            Shared::Bytes(bytes) if bytes <= UNASKED_SHARED => bytes,
+            Shared::Bytes(bytes) => {
+                // SAFETY: the function is a loaded kernel of this device.
+                let most = unsafe { self.api.take_all_shared(function) };
+                most.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+                bytes
+            }
             // SAFETY: the function is a loaded kernel of this device.
             Shared::All => unsafe { self.api.take_all_shared(function) }
                 .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,

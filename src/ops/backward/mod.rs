@@ -4,6 +4,7 @@
 //! its steps run follows from which gradients are wanted, so that a rule need not ask, unless it is to save work within a
 //! step.
 
+mod attention;
 mod collectives;
 mod expressions;
 mod losses;
@@ -22,6 +23,7 @@ use super::{Attr, Expression, Spec};
 
 pub use tape::{Entry, Source, Step, Tape, Value};
 
+pub(super) use attention::attention;
 pub(super) use collectives::*;
 pub(super) use expressions::*;
 pub(super) use losses::cross_entropy;

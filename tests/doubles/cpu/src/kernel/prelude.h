@@ -34,7 +34,7 @@ extern "C" {
 HIP_DOUBLE_EXPORT HipDoubleHost hip_double_host;
 HIP_DOUBLE_EXPORT HipDoublePlace* hip_double_place() { return &hip_double_here; }
 
-float expf(float) noexcept; float logf(float) noexcept; float log2f(float) noexcept; float sqrtf(float) noexcept;
+float expf(float) noexcept; float exp2f(float) noexcept; float fmaxf(float, float) noexcept; float logf(float) noexcept; float log2f(float) noexcept; float sqrtf(float) noexcept;
 float sinf(float) noexcept; float cosf(float) noexcept; float tanhf(float) noexcept; float erff(float) noexcept;
 float powf(float, float) noexcept; float rintf(float) noexcept; float floorf(float) noexcept;
 float ceilf(float) noexcept; float fabsf(float) noexcept; float fmaf(float, float, float) noexcept;
@@ -158,6 +158,41 @@ struct HipDoubleHalf {
   }
 };
 #define _Float16 HipDoubleHalf
+
+// Four values of a matrix unit's lane, and its products: lane l has row l % 16 of the left factor and column l % 16 of the
+// right one, four of each from l / 16 * 4 on, and those rows of the product's column l % 16.
+template <typename T> struct HipDoubleFour {
+  T at[4];
+  T& operator[](int i) { return at[i]; }
+};
+#define FOUR(T) HipDoubleFour<T>
+inline float hip_double_float(HipDoubleHalf x) { return x; }
+inline float hip_double_float(short x) {
+  unsigned bits = (unsigned)(unsigned short)x << 16;
+  float y;
+  __builtin_memcpy(&y, &bits, 4);
+  return y;
+}
+template <typename T>
+inline HipDoubleFour<float> hip_double_products(HipDoubleFour<T> a, HipDoubleFour<T> b, HipDoubleFour<float> sums) {
+  unsigned here = hip_double_lane(), wave = here / 64 * 64, lane = here % 64;
+  unsigned long long left, right;
+  __builtin_memcpy(&left, &a, 8);
+  __builtin_memcpy(&right, &b, 8);
+  for (unsigned part = 0; part < 4; part++) {
+    HipDoubleFour<T> column, row;
+    unsigned long long theirs = hip_double_shuffle(right, wave + part * 16 + lane % 16);
+    __builtin_memcpy(&column, &theirs, 8);
+    for (unsigned i = 0; i < 4; i++) {
+      theirs = hip_double_shuffle(left, wave + part * 16 + lane / 16 * 4 + i);
+      __builtin_memcpy(&row, &theirs, 8);
+      for (unsigned k = 0; k < 4; k++) sums[i] += hip_double_float(row[k]) * hip_double_float(column[k]);
+    }
+  }
+  return sums;
+}
+#define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, x, y, z) hip_double_products(a, b, c)
+#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, x, y, z) hip_double_products(a, b, c)
 
 // How the library calls a kernel: the sizes of its parameters, and a function that takes pointers to them.
 struct HipDoubleEntry {

@@ -1,0 +1,115 @@
+//! The gradients of attention on the CPU, in double precision, and how far a device may be from them.
+
+use crate::base::parallel;
+
+use super::super::ball::FUNCTION;
+use super::reference::{Errors, dot, length};
+use super::*;
+
+/// Sums of three gradients, those of the queries of a head and of its keys and values.
+type Three = [Vec<f64>; 3];
+
+/// Writes the gradients, and returns how far a device may be from each element of them; nothing unless `encloses`.
+pub fn gradients(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> Three {
+    let shape = Shape::of(spec);
+    let (batch, group) = ((shape.batch * shape.heads / shape.group) as usize, shape.group as usize);
+    let found = parallel::map(batch, |shared| of_shared(spec, &shape, inputs, (shared, group), encloses));
+    let mut radii: Three = Default::default();
+    if encloses {
+        radii = [0, 1, 2].map(|output: usize| vec![0.0; outputs[output].len()]);
+    }
+    let heads = shape.queries as usize * shape.size as usize;
+    let put = |of: &Three, to: &mut [Vec<f64>], shared: usize| {
+        for (head, values) in of[0].chunks(heads.max(1)).enumerate() {
+            shape.put(values, &mut to[0], shared * group + head, shape.of_queries());
+        }
+        shape.put(&of[1], &mut to[1], shared, shape.of_keys());
+        shape.put(&of[2], &mut to[2], shared, shape.of_values());
+    };
+    for (shared, (values, own)) in found.iter().enumerate() {
+        put(values, outputs, shared);
+        if encloses {
+            put(own, &mut radii, shared);
+        }
+    }
+    radii
+}
+
+/// The gradients of the heads that share keys, and their radii.
+fn of_shared(
+    spec: &Spec,
+    shape: &Shape,
+    inputs: &[&[f64]],
+    (shared, group): (usize, usize),
+    encloses: bool,
+) -> (Three, Three) {
+    let (queries, keys) = (shape.queries as usize, shape.keys as usize);
+    let (size, value_size) = (shape.size as usize, shape.value_size as usize);
+    let k = shape.head(inputs[1], shared, shape.of_keys());
+    let v = shape.head(inputs[2], shared, shape.of_values());
+    let all_q: Vec<_> =
+        (0..group).map(|head| shape.head(inputs[0], shared * group + head, shape.of_queries())).collect();
+    let all_dy: Vec<_> =
+        (0..group).map(|head| shape.head(inputs[4], shared * group + head, shape.of_results())).collect();
+    let zeros = || [vec![0.0; group * queries * size], vec![0.0; keys * size], vec![0.0; keys * value_size]];
+    let (mut values, mut radii) = (zeros(), if encloses { zeros() } else { Three::default() });
+    let errors = Errors::of(spec, shape, &k, &v);
+    let lengths: Vec<f64> = v.chunks(value_size.max(1)).map(|v| length(v, errors.least)).collect();
+    let mut finite = errors.finite && k.iter().all(|k| k.is_finite());
+    for row in 0..group * queries {
+        let number = shared * group * queries + row;
+        let q = &all_q[row / queries][row % queries * size..][..size];
+        let dy = &all_dy[row / queries][row % queries * value_size..][..value_size];
+        let (lse, delta) = (inputs[3][number], inputs[5][number]);
+        finite &= dy.iter().chain(q).all(|value| value.is_finite());
+        let (own_q, own_dy) = (length(q, errors.least) * shape.scale, length(dy, errors.least));
+        for key in shape.seen((row % queries) as u64) {
+            let key = key as usize;
+            let (of_k, of_v) = (&k[key * size..][..size], &v[key * value_size..][..value_size]);
+            let score = shape.scale * dot(q, of_k);
+            let weight = (score - lse).exp();
+            let product = dot(dy, of_v);
+            let slope = if weight == 0.0 { 0.0 } else { weight * (product - delta) };
+            add(&mut values[0][row * size..], of_k, shape.scale * slope);
+            add(&mut values[1][key * size..], q, shape.scale * slope);
+            add(&mut values[2][key * value_size..], dy, weight);
+            if !encloses {
+                continue;
+            }
+            let unit = errors.unit;
+            let moved = errors.moved(own_q * errors.lengths[key], score, lse) + FUNCTION * unit;
+            let terms = shape.value_size as f64 / 2.0 + 8.0;
+            let off = terms * unit * own_dy * lengths[key] + 2.0 * unit * (product.abs() + delta.abs());
+            // Roundings of a sum over rows, and of the 16-bit factor.
+            let count = (keys.max(group * queries)) as f64 / 4.0 + 16.0;
+            let rounded = errors.rounded[0] + count * unit;
+            let least = errors.rounded[1] + errors.precision.smallest();
+            let of_weight = weight * (moved + rounded) + least;
+            let of_slope =
+                weight * (moved * (product - delta).abs() + off * (1.0 + moved)) + slope.abs() * rounded + least;
+            let fits = errors.fits(weight + of_weight) && errors.fits(slope.abs() + of_slope);
+            let [of_weight, of_slope] = [of_weight, of_slope].map(|error| if fits { error } else { f64::INFINITY });
+            add_sizes(&mut radii[0][row * size..], of_k, shape.scale * of_slope);
+            add_sizes(&mut radii[1][key * size..], q, shape.scale * of_slope);
+            add_sizes(&mut radii[2][key * value_size..], dy, of_weight);
+        }
+    }
+    if encloses {
+        for (values, radii) in values.iter().zip(&mut radii) {
+            for (value, radius) in values.iter().zip(radii) {
+                *radius += value.abs() * 4.0 * errors.unit + errors.precision.smallest();
+                let known = finite && value.is_finite() && errors.precision.holds(value.abs() + *radius);
+                *radius = if known { *radius } else { f64::INFINITY };
+            }
+        }
+    }
+    (values, radii)
+}
+
+fn add(to: &mut [f64], values: &[f64], factor: f64) {
+    to.iter_mut().zip(values).for_each(|(to, value)| *to += factor * value);
+}
+
+fn add_sizes(to: &mut [f64], values: &[f64], factor: f64) {
+    to.iter_mut().zip(values).for_each(|(to, value)| *to += factor * value.abs());
+}

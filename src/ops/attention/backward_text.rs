@@ -1,0 +1,205 @@
+//! The texts of the kernels of gradients. [`super::backward_kernel`] defines their names.
+//!
+//! Both serve two launches: one whose rows are queries, which see keys, and one whose rows are keys (`KEYS`), which are seen
+//! by queries. `own1`, `own2` are the rows' q and dy, or their k and v; `other1`, `other2` are those of the other side. With
+//! scores `s` and weights `p = exp(s - lse)`, the gradient of a score is `p * (dp - delta)`, where `dp` is the product of dy
+//! and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up its own gradients, so that no launch has to add to
+//! another's results.
+
+/// What rows and columns see of each other. `others` is the number of columns, of which those of several heads lie one
+/// behind the other.
+pub const VIEW: &str = r#"
+#if KEYS
+#define QUERY(row, column) query_of(column, queries)
+#define KEY(row, column) (row)
+#else
+#define QUERY(row, column) (row)
+#define KEY(row, column) (column)
+#endif
+__device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
+__device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
+  return KEYS ? place(steps, row, queries) : (i64)row * steps.query;
+}
+"#;
+
+/// A block has `BM` rows, which its warps share, and goes over the columns in tiles of `BN`.
+pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
+  Tile<BM, WIDTH> tile_own1 = {(u16*)memory};
+  Tile<BM, VALUE_WIDTH> tile_own2 = {tile_own1.at + tile_own1.SIZE};
+  Tile<BN, WIDTH> tile_other1 = {tile_own2.at + tile_own2.SIZE};
+  Tile<BN, VALUE_WIDTH> tile_other2 = {tile_other1.at + tile_other1.SIZE};
+  f32* logs = (f32*)(tile_other2.at + tile_other2.SIZE);
+  f32* deltas = logs + BN;
+  u32 blocks = (rows + BM - 1) / BM, index = blockIdx.x / blocks, first_row = blockIdx.x % blocks * BM;
+  i64 at[OPERANDS];
+  g.offsets(index, at);
+  own1 += at[0]; own2 += at[1]; other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
+  if (KEYS) out2 += at[7];
+  u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
+  u32 own_row = threadIdx.x / LANES * MT * 16;
+
+  load_matrix<THREADS, PACKS>(tile_own1, own1 + place_of_own(s_own1, first_row), s_own1.query, rows - first_row, d, s_own1.element);
+  load_matrix<THREADS, PACKS>(tile_own2, own2 + place_of_own(s_own2, first_row), s_own2.query, rows - first_row, dv, s_own2.element);
+
+  Sums sum1[MT][WIDTH / 16], sum2[MT][KEYS ? VALUE_WIDTH / 16 : 1];
+  f32 own_log[MT][LANE_ROWS], own_delta[MT][LANE_ROWS];
+  EACH_ROW {
+    u32 row = first_row + own_row + m * 16 + lane_row(h);
+    own_log[m][h] = !KEYS && row < rows ? lse[place_of_own(s_lse, row)] * 1.4426950408889634f : 0;
+    own_delta[m][h] = !KEYS && row < rows ? delta[place_of_own(s_delta, row)] : 0;
+    EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) sum1[m][n].at[h][i] = 0;
+    EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) sum2[m][n].at[h][i] = 0;
+  }
+  for (u32 start = 0; start < others; start += BN) {
+    u32 last = start + BN < others ? start + BN - 1 : others - 1;
+    // Columns of several heads have all queries between them.
+    bool several = KEYS && GROUP > 1 && start / queries != last / queries;
+    u32 early = several ? 0 : QUERY(first_row, start), late = several ? queries - 1 : QUERY(last_row, last);
+    u32 low = KEY(first_row, start), high = KEY(last_row, last);
+    if (CAUSAL && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high)) continue;
+    bool whole = start + BN <= others &&
+                 (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
+    __syncthreads();
+    if (KEYS && GROUP > 1) {
+      auto row1 = [&](u32 r) { return start + r < others ? other1 + place_of_other(s_other1, start + r, queries) : (const T*)0; };
+      auto row2 = [&](u32 r) { return start + r < others ? other2 + place_of_other(s_other2, start + r, queries) : (const T*)0; };
+      load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_other1, row1, d, s_other1.element);
+      load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_other2, row2, dv, s_other2.element);
+    } else {
+      load_matrix<THREADS, PACKS>(tile_other1, other1 + (i64)start * s_other1.query, s_other1.query, others - start, d, s_other1.element);
+      load_matrix<THREADS, PACKS>(tile_other2, other2 + (i64)start * s_other2.query, s_other2.query, others - start, dv, s_other2.element);
+    }
+    loads_issued();
+    if (KEYS && threadIdx.x < BN) {
+      u32 column = start + threadIdx.x < others ? start + threadIdx.x : others - 1;
+      logs[threadIdx.x] = lse[place_of_other(s_lse, column, queries)] * 1.4426950408889634f;
+      deltas[threadIdx.x] = delta[place_of_other(s_delta, column, queries)];
+    }
+    loads_done();
+    __syncthreads();
+    Sums weight[MT][NT], slope[MT][NT];
+    EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) weight[m][n].at[h][i] = slope[m][n].at[h][i] = 0;
+    EACH_TILE(c, WIDTH / 16) {
+      Factor factor[MT];
+      EACH_TILE(m, MT) factor[m] = left(tile_own1, own_row + m * 16, c * 16);
+      EACH_TILE(n, NT) {
+        Factor columns = right(tile_other1, n * 16, c * 16);
+        EACH_TILE(m, MT) multiply<T>(weight[m][n], factor[m], columns);
+      }
+    }
+    EACH_TILE(c, VALUE_WIDTH / 16) {
+      Factor factor[MT];
+      EACH_TILE(m, MT) factor[m] = left(tile_own2, own_row + m * 16, c * 16);
+      EACH_TILE(n, NT) {
+        Factor columns = right(tile_other2, n * 16, c * 16);
+        EACH_TILE(m, MT) multiply<T>(slope[m][n], factor[m], columns);
+      }
+    }
+    EACH_ROW {
+      u32 row = first_row + own_row + m * 16 + lane_row(h);
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 place = n * 16 + lane_column(i), column = start + place;
+        f32 log = KEYS ? logs[place] : own_log[m][h], less = KEYS ? deltas[place] : own_delta[m][h];
+        f32 p = exp2_fast(weight[m][n].at[h][i] * scale_log2 - log);
+        if (!whole) {
+          u32 query = QUERY(row, column), key = KEY(row, column);
+          bool seen = row < rows && column < others && key >= first_key(query, queries, keys, window) &&
+                      key < last_key(query, queries, keys);
+          if (!seen) p = 0;
+        }
+        weight[m][n].at[h][i] = p;
+        slope[m][n].at[h][i] = p == 0 ? 0 : p * (slope[m][n].at[h][i] - less);
+      }
+    }
+    EACH_TILE(c, NT) {
+      Factor factor[MT];
+      if (KEYS) {
+        EACH_TILE(m, MT) factor[m] = left_of<T>(weight[m][c]);
+        EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) {
+          Factor columns = right_turned(tile_other2, c * 16, n * 16);
+          EACH_TILE(m, MT) multiply<T>(sum2[m][n], factor[m], columns);
+        }
+      }
+      EACH_TILE(m, MT) factor[m] = left_of<T>(slope[m][c]);
+      EACH_TILE(n, WIDTH / 16) {
+        Factor columns = right_turned(tile_other1, c * 16, n * 16);
+        EACH_TILE(m, MT) multiply<T>(sum1[m][n], factor[m], columns);
+      }
+    }
+  }
+  loads_done();
+  EACH_ROW {
+    u32 row = first_row + own_row + m * 16 + lane_row(h);
+    if (row >= rows) continue;
+    auto* to1 = out1 + place_of_own(s_out1, row);
+    EACH_TILE(n, WIDTH / 16) EACH_TILE(i, 4) {
+      u32 column = n * 16 + lane_column(i);
+      if (column < d) store<f32>(to1[(i64)column * s_out1.element], sum1[m][n].at[h][i] * scale);
+    }
+    if (KEYS) {
+      auto* to2 = out2 + place_of_own(s_out2, row);
+      EACH_TILE(n, (KEYS ? VALUE_WIDTH / 16 : 1)) EACH_TILE(i, 4) {
+        u32 column = n * 16 + lane_column(i);
+        if (column < dv) store<f32>(to2[(i64)column * s_out2.element], sum2[m][n].at[h][i]);
+      }
+    }
+  }
+"#;
+
+/// The same by 32 threads for each row, which share its elements: for every type and size.
+pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
+  u32 lane = threadIdx.x % 32;
+  if (number >= count) return;
+  i64 at[OPERANDS];
+  g.offsets(number / rows, at);
+  u32 row = (u32)(number % rows);
+  own1 += at[0] + place_of_own(s_own1, row);
+  own2 += at[1] + place_of_own(s_own2, row);
+  other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
+  if (KEYS) out2 += at[7];
+  C mine1[EACH_Q], mine2[EACH_V], sum1[EACH_Q], sum2[EACH_V];
+#define EACH_OF(e, n) _Pragma("unroll") for (u32 e = 0; e < n; e++)
+  EACH_OF(e, EACH_Q) {
+    u32 column = e * 32 + lane;
+    mine1[e] = column < d ? load<C>(own1[(i64)column * s_own1.element]) : C(0);
+    sum1[e] = 0;
+  }
+  EACH_OF(e, EACH_V) {
+    u32 column = e * 32 + lane;
+    mine2[e] = column < dv ? load<C>(own2[(i64)column * s_own2.element]) : C(0);
+    sum2[e] = 0;
+  }
+  for (u32 other = 0; other < others; other++) {
+    u32 query = QUERY(row, other), key = KEY(row, other);
+    if (key < first_key(query, queries, keys, window) || key >= last_key(query, queries, keys)) continue;
+    const T* from1 = other1 + place_of_other(s_other1, other, queries);
+    const T* from2 = other2 + place_of_other(s_other2, other, queries);
+    C score = 0, slope = 0, theirs1[EACH_Q], theirs2[EACH_V];
+    EACH_OF(e, EACH_Q) {
+      u32 column = e * 32 + lane;
+      theirs1[e] = column < d ? load<C>(from1[(i64)column * s_other1.element]) : C(0);
+      score += mine1[e] * theirs1[e];
+    }
+    EACH_OF(e, EACH_V) {
+      u32 column = e * 32 + lane;
+      theirs2[e] = column < dv ? load<C>(from2[(i64)column * s_other2.element]) : C(0);
+      slope += mine2[e] * theirs2[e];
+    }
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) {
+      score += SHUFFLE_XOR(score, mask);
+      slope += SHUFFLE_XOR(slope, mask);
+    }
+    i64 log = KEYS ? place_of_other(s_lse, other, queries) : place_of_own(s_lse, row);
+    i64 less = KEYS ? place_of_other(s_delta, other, queries) : place_of_own(s_delta, row);
+    C p = f_exp(score * scale - lse[log]), change = p == C(0) ? C(0) : p * (slope - delta[less]);
+    EACH_OF(e, EACH_Q) sum1[e] += change * theirs1[e];
+    EACH_OF(e, EACH_V) sum2[e] += p * theirs2[e];
+  }
+  auto* to1 = out1 + place_of_own(s_out1, row);
+  EACH_OF(e, EACH_Q) if (e * 32 + lane < d) store<C>(to1[(i64)(e * 32 + lane) * s_out1.element], sum1[e] * scale);
+  if (KEYS) {
+    auto* to2 = out2 + place_of_own(s_out2, row);
+    EACH_OF(e, EACH_V) if (e * 32 + lane < dv) store<C>(to2[(i64)(e * 32 + lane) * s_out2.element], sum2[e]);
+  }
+"#;

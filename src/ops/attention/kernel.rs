@@ -1,0 +1,320 @@
+//! The launches of attention: how blocks share rows and keys.
+
+use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
+use super::super::mma;
+use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::shape::Axes;
+use super::*;
+
+/// Threads of a block, which is four warps of 32 or two of 64.
+const THREADS: u64 = 128;
+
+/// The largest head that the matrix units take: its keys and values lie in shared memory.
+const LARGEST_TILE: u64 = 256;
+
+/// Keys that a block has at least, where blocks share the keys of a row: fewer are not worth joining.
+const LEAST_KEYS: u64 = 128;
+
+/// Blocks that share the keys of a row at most.
+const MOST_SPLITS: u64 = 256;
+
+/// Blocks that a compute unit holds at the same time: of many rows, by their registers, and of few, by shared memory.
+/// Blocks of at most `SMALL_ROWS` have few.
+const RESIDENT: u64 = 2;
+const RESIDENT_SMALL: u64 = 4;
+const SMALL_ROWS: u64 = 32;
+
+/// Instructions for each score: its scale, its exponential and their sum, its part of the maximum, and its rounding.
+const OF_A_SCORE: f64 = 6.0;
+
+/// How blocks share the work.
+pub struct Split {
+    shape: Shape,
+    /// `None` if each row has 32 threads, which multiply without matrix units.
+    tiles: Option<Tiles>,
+    /// Heads whose queries a block's rows go over.
+    together: u64,
+}
+
+/// A block's share.
+struct Tiles {
+    rows: u64,
+    keys: u64,
+    /// Warps that share the rows; the others share keys.
+    row_warps: u64,
+    /// Elements of a row of queries or keys, and of values, with zeros up to whole tiles.
+    width: u64,
+    value_width: u64,
+    /// Blocks that share the keys of a row.
+    splits: u64,
+}
+
+impl Tiles {
+    /// Bytes of shared memory: the tiles, or what warps that share keys add up.
+    fn shared(&self) -> u64 {
+        let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
+        let tiles = 2 * ((self.rows + self.keys) * row(self.width) + self.keys * row(self.value_width));
+        let joined = if self.row_warps < 4 { 4 * self.rows * (self.value_width + 8) } else { 0 };
+        tiles.max(joined)
+    }
+}
+
+impl Split {
+    pub fn of(spec: &Spec) -> Split {
+        let shape = Shape::of(spec);
+        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
+        let widest = shape.size.max(shape.value_size);
+        if !narrow || widest > LARGEST_TILE {
+            return Split { shape, tiles: None, together: 1 };
+        }
+        let wide = widest > LARGEST_TILE / 2;
+        let largest = if wide { 64 } else { 128 };
+        // Queries of one head that fill no block are joined by those of others with the same keys.
+        let together = if shape.queries < largest { shape.group } else { 1 };
+        let rows = shape.queries * together;
+        let heads = shape.batch * shape.heads / together;
+        let (block_rows, row_warps) = match rows {
+            0..=16 if !wide => (16, 1),
+            0..=32 => (32, 2),
+            _ if wide || rows <= 64 || heads * rows.div_ceil(128) < UNITS * RESIDENT => (64, 4),
+            _ => (128, 4),
+        };
+        let keys = match widest {
+            0..=64 if block_rows == largest => 128,
+            0..=128 => 64,
+            _ => 32,
+        };
+        let blocks = (heads * rows.div_ceil(block_rows)).max(1);
+        let small = block_rows <= SMALL_ROWS;
+        let wanted = UNITS * if small { RESIDENT_SMALL } else { RESIDENT };
+        // As many parts as fill the device once. Blocks of many rows leave it half empty before they share keys.
+        let splits = match blocks * 2 > wanted && !small {
+            true => 1,
+            false => wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS),
+        };
+        let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
+        Split { tiles: Some(Tiles { rows: block_rows, keys, row_warps, width, value_width, splits }), shape, together }
+    }
+
+    /// Rows for each index of the geometry.
+    fn rows(&self) -> u64 {
+        self.shape.queries * self.together
+    }
+
+    fn indices(&self) -> u64 {
+        self.shape.batch * self.shape.heads / self.together
+    }
+
+    fn blocks(&self) -> u64 {
+        match &self.tiles {
+            Some(tiles) => self.indices() * self.rows().div_ceil(tiles.rows) * tiles.splits,
+            None => (self.indices() * self.rows()).div_ceil(THREADS / WARP),
+        }
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let shape = &self.shape;
+        let pairs = shape.pairs();
+        let elements = (shape.size + shape.value_size) as f64;
+        let (instructions, share, matrix) = match &self.tiles {
+            Some(tiles) => {
+                let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
+                let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
+                let resident = if tiles.rows <= SMALL_ROWS { RESIDENT_SMALL } else { RESIDENT };
+                (OF_A_SCORE * pairs, of_shared.max(Cost::WHOLE_UNIT.div_ceil(resident as u32)), Some(arithmetic))
+            }
+            // Each thread multiplies its elements, and tells the others of its part of the sum.
+            None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
+        };
+        let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
+        let parts = if splits > 1 { self.workspace() } else { 0 };
+        let workspace = Traffic::of(Space::Device, parts);
+        Cost {
+            flops: 2.0 * pairs * elements,
+            instructions,
+            special: pairs,
+            read: Spec::bytes_of(&spec.inputs) + workspace,
+            written: Spec::bytes_of(&spec.outputs) + workspace,
+            blocks: self.blocks().max(1),
+            share,
+            matrix,
+            ..Cost::default()
+        }
+    }
+
+    /// Bytes of what blocks find for parts of the keys: means of values and logarithms.
+    fn workspace(&self) -> u64 {
+        let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
+        let rows = self.indices().saturating_mul(self.rows()).saturating_mul(splits);
+        rows.saturating_mul(self.shape.value_size + 1).saturating_mul(4)
+    }
+
+    /// The walk over heads that a block has rows of: strides of q, k, v, o and lse.
+    fn geometry(&self, spec: &Spec) -> Geometry {
+        let tensors = [&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
+        let q = &spec.inputs[0].dims;
+        let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
+        let group = self.shape.group / self.together;
+        let (mut dims, mut strides) = (Dims::from_slice(&q[..lead]).unwrap_or_default(), Vec::new());
+        dims.push(self.shape.heads / self.shape.group);
+        dims.push(group);
+        for (index, tensor) in tensors.into_iter().enumerate() {
+            let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
+            let axes = if index < 4 { self.shape.axes } else { rows };
+            let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
+            let shared = index == 1 || index == 2;
+            own.push(if shared { step } else { step * self.shape.group });
+            own.push(if shared { 0 } else { step });
+            strides.push(own);
+        }
+        layout::collapse(dims, &strides)
+    }
+
+    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
+        let Some(tiles) = &self.tiles else { return vec![self.rows_launch(spec)] };
+        let mut all = vec![self.tiles_launch(spec, tiles)];
+        if tiles.splits > 1 {
+            all.push(self.merge_launch(spec, tiles));
+        }
+        all
+    }
+
+    /// The parameters that all kernels have, and their arguments.
+    fn operands(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
+        let geometry = self.geometry(spec);
+        let [q, k, v] = [0, 1, 2].map(|input| &spec.inputs[input]);
+        let mut params: Vec<String> =
+            ["const T* q", "const T* k", "const T* v", "O* o", "L* lse"].map(str::to_owned).into();
+        let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
+        args.extend([Arg::Operand(3), Arg::Operand(4), Arg::Words(geometry_words(&geometry))]);
+        params.push(geometry_param(&geometry));
+        let q_rank = q.dims.len();
+        let all = [(q, "sq"), (k, "sk"), (v, "sv"), (&spec.outputs[0], "so"), (&spec.outputs[1], "sl")];
+        for (index, (tensor, name)) in all.into_iter().enumerate() {
+            params.push(format!("const Steps {name}"));
+            args.push(steps(tensor, if index < 4 { Some(self.shape.axes) } else { None }, q_rank));
+        }
+        let numbers = [
+            ("u32 rows", self.rows()),
+            ("u32 queries", self.shape.queries),
+            ("u32 keys", self.shape.keys),
+            ("u32 d", self.shape.size),
+            ("u32 dv", self.shape.value_size),
+            ("u32 window", self.shape.window),
+        ];
+        for (name, value) in numbers {
+            params.push(name.to_owned());
+            args.push(Arg::U32(u32::try_from(value).unwrap_or(u32::MAX)));
+        }
+        (params, args)
+    }
+
+    fn types(&self, spec: &Spec) -> String {
+        format!(
+            "{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define OPERANDS 5\n#define GROUP {}\n#define CAUSAL {}\n",
+            bounds(THREADS as u32),
+            c_type(spec.inputs[0].dtype),
+            c_type(spec.outputs[0].dtype),
+            c_type(spec.outputs[1].dtype),
+            self.together,
+            self.shape.causal,
+        )
+    }
+
+    fn tiles_launch(&self, spec: &Spec, tiles: &Tiles) -> Launch {
+        let (mut params, mut args) = self.operands(spec);
+        params.extend(["f32 scale", "u32 splits", "f32* parts"].map(str::to_owned));
+        let workspace = if tiles.splits > 1 { self.workspace() } else { 0 };
+        args.extend([
+            Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32),
+            Arg::U32(tiles.splits as u32),
+            Arg::Workspace(workspace),
+        ]);
+        let packs = spec.inputs.iter().all(|tensor| in_packs(tensor, 8));
+        let before = format!(
+            "{}{}#define THREADS {THREADS}\n#define BM {}\n#define BN {}\n#define ROW_WARPS_AT_MOST {}\n#define WIDTH {}\n\
+             #define VALUE_WIDTH {}\n#define PACKS {packs}\n#define PAIRS {}\n{}{}",
+            mma::FUNCTIONS,
+            self.types(spec),
+            tiles.rows,
+            tiles.keys,
+            tiles.row_warps,
+            tiles.width,
+            tiles.value_width,
+            in_packs(&spec.outputs[0], 2),
+            text::PLACES,
+            text::TILES,
+        );
+        Launch::Kernel(Kernel {
+            source: source("attention", &before, &params, text::FORWARD),
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(tiles.shared() as u32),
+            args,
+        })
+    }
+
+    fn merge_launch(&self, spec: &Spec, tiles: &Tiles) -> Launch {
+        let (mut params, mut args) = self.operands(spec);
+        params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
+        let count = self.indices() * self.rows();
+        args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
+        let before = format!(
+            "{}#define THREADS {THREADS}\n#define MOST_SPLITS {MOST_SPLITS}\n{}",
+            self.types(spec),
+            text::PLACES
+        );
+        Launch::Kernel(Kernel {
+            source: source("attention_merge", &before, &params, text::MERGE),
+            grid: Kernel::along_x(count),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(0),
+            args,
+        })
+    }
+
+    fn rows_launch(&self, spec: &Spec) -> Launch {
+        let (mut params, mut args) = self.operands(spec);
+        let compute = spec.inputs[0].dtype.compute();
+        params.extend(["C scale", "u64 count"].map(str::to_owned));
+        args.extend([Arg::real(compute, self.shape.scale), Arg::U64(self.indices() * self.rows())]);
+        let before = format!(
+            "{}typedef {} C;\n#define EACH_Q {}\n#define EACH_V {}\n{}",
+            self.types(spec),
+            c_type(compute),
+            self.shape.size.div_ceil(WARP).max(1),
+            self.shape.value_size.div_ceil(WARP).max(1),
+            text::PLACES
+        );
+        Launch::Kernel(Kernel {
+            source: source("attention_rows", &before, &params, text::ROWS),
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(0),
+            args,
+        })
+    }
+}
+
+/// The distances between positions, heads, and elements of an operand, in elements. `axes` is `None` for one without elements
+/// of heads, of queries with so many dimensions.
+pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
+    let element = if axes.is_some() { tensor.strides[rank - 1] } else { 0 };
+    let axes = axes.unwrap_or(Axes::of_rows(rank));
+    let head = axes.heads.map_or(0, |axis| tensor.strides[axis]);
+    Arg::Words(vec![tensor.strides[axes.positions], head, element])
+}
+
+/// The elements of so many in whole tiles.
+pub fn whole_tiles(size: u64) -> u64 {
+    size.div_ceil(16).max(1) * 16
+}
+
+/// Whether every row of a tensor consists of packs of so many neighbours, each of which one access can move.
+pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
+    let last = tensor.dims.len() - 1;
+    tensor.strides[last] == 1
+        && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+        && tensor.dims[last].is_multiple_of(pack)
+        && tensor.strides[..last].iter().all(|stride| stride.is_multiple_of(pack))
+}

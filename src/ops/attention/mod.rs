@@ -1,0 +1,216 @@
+//! `attention`: for each query the mean of values, weighted by the softmax of its products with keys.
+
+mod backward_kernel;
+mod backward_reference;
+mod backward_text;
+mod gradient;
+mod kernel;
+mod reference;
+mod shape;
+mod text;
+
+use crate::base::{DType, Dims};
+
+use super::occupancy::WARP;
+use super::*;
+pub use gradient::AttentionBackward;
+use kernel::Split;
+use shape::{Axes, Shape};
+
+/// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
+pub struct Attention;
+
+/// The most queries and keys of a head, and the largest head: positions and places in a row are numbered by 32 bits.
+const MOST_POSITIONS: u64 = 1 << 30;
+const LARGEST_HEAD: u64 = 1024;
+
+impl Operation for Attention {
+    fn name(&self) -> &'static str {
+        "attention"
+    }
+
+    fn summary(&self) -> &'static str {
+        "for each query the mean of the values, weighted by the softmax of the query's products with the keys; \
+         and the logarithm of the sum of their exponentials"
+    }
+
+    fn category(&self) -> Category {
+        Category::Matrix
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("q"), Input::Tensor("k"), Input::Tensor("v")],
+                outputs: &["o", "lse"],
+                options: OPTIONS,
+            }
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_attention()?;
+        let [q, v] = [0, 2].map(|input| call.inputs[input].tensor);
+        if let Some(output) = &call.outputs[0] {
+            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let (dims, rows) = results(call, &q, &v);
+        let o = call.output(0, call.given_dtype(0).unwrap_or(q.dtype), dims)?;
+        Ok(vec![o, call.output(1, q.dtype.compute(), rows)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Split::of(spec).cost(spec)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        reference::attend(spec, inputs, outputs, false);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        reference::attend(spec, inputs, outputs, true).map(Tolerance::Within).into()
+    }
+
+    /// By the first dimension, if it is that of a batch.
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        (spec.inputs[0].dims.len() > 3).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
+    }
+
+    /// One kernel; where few rows see many keys, blocks share the keys of a row, and a second kernel joins what they found.
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        Split::of(spec).launches(spec)
+    }
+
+    fn outputs(&self, _: usize, _: usize) -> usize {
+        2
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::attention(rule)
+    }
+}
+
+/// The dimensions of the mean values and of their logarithms.
+fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
+    let (axes, last) = (Axes::of(call.attrs, q.dims.len()), q.dims.len() - 1);
+    let (mut dims, mut rows) =
+        (q.dims, Dims::from_slice(&q.dims[..last]).expect("fewer dimensions than the queries have"));
+    dims.set(last, v.dims[last]);
+    if let Some(heads) = axes.heads {
+        rows.set(last - 2, q.dims[heads]);
+        rows.set(last - 1, q.dims[axes.positions]);
+    }
+    (dims, rows)
+}
+
+/// The word of `layout` for heads behind positions.
+const POSITIONS_FIRST: &str = "positions_first";
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::bool(
+        "causal",
+        false,
+        "a query sees the keys up to its own place; the last query's is that of the last key",
+    ),
+    OptionSpec::int(
+        "window",
+        0,
+        MOST_POSITIONS as i64,
+        0,
+        "the most keys that a causal query sees, the last of which is at its own place; 0 for all",
+    ),
+    OptionSpec::word(
+        "layout",
+        &["heads_first", POSITIONS_FIRST],
+        "`[.., heads, positions, d]`, or `[.., positions, heads, d]` as projections have it; `lse` is `[.., heads, queries]`",
+    ),
+    OptionSpec::number(
+        "scale",
+        0.0,
+        "a factor of the products, above 0; 0 for `1 / sqrt(d)`, where d is a head's size",
+    ),
+];
+
+impl Call<'_> {
+    /// Fails unless queries, keys and values fit together, and the options make sense.
+    fn needs_attention(&self) -> Result<(), OpError> {
+        for index in 0..3 {
+            self.needs_dtype(
+                &self.inputs[index],
+                self.inputs[index].tensor.dtype.is_float(),
+                "floating-point queries, keys and values",
+            )?;
+            self.needs_rank(index, 2, "positions and the elements of a head")?;
+        }
+        let q = &self.inputs[0].tensor;
+        let rank = q.dims.len();
+        for (index, name) in [(1, "keys"), (2, "values")] {
+            let other = &self.inputs[index].tensor;
+            let found = |text: String| format!("these {name} {text}");
+            if other.dtype != q.dtype {
+                let help = "queries, keys and values need the same element type; `cast(x -> y)` changes one";
+                return Err(self.differs(
+                    0,
+                    format!("this is {}", q.dtype),
+                    index,
+                    found(format!("are {}", other.dtype)),
+                    help,
+                ));
+            }
+            if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
+                let help = "all have the same dimensions before those of heads, positions and elements: \
+                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
+                return Err(self.differs(0, format!("this is {q}"), index, found(format!("are {other}")), help));
+            }
+        }
+        let [k, v] = [1, 2].map(|index| &self.inputs[index].tensor);
+        if k.dims[rank - 1] != q.dims[rank - 1] {
+            let help = "a query and a key have as many elements, since their product is a sum over them";
+            let (left, right) = (q.dims[rank - 1], k.dims[rank - 1]);
+            let found = format!("these keys have {right} elements");
+            return Err(self.differs(0, format!("these queries have {left} elements"), 1, found, help));
+        }
+        if k.dims[..rank - 1] != v.dims[..rank - 1] {
+            let help = "there is a value for each key, so all their dimensions but the last are alike";
+            return Err(self.differs(1, format!("the keys are {k}"), 2, format!("the values are {v}"), help));
+        }
+        let axes = Axes::of(self.attrs, rank);
+        let [heads, shared] = [q, k].map(|tensor| axes.heads_of(&tensor.dims));
+        if !heads.is_multiple_of(shared.max(1)) {
+            let help = "heads of queries share those of keys in groups of one size: \
+                        write a number of heads that the keys' divides";
+            return Err(self.differs(
+                0,
+                format!("{heads} heads of queries"),
+                1,
+                format!("{shared} heads of keys"),
+                help,
+            ));
+        }
+        let group = heads / shared.max(1);
+        for input in &self.inputs[..3] {
+            let (positions, size) = (input.tensor.dims[axes.positions], input.tensor.dims[rank - 1]);
+            if positions.saturating_mul(group) > MOST_POSITIONS || size > LARGEST_HEAD {
+                return Err(OpError::Rank {
+                    op: self.operation.name(),
+                    needs: format!(
+                        "at most {MOST_POSITIONS} positions in heads that share keys, and heads of {LARGEST_HEAD} elements"
+                    ),
+                    found: input.tensor.to_string(),
+                    at: input.span.into(),
+                });
+            }
+        }
+        let scale = self.attrs.number("scale");
+        if !(0.0..=1e30).contains(&scale) {
+            let why = format!("{scale} is not a factor between 0 and 1e30");
+            return Err(self.bad_option("scale", why, "write a positive number, or remove it for `1 / sqrt(d)`"));
+        }
+        if self.attrs.int("window") > 0 && !self.attrs.bool("causal") {
+            let why = "only causal queries have a window".to_owned();
+            return Err(self.bad_option("window", why, "add `causal: true`, or remove `window`"));
+        }
+        Ok(())
+    }
+}

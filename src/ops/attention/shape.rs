@@ -1,0 +1,173 @@
+//! What a use of attention computes, apart from where its operands lie.
+
+use std::borrow::Cow;
+
+use super::*;
+
+/// The dimensions of queries, keys, values and results that have heads and positions. The elements of a head are last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Axes {
+    /// `None` for one head.
+    pub heads: Option<usize>,
+    pub positions: usize,
+}
+
+impl Axes {
+    pub fn of(attrs: &Attrs, rank: usize) -> Axes {
+        match (rank, attrs.word("layout")) {
+            (..=2, _) => Axes { heads: None, positions: 0 },
+            (_, POSITIONS_FIRST) => Axes { heads: Some(rank - 2), positions: rank - 3 },
+            _ => Axes::of_rows(rank),
+        }
+    }
+
+    /// Those of logarithms, which have no elements of heads: `rank` is that of the queries.
+    pub fn of_rows(rank: usize) -> Axes {
+        Axes { heads: rank.checked_sub(3), positions: rank.saturating_sub(2) }
+    }
+
+    pub fn heads_of(&self, dims: &Dims) -> u64 {
+        self.heads.map_or(1, |axis| dims[axis])
+    }
+}
+
+/// The sizes of a use, and what its queries see.
+pub struct Shape {
+    pub axes: Axes,
+    /// Products of the dimensions before heads.
+    pub batch: u64,
+    /// Heads of queries, and those that share a head of keys.
+    pub heads: u64,
+    pub group: u64,
+    pub queries: u64,
+    pub keys: u64,
+    /// Elements of a query or a key, and of a value.
+    pub size: u64,
+    pub value_size: u64,
+    pub causal: bool,
+    /// The most keys that a query sees; 0 for all.
+    pub window: u64,
+    pub scale: f64,
+}
+
+impl Shape {
+    pub fn of(spec: &Spec) -> Shape {
+        let [q, k, v] = [0, 1, 2].map(|input| &spec.inputs[input].dims);
+        let rank = q.len();
+        let axes = Axes::of(&spec.attrs, rank);
+        let size = q[rank - 1];
+        let scale = spec.attrs.number("scale");
+        Shape {
+            axes,
+            batch: q[..rank.saturating_sub(3)].iter().product(),
+            heads: axes.heads_of(q),
+            group: (axes.heads_of(q) / axes.heads_of(k).max(1)).max(1),
+            queries: q[axes.positions],
+            keys: k[axes.positions],
+            size,
+            value_size: v[rank - 1],
+            causal: spec.attrs.bool("causal"),
+            window: spec.attrs.int("window") as u64,
+            scale: if scale > 0.0 { scale } else { 1.0 / (size.max(1) as f64).sqrt() },
+        }
+    }
+
+    /// Where the elements of a head lie in a tensor without gaps: those of its first position, and the distance to the next.
+    pub fn rows(&self, number: usize, (heads, positions, size): (u64, u64, u64)) -> (usize, usize) {
+        let (heads, positions, size) = (heads as usize, positions as usize, size as usize);
+        match self.axes.heads {
+            Some(axis) if axis > self.axes.positions => {
+                ((number / heads * positions * heads + number % heads) * size, heads * size)
+            }
+            _ => (number * positions * size, size),
+        }
+    }
+
+    /// The elements of a head, position by position.
+    pub fn head<'a>(&self, values: &'a [f64], number: usize, sizes: (u64, u64, u64)) -> Cow<'a, [f64]> {
+        let ((first, step), size, positions) = (self.rows(number, sizes), sizes.2 as usize, sizes.1 as usize);
+        match step == size {
+            true => Cow::Borrowed(&values[first..][..positions * size]),
+            false => (0..positions).flat_map(|position| &values[first + position * step..][..size]).copied().collect(),
+        }
+    }
+
+    /// Writes the elements of a head to their places.
+    pub fn put(&self, from: &[f64], to: &mut [f64], number: usize, sizes: (u64, u64, u64)) {
+        let ((first, step), size) = (self.rows(number, sizes), sizes.2 as usize);
+        for (position, row) in from.chunks(size.max(1)).enumerate() {
+            to[first + position * step..][..size].copy_from_slice(row);
+        }
+    }
+
+    /// Heads, positions and elements of queries; the same of keys, values and results.
+    pub fn of_queries(&self) -> (u64, u64, u64) {
+        (self.heads, self.queries, self.size)
+    }
+
+    pub fn of_keys(&self) -> (u64, u64, u64) {
+        (self.heads / self.group, self.keys, self.size)
+    }
+
+    pub fn of_values(&self) -> (u64, u64, u64) {
+        (self.heads / self.group, self.keys, self.value_size)
+    }
+
+    pub fn of_results(&self) -> (u64, u64, u64) {
+        (self.heads, self.queries, self.value_size)
+    }
+
+    /// The keys that a query sees.
+    pub fn seen(&self, query: u64) -> std::ops::Range<u64> {
+        if !self.causal {
+            return 0..self.keys;
+        }
+        let end = (query + 1 + self.keys).saturating_sub(self.queries);
+        let start = if self.window > 0 { end.saturating_sub(self.window) } else { 0 };
+        start..end
+    }
+
+    /// Pairs of a query and a key that it sees, in all heads.
+    pub fn pairs(&self) -> f64 {
+        let (queries, keys) = (self.queries as f64, self.keys as f64);
+        let of_a_head = match self.causal {
+            false => queries * keys,
+            true => {
+                // Queries see from `first` to `keys` keys, one more each, but no more than `most`.
+                let first = (keys - queries + 1.0).max(1.0);
+                let most = if self.window > 0 { (self.window as f64).min(keys) } else { keys };
+                let growing = if first <= most { (first + most) * (most - first + 1.0) / 2.0 } else { 0.0 };
+                growing + most * (keys - most.max(first - 1.0)).max(0.0)
+            }
+        };
+        of_a_head * self.heads as f64 * self.batch as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_those_that_queries_see() {
+        for (queries, keys, window) in
+            [(5, 5, 0), (3, 9, 0), (9, 3, 0), (7, 7, 3), (2, 9, 4), (9, 4, 2), (1, 1, 1), (4, 9, 20)]
+        {
+            let shape = Shape {
+                axes: Axes::of_rows(4),
+                batch: 2,
+                heads: 6,
+                group: 3,
+                queries,
+                keys,
+                size: 8,
+                value_size: 8,
+                causal: true,
+                window,
+                scale: 1.0,
+            };
+            let seen: u64 = (0..queries).map(|query| shape.seen(query)).map(|range| range.end - range.start).sum();
+            assert_eq!(shape.pairs(), (12 * seen) as f64, "{queries} queries, {keys} keys, window {window}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The texts of the kernels. [`super::kernel`] defines their names.
+
+/// Places of rows, and which keys a row sees.
+///
+/// A block has `BM` rows of one index of the geometry, whose operands are q, k, v, o and lse. A row is a query of one of
+/// `GROUP` heads that share keys. `rows` are `GROUP` times `queries`.
+pub const PLACES: &str = r#"
+#define LOWEST (-f32(1) / f32(0))
+struct Larger { template <typename V> __device__ V operator()(V a, V b) const { return a > b ? a : b; } };
+struct Total { template <typename V> __device__ V operator()(V a, V b) const { return a + b; } };
+struct Steps { i64 query, head, element; };
+// Where a row begins: `head` is the distance between heads that share keys.
+__device__ inline i64 place(const Steps& steps, u32 row, u32 queries) {
+  return GROUP == 1 ? (i64)row * steps.query : (i64)(row / queries) * steps.head + (i64)(row % queries) * steps.query;
+}
+__device__ inline u32 query_of(u32 row, u32 queries) { return GROUP == 1 ? row : row % queries; }
+// The keys that a query sees: from `first_key` to before `last_key`.
+__device__ inline u32 first_key(u32 query, u32 queries, u32 keys, u32 window) {
+  i64 end = (i64)query + 1 + keys - queries;
+  return window && end > window ? (u32)(end - window) : 0;
+}
+__device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
+  i64 end = (i64)query + 1 + keys - queries;
+  return !CAUSAL ? keys : end < 0 ? 0 : end < keys ? (u32)end : keys;
+}
+"#;
+
+/// Attention of `BM` rows by one block: warps share its rows (`ROW_WARPS`) and the keys of each tile (`KEY_WARPS`). It
+/// follows FlashAttention-2 (Dao, 2023): scores stay in registers, and sums are relative to the largest score so far.
+pub const TILES: &str = r#"
+#define WARPS (THREADS / LANES)
+#define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
+#define KEY_WARPS (WARPS / ROW_WARPS)
+#define MT (BM / 16 / ROW_WARPS)
+#define NT (BN / 16 / KEY_WARPS)
+#define EACH_ROW _Pragma("unroll") for (int m = 0; m < MT; m++) _Pragma("unroll") for (int h = 0; h < LANE_ROWS; h++)
+#define EACH_TILE(i, n) _Pragma("unroll") for (int i = 0; i < n; i++)
+"#;
+
+pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
+  Tile<BM, WIDTH> tile_q = {(u16*)memory};
+  Tile<BN, WIDTH> tile_k = {tile_q.at + tile_q.SIZE};
+  Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
+  // Long rows first: those of the last queries.
+  u32 blocks = (rows + BM - 1) / BM, split = blockIdx.x % splits, rest = blockIdx.x / splits;
+  u32 index = rest / blocks, first_row = (blocks - 1 - rest % blocks) * BM;
+  i64 at[OPERANDS];
+  g.offsets(index, at);
+  q += at[0]; k += at[1]; v += at[2]; o += at[3]; lse += at[4];
+  u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
+  // Rows of several heads have all queries between them.
+  bool several = GROUP > 1 && first_row / queries != last_row / queries;
+  u32 low = first_key(several ? 0 : query_of(first_row, queries), queries, keys, window) / BN * BN;
+  u32 high = last_key(several ? queries - 1 : query_of(last_row, queries), queries, keys);
+  u32 full_low = first_key(several ? queries - 1 : query_of(last_row, queries), queries, keys, window);
+  u32 full_high = last_key(several ? 0 : query_of(first_row, queries), queries, keys);
+  if (splits > 1) {
+    u32 tiles = (high > low ? high - low + BN - 1 : 0) / BN, each = (tiles + splits - 1) / splits;
+    low += split * each * BN;
+    if (low + each * BN < high) high = low + each * BN;
+  }
+  u32 warp = threadIdx.x / LANES, row_warp = warp % ROW_WARPS, key_warp = warp / ROW_WARPS;
+  u32 own_row = row_warp * MT * 16, own_key = key_warp * NT * 16;
+
+  auto row_of_q = [&](u32 r) { return first_row + r < rows ? q + place(sq, first_row + r, queries) : (const T*)0; };
+  load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
+  auto load_k = [&](u32 start) {
+    load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
+  };
+  auto load_v = [&](u32 start) {
+    load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
+  };
+  if (low < high) load_k(low);
+  loads_issued();
+
+  Sums sum[MT][VALUE_WIDTH / 16];
+  f32 top[MT][LANE_ROWS], total[MT][LANE_ROWS];
+  EACH_ROW {
+    top[m][h] = LOWEST;
+    total[m][h] = 0;
+    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
+  }
+  for (u32 start = low; start < high; start += BN) {
+    loads_done();
+    __syncthreads();
+    load_v(start);
+    loads_issued();
+    Sums score[MT][NT];
+    EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) score[m][n].at[h][i] = 0;
+    EACH_TILE(c, WIDTH / 16) {
+      Factor rows_q[MT];
+      EACH_TILE(m, MT) rows_q[m] = left(tile_q, own_row + m * 16, c * 16);
+      EACH_TILE(n, NT) {
+        Factor columns = right(tile_k, own_key + n * 16, c * 16);
+        EACH_TILE(m, MT) multiply<T>(score[m][n], rows_q[m], columns);
+      }
+    }
+    if (start + BN > full_high || start < full_low) {
+      EACH_ROW {
+        u32 row = first_row + own_row + m * 16 + lane_row(h), query = query_of(row < rows ? row : last_row, queries);
+        u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
+        EACH_TILE(n, NT) EACH_TILE(i, 4) {
+          u32 key = start + own_key + n * 16 + lane_column(i);
+          if (key < from || key >= to) score[m][n].at[h][i] = LOWEST;
+        }
+      }
+    }
+    EACH_ROW {
+      f32 largest = top[m][h];
+      EACH_TILE(n, NT) EACH_TILE(i, 4) largest = fmaxf(largest, score[m][n].at[h][i]);
+      largest = across_row(largest, Larger());
+      // A row that has seen no key yet.
+      f32 base = largest == LOWEST ? 0 : largest * scale;
+      f32 shrink = exp2_fast(top[m][h] * scale - base), own = 0;
+      top[m][h] = largest;
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        f32 p = exp2_fast(score[m][n].at[h][i] * scale - base);
+        own += p;
+        score[m][n].at[h][i] = p;
+      }
+      total[m][h] = total[m][h] * shrink + own;
+      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
+    }
+    loads_done();
+    __syncthreads();
+    if (start + BN < high) load_k(start + BN);
+    loads_issued();
+    EACH_TILE(c, NT) {
+      Factor weights[MT];
+      EACH_TILE(m, MT) weights[m] = left_of<T>(score[m][c]);
+      EACH_TILE(n, VALUE_WIDTH / 16) {
+        Factor columns = right_turned(tile_v, own_key + c * 16, n * 16);
+        EACH_TILE(m, MT) multiply<T>(sum[m][n], weights[m], columns);
+      }
+    }
+  }
+  loads_done();
+  EACH_ROW total[m][h] = across_row(total[m][h], Total());
+  if (KEY_WARPS > 1) {
+    // Warps add up what they have, one after the other, relative to the largest score of all.
+    __syncthreads();
+    f32* shared = (f32*)memory;
+    f32 (*tops)[BM] = (f32 (*)[BM])shared;
+    f32 (*totals)[BM] = tops + KEY_WARPS;
+    f32* sums = shared + 2 * KEY_WARPS * BM + row_warp * (MT * 16 * VALUE_WIDTH);
+    EACH_ROW {
+      tops[key_warp][own_row + m * 16 + lane_row(h)] = top[m][h];
+      totals[key_warp][own_row + m * 16 + lane_row(h)] = total[m][h];
+    }
+    __syncthreads();
+    EACH_ROW {
+      u32 row = own_row + m * 16 + lane_row(h);
+      f32 largest = LOWEST, all = 0;
+      EACH_TILE(w, KEY_WARPS) largest = fmaxf(largest, tops[w][row]);
+      f32 base = largest == LOWEST ? 0 : largest * scale;
+      EACH_TILE(w, KEY_WARPS) all += totals[w][row] * exp2_fast(tops[w][row] * scale - base);
+      f32 shrink = exp2_fast(top[m][h] * scale - base);
+      top[m][h] = largest;
+      total[m][h] = all;
+      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
+    }
+    for (u32 w = 0; w < KEY_WARPS; w++) {
+      if (w == key_warp) {
+        EACH_ROW EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) {
+          u32 place = (((m * LANE_ROWS + h) * (VALUE_WIDTH / 16) + n) * 4 + i) * LANES + lane_of();
+          if (w > 0) sum[m][n].at[h][i] += sums[place];
+          if (w + 1 < KEY_WARPS) sums[place] = sum[m][n].at[h][i];
+        }
+      }
+      __syncthreads();
+    }
+    if (key_warp + 1 < KEY_WARPS) return;
+  }
+  EACH_ROW {
+    u32 row = first_row + own_row + m * 16 + lane_row(h);
+    if (row >= rows) continue;
+    f32 share = total[m][h] > 0 ? 1 / total[m][h] : 0;
+    f32 log = total[m][h] > 0 ? (top[m][h] * scale + log2f(total[m][h])) * 0.69314718055994531f : LOWEST;
+    if (total[m][h] != total[m][h]) share = log = total[m][h];
+    bool first = lane_column(0) == 0;
+    if (splits > 1) {
+      u64 part = ((u64)index * rows + row) * splits + split;
+      f32* own = parts + part * dv;
+      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) {
+        u32 column = n * 16 + lane_column(i);
+        if (column < dv) own[column] = sum[m][n].at[h][i] * share;
+      }
+      if (first) parts[(u64)gridDim.x / (splits * blocks) * rows * splits * dv + part] = log;
+    } else {
+      O* own = o + place(so, row, queries);
+      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(j, 2) {
+        u32 column = n * 16 + lane_column(2 * j);
+        Pack<O, 2> two;
+        EACH_TILE(i, 2) store<f32>(two.at[i], sum[m][n].at[h][2 * j + i] * share);
+        if (PAIRS) {
+          if (column < dv) *(Pack<O, 2>*)(own + column) = two;
+        } else {
+          EACH_TILE(i, 2) if (column + i < dv) own[(i64)(column + i) * so.element] = two.at[i];
+        }
+      }
+      if (first) lse[place(sl, row, queries)] = log;
+    }
+  }
+"#;
+
+/// Joins what blocks found for parts of the keys: a block for each row.
+pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
+  u64 row = blockIdx.x;
+  u32 lane = threadIdx.x % 32;
+  const f32* logs = parts + count * splits * dv + row * splits;
+  const f32* values = parts + row * splits * dv;
+  // Each group of 32 threads finds the same.
+  f32 top = LOWEST, total = 0;
+  for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    f32 other = SHUFFLE_XOR(top, mask);
+    top = other > top || !(other == other) ? other : top;
+  }
+  f32 base = top == LOWEST ? 0 : top;
+  for (u32 s = lane; s < splits; s += 32) total += expf(logs[s] - base);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) total += SHUFFLE_XOR(total, mask);
+  if (threadIdx.x < 32)
+    for (u32 s = lane; s < splits; s += 32) weights[s] = total == 0 ? 0 : expf(logs[s] - base) / total;
+  __syncthreads();
+  i64 at[OPERANDS];
+  g.offsets(row / rows, at);
+  u32 own = (u32)(row % rows);
+  O* to = o + at[3] + place(so, own, queries);
+  for (u32 column = threadIdx.x; column < dv; column += THREADS) {
+    f32 sum = 0;
+#pragma unroll 8
+    for (u32 s = 0; s < splits; s++) sum += weights[s] * values[(u64)s * dv + column];
+    store<f32>(to[(i64)column * so.element], sum);
+  }
+  if (threadIdx.x == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + logf(total);
+"#;
+
+/// Attention of one row by 32 threads, which share its elements: for every type and size.
+pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
+  u32 lane = threadIdx.x % 32;
+  if (row >= count) return;
+  i64 at[OPERANDS];
+  g.offsets(row / rows, at);
+  u32 own = (u32)(row % rows), query = query_of(own, queries);
+  q += at[0] + place(sq, own, queries);
+  k += at[1];
+  v += at[2];
+  C mine[EACH_Q], sum[EACH_V], top = LOWEST, total = 0;
+#pragma unroll
+  for (u32 e = 0; e < EACH_Q; e++) {
+    u32 column = e * 32 + lane;
+    mine[e] = column < d ? load<C>(q[(i64)column * sq.element]) : C(0);
+  }
+#pragma unroll
+  for (u32 e = 0; e < EACH_V; e++) sum[e] = 0;
+  u32 to = last_key(query, queries, keys);
+  for (u32 key = first_key(query, queries, keys, window); key < to; key++) {
+    const T* of_k = k + (i64)key * sk.query;
+    const T* of_v = v + (i64)key * sv.query;
+    C score = 0;
+#pragma unroll
+    for (u32 e = 0; e < EACH_Q; e++)
+      if (e * 32 + lane < d) score += mine[e] * load<C>(of_k[(i64)(e * 32 + lane) * sk.element]);
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) score += SHUFFLE_XOR(score, mask);
+    score *= scale;
+    C largest = score > top || !(score == score) ? score : top;
+    C shrink = top == largest ? C(1) : f_exp(top - largest), p = largest == LOWEST ? C(0) : f_exp(score - largest);
+    top = largest;
+    total = total * shrink + p;
+#pragma unroll
+    for (u32 e = 0; e < EACH_V; e++) {
+      C value = e * 32 + lane < dv ? load<C>(of_v[(i64)(e * 32 + lane) * sv.element]) : C(0);
+      sum[e] = sum[e] * shrink + p * value;
+    }
+  }
+  o += at[3] + place(so, own, queries);
+#pragma unroll
+  for (u32 e = 0; e < EACH_V; e++)
+    if (e * 32 + lane < dv) store<C>(o[(i64)(e * 32 + lane) * so.element], total == 0 ? C(0) : sum[e] / total);
+  if (lane == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + f_log(total);
+"#;
