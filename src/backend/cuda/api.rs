@@ -6,7 +6,7 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
-use crate::backend::gpu::{Api, Call, Handle, Step};
+use crate::backend::gpu::{Addresses, Api, Call, Handle, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Health};
@@ -275,7 +275,7 @@ impl Api for Cuda {
     }
 
     #[inline]
-    unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+    unsafe fn multiply(&self, product: &Product, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { product.multiply(operands, workspace, stream) }
     }

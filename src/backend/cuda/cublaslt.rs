@@ -42,6 +42,11 @@ static DIALECT: Dialect = Dialect {
         LayoutField::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT as c_int,
         LayoutField::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET as c_int,
     ],
+    epilogue: [
+        DescField::CUBLASLT_MATMUL_DESC_EPILOGUE as c_int,
+        DescField::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_int,
+        DescField::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE as c_int,
+    ],
     preferences,
     queries_without_workspace: true,
 };

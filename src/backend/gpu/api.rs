@@ -11,6 +11,7 @@ use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
 
+use super::lower::Addresses;
 use super::parts::Part;
 use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
 
@@ -373,7 +374,7 @@ pub trait Api: Send + Sync + 'static {
     unsafe fn multiply(
         &self,
         product: &Self::Product,
-        operands: [u64; 3],
+        operands: Addresses,
         workspace: (u64, u64),
         stream: Stream,
     ) -> Call;

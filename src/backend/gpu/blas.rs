@@ -8,9 +8,10 @@ use std::sync::Arc;
 use crate::backend::libraries::{Opened, functions};
 use crate::base::DType;
 use crate::exec::{ExecError, Fault};
-use crate::ops::{Arithmetic, Gemm, Matrix};
+use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix};
 
 use super::api::Call;
+use super::lower::Addresses;
 use super::runtime::Stream;
 
 /// The library's handle, bound to a device.
@@ -63,6 +64,8 @@ pub struct Dialect {
     pub transposes: [c_int; 2],
     /// Attributes of a layout for the number of matrices in a batch and for the stride between them, in elements.
     pub batch: [c_int; 2],
+    /// Attributes of a product for its epilogue, and for the address and the element type of its bias.
+    pub epilogue: [c_int; 3],
     /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
     /// True if the heuristic is queried a second time, for algorithms without a workspace.
@@ -130,20 +133,34 @@ pub struct Product<const WORDS: usize> {
     scalars: Scalars,
 }
 
-/// The factors 1 and 0 in the library's scale type.
+/// The factors of a product in the library's scale type: `c = alpha * a * b + beta * c`.
 pub struct Scalars {
-    pub one: [u8; 8],
-    pub zero: [u8; 8],
+    pub alpha: [u8; 8],
+    pub beta: [u8; 8],
 }
 
 impl Scalars {
-    pub fn of(arithmetic: Arithmetic) -> Scalars {
+    pub fn of(gemm: &Gemm) -> Scalars {
         let mut one = [0; 8];
-        match arithmetic {
+        match gemm.arithmetic {
             Arithmetic::F64 => one = 1f64.to_le_bytes(),
             _ => one[..4].copy_from_slice(&1f32.to_le_bytes()),
         }
-        Scalars { one, zero: [0; 8] }
+        Scalars { alpha: one, beta: if gemm.accumulate { one } else { [0; 8] } }
+    }
+}
+
+/// The number of an epilogue in `cublasLtEpilogue_t` and in `hipblasLtEpilogue_t`.
+fn epilogue_number(epilogue: Epilogue) -> c_int {
+    let function = match epilogue.function {
+        Activation::Identity => 1,
+        Activation::Relu => 2,
+        Activation::GeluTanh => 32,
+    };
+    match (epilogue.bias, function) {
+        (None, function) => function,
+        (Some(_), 1) => 4,
+        (Some(_), function) => function | 4,
     }
 }
 
@@ -204,13 +221,20 @@ impl<const WORDS: usize> BlasLt<WORDS> {
                         layouts: layouts.clone(),
                         algorithm: proposal.algorithm,
                         workspace: proposal.workspace,
-                        scalars: Scalars::of(gemm.arithmetic),
+                        scalars: Scalars::of(gemm),
                     });
                 }
             }
         }
         products.truncate(wanted.max(1) as usize);
         Ok(products)
+    }
+
+    /// Sets an attribute of a product. `T` is the type that the library's header gives for it.
+    fn set<T: Copy>(&self, desc: Desc, field: c_int, value: &T) -> Call {
+        // SAFETY: the value is valid for the call and has the stated size; the description is alive.
+        let code = unsafe { (self.table.desc_set)(desc, field, std::ptr::from_ref(value).cast(), size_of::<T>()) };
+        self.check(self.table.names.desc_set, code)
     }
 
     fn proposals(
@@ -285,22 +309,26 @@ impl<const WORDS: usize> Product<WORDS> {
     /// The addresses are device memory that holds the operands, the workspace has at least the stated size, and the
     /// stream is alive.
     #[inline]
-    pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
-        let [a, b, c] = operands;
+    pub unsafe fn multiply(&self, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
+        let [a, b, c, bias] = operands;
         let Product { layouts, scalars, .. } = self;
         let library = &layouts.library;
+        if bias != 0 {
+            let [_, pointer, _] = library.dialect.epilogue;
+            library.set(layouts.desc, pointer, &bias)?;
+        }
         let size = self.workspace.min(workspace.1 as usize);
         // SAFETY: the caller vouches for memory and stream; scalars and algorithm live in the product.
         let code = unsafe {
             (library.table.matmul)(
                 library.handle,
                 layouts.desc,
-                scalars.one.as_ptr().cast(),
+                scalars.alpha.as_ptr().cast(),
                 b as *const c_void,
                 layouts.a,
                 a as *const c_void,
                 layouts.b,
-                scalars.zero.as_ptr().cast(),
+                scalars.beta.as_ptr().cast(),
                 c as *const c_void,
                 layouts.c,
                 c as *mut c_void,
@@ -333,10 +361,17 @@ impl<const WORDS: usize> Layouts<WORDS> {
         unsafe {
             let code = (table.desc_create)(&mut layouts.desc, compute, scale);
             library.check(table.names.desc_create, code)?;
-            for (field, matrix) in dialect.transposes.into_iter().zip([&gemm.b, &gemm.a]) {
-                let operation = dialect.operations[usize::from(matrix.transposed)];
-                let code = (table.desc_set)(layouts.desc, field, (&raw const operation).cast(), size_of::<c_int>());
-                library.check(table.names.desc_set, code)?;
+        }
+        for (field, matrix) in dialect.transposes.into_iter().zip([&gemm.b, &gemm.a]) {
+            library.set(layouts.desc, field, &dialect.operations[usize::from(matrix.transposed)])?;
+        }
+        if let Some(epilogue) = gemm.epilogue {
+            let [function, pointer, element] = dialect.epilogue;
+            library.set(layouts.desc, function, &epilogue_number(epilogue))?;
+            if epilogue.bias.is_some() {
+                library.set(layouts.desc, element, &(dialect.element)(gemm.c.dtype))?;
+                // Each launch sets its own. The heuristic only asks whether there is one.
+                library.set(layouts.desc, pointer, &16u64)?;
             }
         }
         layouts.a = library.layout(&gemm.b, (gemm.k, gemm.n), gemm.batch)?;

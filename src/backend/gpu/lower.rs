@@ -17,7 +17,11 @@ use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
 
+/// Addresses of a product's operands: `a`, `b`, `c`, and the bias; 0 without a bias.
+pub type Addresses = [u64; 4];
+
 /// A driver or library call, resolved during preparation, with every argument.
+#[derive(Clone, Copy)]
 pub enum Prepared {
     Kernel {
         function: Function,
@@ -29,7 +33,7 @@ pub enum Prepared {
     },
     Multiply {
         product: u32,
-        operands: [u64; 3],
+        operands: Addresses,
         workspace: (u64, u64),
         stream: Stream,
     },
@@ -168,7 +172,7 @@ impl Args {
 pub struct Product {
     pub gemm: Gemm,
     /// Operand addresses and lane of its first use on each lane.
-    pub uses: Vec<([u64; 3], u32)>,
+    pub uses: Vec<(Addresses, u32)>,
 }
 
 /// What launches are resolved with.
@@ -233,6 +237,13 @@ impl<A: Api> Context<'_, A> {
             for launch in work.launches.iter() {
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
+                if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call)
+                    && calls.products[product as usize].gemm.epilogue.is_none()
+                {
+                    let (workspace, _) = self.workspaces[op.lane as usize];
+                    let call = self.kernel(kernel, stream, (&operands, workspace), &mut calls.args)?;
+                    calls.calls.push(call);
+                }
             }
             calls.ops.push((first, calls.calls.len() as u32));
             calls.observed.push((first, calls.calls.len() as u32));
@@ -318,18 +329,28 @@ impl<A: Api> Context<'_, A> {
                 }
                 self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
             }
-            Launch::Gemm(gemm) => {
+            Launch::Gemm(gemm, _) => {
                 let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
-                let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c)];
+                let bias = gemm.epilogue.and_then(|epilogue| epilogue.bias);
+                let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c), bias.map_or(0, at)];
                 // Products that differ only in their addresses share an algorithm.
                 let mut key = gemm.clone();
                 for matrix in [&mut key.a, &mut key.b, &mut key.c] {
                     matrix.offset = 0;
                 }
-                let product = *products.entry(key.clone()).or_insert_with(|| {
-                    calls.products.push(Product { gemm: key, uses: Vec::new() });
-                    calls.products.len() as u32 - 1
-                });
+                let product = match products.get(&key) {
+                    Some(&known) => known,
+                    None => {
+                        let mut gemm = key.clone();
+                        if gemm.epilogue.is_some() && !self.has_epilogue(&gemm, op.lane) {
+                            gemm.epilogue = None;
+                        }
+                        calls.products.push(Product { gemm, uses: Vec::new() });
+                        let product = calls.products.len() as u32 - 1;
+                        products.insert(key, product);
+                        product
+                    }
+                };
                 let uses = &mut calls.products[product as usize].uses;
                 if !uses.iter().any(|&(_, known)| known == lane) {
                     uses.push((operands, lane));
@@ -352,6 +373,12 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Exchange { comm: self.comms[op.comm as usize], exchanges, stream }
             }
         })
+    }
+
+    /// Whether the library has an algorithm that computes a product with its epilogue.
+    fn has_epilogue(&self, gemm: &Gemm, lane: u32) -> bool {
+        let (_, workspace) = self.workspaces[lane as usize];
+        self.api.products(gemm, workspace, 1).is_ok_and(|algorithms| !algorithms.is_empty())
     }
 
     /// Fails if a declared kernel needs more than a block may have on this device. A generated kernel never does.

@@ -39,6 +39,7 @@ use crate::schedule::Topology;
 
 pub use api::{Api, Call, Handle, Step};
 use driver::GpuDriver;
+pub use lower::Addresses;
 pub use parts::Part;
 
 /// Kernels of the executor itself, which belong to no operation.

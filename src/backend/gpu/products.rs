@@ -9,7 +9,7 @@ use crate::exec::ExecError;
 use crate::ops::Gemm;
 
 use super::api::{Api, Call};
-use super::lower::Product;
+use super::lower::{Addresses, Product};
 use super::runtime::{Event, Graph, Stream};
 
 /// Timed runs of an algorithm, after one untimed run.
@@ -137,7 +137,7 @@ impl<A: Api> Chooser<'_, A> {
     /// # Safety
     ///
     /// The operands lie in memory that nothing else uses; streams and events are alive.
-    unsafe fn issue(&self, algorithm: &A::Product, uses: &[([u64; 3], u32)], repeats: u32) -> Call {
+    unsafe fn issue(&self, algorithm: &A::Product, uses: &[(Addresses, u32)], repeats: u32) -> Call {
         let first = self.streams[uses[0].1 as usize];
         // SAFETY: the caller guarantees it. A wait refers to the latest record before it, so one event serves all.
         unsafe {

@@ -39,6 +39,8 @@ static DIALECT: Dialect = Dialect {
     transposes: [0, 1],
     // HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT and HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET.
     batch: [0, 1],
+    // HIPBLASLT_MATMUL_DESC_EPILOGUE, HIPBLASLT_MATMUL_DESC_BIAS_POINTER and HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE.
+    epilogue: [2, 3, 4],
     preferences,
     queries_without_workspace: false,
 };

@@ -14,6 +14,7 @@ use crate::base::{DType, parallel};
 
 use super::super::check::{Check, Method, Tolerance, Worst, compare};
 use super::super::{Arithmetic, Spec};
+use super::epilogue::{Finish, Function};
 use super::product::{Factors, multiply};
 use super::{arithmetic, sizes};
 
@@ -64,34 +65,70 @@ const SMALLEST_NORMAL: f64 = 1.0 / 16384.0;
 pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
     let (m, n, ..) = sizes(spec);
     let size = (m * n).max(1) as usize;
-    let large = spec.cost().flops > WHOLE;
-    let dtype = spec.outputs[0].dtype;
+    let flops = spec.cost().flops;
+    let finish = Finish::of(spec);
     let mut all: Option<Check> = None;
     for (index, (factors, c)) in Factors::of(spec, inputs).zip(actual.chunks(size)).enumerate() {
-        let product = Product::new(factors, c, dtype, arithmetic(spec));
-        let found = if large { product.by_vectors() } else { None };
+        let added = finish.added(inputs, (index, size, n as usize));
+        let first = (index * size) as u64;
+        let all = all.get_or_insert_with(Check::none);
+        if finish.function != Function::Identity {
+            // A function of sums is not linear: of a large product, rows from all over it are compared element by element.
+            let count = ((m as f64 * WHOLE / flops) as u64).clamp(1, m.max(1));
+            let row = |number: u64| (m * number + hash(3, number) % m) / count;
+            let rows: Vec<usize> = (0..count.min(m)).map(|number| row(number) as usize).collect();
+            let found = by_function(spec, (factors, added.as_deref(), c), &rows);
+            all.add(&found, |index| first + rows[(index / n) as usize] as u64 * n + index % n);
+            continue;
+        }
+        let product = Product::of(spec, factors, added, c);
+        let found = if flops > WHOLE { product.by_vectors() } else { None };
         let mut found = found.unwrap_or_else(|| product.by_elements());
         found.worst = found.worst.larger(product.samples.worst);
-        let first = (index * size) as u64;
-        all.get_or_insert_with(Check::none).add(&found, |index| first + index);
+        all.add(&found, |index| first + index);
     }
     all.unwrap_or_else(Check::none)
 }
 
-/// How far each element of the first output may be from the reference's.
-pub fn tolerance(spec: &Spec, inputs: &[&[f64]], expected: &[f64]) -> Tolerance {
+
+/// How far each element of the output may be from the reference's; `sums` are what the epilogue's function is applied to.
+pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
     let (m, n, ..) = sizes(spec);
-    let dtype = spec.outputs[0].dtype;
-    let parts = Factors::of(spec, inputs).zip(expected.chunks((m * n).max(1) as usize));
-    let radii = parts.flat_map(|(factors, c)| Product::new(factors, c, dtype, arithmetic(spec)).radii(c));
-    Tolerance::Within(radii.collect())
+    let finish = Finish::of(spec);
+    let (size, mut radii) = ((m * n) as usize, Vec::with_capacity(sums.len()));
+    for (index, (factors, sums)) in Factors::of(spec, inputs).zip(sums.chunks(size.max(1))).enumerate() {
+        let added = finish.added(inputs, (index, size, n as usize));
+        let own = Product::of(spec, factors, added, sums).radii(sums);
+        radii.extend(own.into_iter().zip(sums).map(|(radius, &sum)| finish.radius(spec, sum, radius)));
+    }
+    Tolerance::Within(radii)
+}
+
+/// Compares some rows of a product whose epilogue has a function.
+fn by_function(spec: &Spec, (factors, added, c): (Factors, Option<&[f64]>, &[f64]), rows: &[usize]) -> Check {
+    let n = factors.columns();
+    let some = |values: &[f64]| rows.iter().flat_map(|row| values[row * n..][..n].to_vec()).collect::<Vec<f64>>();
+    let (a, added, actual) = (factors.a.select(Axis(0), rows), added.map(some), some(c));
+    let factors = Factors { a: a.view(), b: factors.b };
+    let finish = Finish::of(spec);
+    let mut sums = vec![0.0; rows.len() * n];
+    factors.multiply(&mut sums);
+    sums.iter_mut().zip(added.iter().flatten()).for_each(|(sum, added)| *sum += added);
+    let radii = Product::of(spec, factors, added, &sums).radii(&sums);
+    let radii = radii.into_iter().zip(&sums).map(|(radius, &sum)| finish.radius(spec, sum, radius)).collect();
+    let expected: Vec<f64> = sums.iter().map(|&sum| finish.apply(sum)).collect();
+    compare(spec.outputs[0].dtype, &actual, &expected, &Tolerance::Within(radii))
 }
 
 /// A product with what a device made of it.
 struct Product<'a> {
     factors: Factors<'a>,
+    /// The terms that are added to the product: those that `c` held before, and the bias.
+    added: Option<Array2<f64>>,
     c: ArrayView2<'a, f64>,
     dtype: DType,
+    /// The relative error by which sums are rounded before the bias is added to them; 0 where they never are.
+    early: f64,
     /// The type in which products are added up.
     sum: DType,
     /// The relative error bound of a sum whose terms have one sign.
@@ -112,16 +149,31 @@ struct Samples {
 }
 
 impl<'a> Product<'a> {
-    fn new(factors: Factors<'a>, c: &'a [f64], dtype: DType, arithmetic: Arithmetic) -> Product<'a> {
+    /// A product of the operation's batch. `added` are the terms that are added to it.
+    fn of(spec: &Spec, factors: Factors<'a>, added: Option<Vec<f64>>, c: &'a [f64]) -> Product<'a> {
+        let dtype = spec.outputs[0].dtype;
+        let early = if Finish::of(spec).has_epilogue() { dtype.epsilon() } else { 0.0 };
+        Product::new(factors, (added, early), c, (dtype, arithmetic(spec)))
+    }
+
+    fn new(
+        factors: Factors<'a>,
+        (added, early): (Option<Vec<f64>>, f64),
+        c: &'a [f64],
+        (dtype, arithmetic): (DType, Arithmetic),
+    ) -> Product<'a> {
         let least = if arithmetic == Arithmetic::F16 { SMALLEST_NORMAL } else { 0.0 };
         let (rows, columns) = (lengths(factors.a, least), lengths(factors.b.t(), least));
-        let c = ArrayView2::from_shape((factors.rows(), factors.columns()), c).expect("as many as the product has");
+        let shape = (factors.rows(), factors.columns());
+        let fits = "as many as the product has";
+        let added = added.map(|added| Array2::from_shape_vec(shape, added).expect(fits));
+        let c = ArrayView2::from_shape(shape, c).expect(fits);
         let sum = if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 };
         // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
         let narrowed = if arithmetic == Arithmetic::Tf32 { 2.0 * NARROWED } else { 0.0 };
         let growing = factors.depth() as f64 / 3.0 * sum.epsilon() + narrowed;
         let samples = Samples { roundings: 0.0, worst: Worst::default() };
-        let mut product = Product { factors, c, dtype, sum, growing, rows, columns, samples };
+        let mut product = Product { factors, added, c, dtype, early, sum, growing, rows, columns, samples };
         product.samples = product.sample(arithmetic);
         product
     }
@@ -129,6 +181,17 @@ impl<'a> Product<'a> {
     /// The scale of an element's rounding errors: no sum of some of its terms is larger.
     fn scale(&self, row: usize, column: usize) -> f64 {
         self.rows[row] * self.columns[column]
+    }
+
+    /// The term that is added to an element of the product.
+    fn added(&self, row: usize, column: usize) -> f64 {
+        self.added.as_ref().map_or(0.0, |added| added[[row, column]])
+    }
+
+    /// The relative errors of a product and of what is added to it, beyond those of the sum itself: adding the terms, and
+    /// rounding the sums early.
+    fn joined(&self) -> f64 {
+        if self.added.is_some() { self.early + 2.0 * self.sum.epsilon() } else { self.early }
     }
 
     // --- Rounding ---------------------------------------------------------------------------------------------
@@ -182,11 +245,13 @@ impl<'a> Product<'a> {
         let a = self.factors.a.row(row);
         let exact = if self.sum == DType::F64 { careful(a, b) } else { dot(a, b) };
         let unit = self.sum.epsilon() * self.scale(row, column);
-        let actual = self.c[[row, column]];
+        let added = self.added(row, column);
+        let actual = self.c[[row, column]] - added;
         if !(exact.is_finite() && actual.is_finite() && unit > self.sum.smallest()) {
             return None;
         }
-        let stored = (self.dtype.epsilon() + self.growing) * exact.abs() + self.dtype.smallest();
+        let joined = (self.dtype.epsilon() + self.joined()) * (exact.abs() + added.abs());
+        let stored = joined + self.growing * exact.abs() + self.dtype.smallest();
         let index = (row * self.columns.len() + column) as u64;
         Some(Sample {
             growing: self.growing * exact.abs() / unit,
@@ -202,6 +267,7 @@ impl<'a> Product<'a> {
         let c = self.c.as_slice().expect("a device's product was given without gaps");
         let mut expected = vec![0.0; c.len()];
         self.factors.multiply(&mut expected);
+        expected.iter_mut().zip(self.added.iter().flatten()).for_each(|(sum, added)| *sum += added);
         compare(self.dtype, c, &expected, &Tolerance::Within(self.radii(&expected)))
     }
 
@@ -211,12 +277,17 @@ impl<'a> Product<'a> {
         let unit = self.samples.roundings * self.sum.epsilon();
         let lost = self.factors.depth() as f64 * self.sum.smallest();
         let mut radii = Vec::with_capacity(expected.len());
-        for (row, expected) in self.rows.iter().zip(expected.chunks(self.columns.len())) {
-            radii.extend(self.columns.iter().zip(expected).map(|(column, expected)| {
+        let joined = self.joined();
+        for (place, (row, expected)) in self.rows.iter().zip(expected.chunks(self.columns.len().max(1))).enumerate() {
+            radii.extend(self.columns.iter().zip(expected).enumerate().map(|(at, (column, expected))| {
                 let scale = row * column;
+                let added = self.added(place, at);
+                let product = (expected - added).abs();
                 match (expected.is_nan(), scale < largest / 4.0) {
                     (true, _) => 0.0,
-                    (false, true) => unit * scale + self.growing * expected.abs() + lost,
+                    (false, true) => {
+                        unit * scale + self.growing * product + joined * (product + added.abs()) + lost
+                    }
                     // A part of the sum may be infinite, though the whole is not, or is so the other way.
                     (false, false) => f64::INFINITY,
                 }
@@ -230,7 +301,7 @@ impl<'a> Product<'a> {
     /// Multiplies each row of each block of columns with random vectors, on both sides of the equation; `None` where this
     /// is no less work than all elements, or where some are infinite or not numbers.
     fn by_vectors(&self) -> Option<Check> {
-        let Product { factors, c, .. } = self;
+        let Product { factors, c, added, .. } = self;
         let (m, n) = (self.rows.len(), self.columns.len());
         let blocks = n.div_ceil(WIDTH);
         let largest = if self.sum == DType::F64 { f64::MAX.sqrt() } else { f64::from(f32::MAX) / 4.0 };
@@ -265,14 +336,24 @@ impl<'a> Product<'a> {
         // For some rows the largest error, with its row and block; `None` where one has what is not a number.
         let worst = parallel::map(m.div_ceil(ROWS), |part| {
             let rows = part * ROWS..m.min((part + 1) * ROWS);
-            let own = c.slice_axis(Axis(0), Slice::from(rows.clone()));
-            let actual = times(own);
+            let along = Slice::from(rows.clone());
+            let own = c.slice_axis(Axis(0), along);
+            let added = added.as_ref().map(|added| added.slice_axis(Axis(0), along));
+            let mut actual = times(own);
+            if let Some(added) = &added {
+                actual -= &times(added.view());
+            }
             let mut worst = (0.0, rows.start, 0);
+            let first = rows.start;
             for (row, (own, actual)) in rows.zip(own.rows().into_iter().zip(actual.rows())) {
                 for (block, width) in widths.iter().enumerate() {
                     let range = columns(block);
-                    let part = own.slice(s![range.clone()]);
-                    let stored = part.dot(&part).sqrt();
+                    let length = |row: ArrayView1<f64>| {
+                        let part = row.slice(s![range.clone()]);
+                        part.dot(&part).sqrt()
+                    };
+                    let joined = added.as_ref().map_or(0.0, |added| length(added.row(row - first)));
+                    let stored = length(own) + 2.0 * joined;
                     if !stored.is_finite() {
                         return None;
                     }
@@ -294,7 +375,7 @@ impl<'a> Product<'a> {
     /// The bound on the length of the vector of errors. `scale` is the length of the scales, `stored` that of the elements.
     fn error_of(&self, scale: f64, stored: f64, count: usize) -> f64 {
         let lost = (self.factors.depth() as f64 * self.sum.smallest() + self.dtype.smallest()) * (count as f64).sqrt();
-        let stored = (self.growing + self.dtype.epsilon()) * stored;
+        let stored = (self.growing + self.joined() + self.dtype.epsilon()) * stored;
         self.samples.roundings * self.sum.epsilon() * scale + stored + lost
     }
 
@@ -303,8 +384,9 @@ impl<'a> Product<'a> {
         let b = self.factors.b.slice_axis(Axis(1), Slice::from(columns.clone()));
         let expected = self.factors.a.row(row).dot(&b);
         let of = |(column, expected): (usize, &f64)| {
-            let (actual, expected) = (self.c[[row, column]], *expected);
-            let allowed = self.error_of(self.scale(row, column), expected.abs(), 1);
+            let added = self.added(row, column);
+            let (actual, expected) = (self.c[[row, column]], expected + added);
+            let allowed = self.error_of(self.scale(row, column), expected.abs() + 2.0 * added.abs(), 1);
             let index = (row * self.columns.len() + column) as u64;
             Worst { error: (actual - expected).abs() / allowed, index, actual, expected, allowed }
         };
@@ -444,7 +526,7 @@ mod tests {
             let factors = Factors { a: matrix(&a, (m, k)), b: matrix(&b, (k, n)) };
             let element = |index: usize| plain(factors.a.row(index / n), factors.b.column(index % n), Arithmetic::BF16);
             let c: Vec<f64> = (0..m * n).map(element).collect();
-            let found = Product::new(factors, &c, DType::F32, Arithmetic::BF16).by_elements();
+            let found = Product::new(factors, (None, 0.0), &c, (DType::F32, Arithmetic::BF16)).by_elements();
             assert!(found.held(), "column {special}: {found:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! Matrix products.
 
 mod check;
+mod epilogue;
 mod product;
 
 use crate::base::{DType, Dims};
@@ -8,6 +9,7 @@ use crate::base::{DType, Dims};
 use super::layout::collapse;
 use super::*;
 pub use check::MISSES;
+pub use epilogue::{Finish, Function};
 use product::Factors;
 
 /// `gemm(a, b)`.
@@ -38,7 +40,7 @@ impl Operation for Gemm {
     }
 
     fn summary(&self) -> &'static str {
-        "matrix product of the last two dimensions, for each index of the leading ones; added up in f32"
+        "matrix product of the last two dimensions, for each index of the leading ones; added up in f32, with a bias and a function of the sums where wanted"
     }
 
     fn category(&self) -> Category {
@@ -48,7 +50,7 @@ impl Operation for Gemm {
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
-                inputs: &[Input::Tensor("a"), Input::Tensor("b")],
+                inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
                 outputs: &["c"],
                 options: &[
                     OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
@@ -58,12 +60,25 @@ impl Operation for Gemm {
                         &["auto", "f32", "tf32"],
                         "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
                     ),
+                    OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
+                    OptionSpec::word(
+                        "epilogue",
+                        &epilogue::NAMES,
+                        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
+                    ),
                 ],
             }
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
+            return Err(OpError::OutputMissing {
+                op: "gemm",
+                help: "write the tensor that the product is added to: `gemm(a, b -> c, accumulate: true)`",
+                at: call.span.into(),
+            });
+        }
         call.needs_device()?;
         for input in call.inputs {
             call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?;
@@ -126,8 +141,17 @@ impl Operation for Gemm {
             _ => a.dtype,
         };
         let result = call.output(0, dtype, dims)?;
+        let has_bias = call.inputs.len() - usize::from(call.attrs.bool("accumulate")) > 2;
+        if let Some(bias) = call.inputs.get(2).filter(|_| has_bias) {
+            let fits = bias.tensor.dims.len() == 1 && bias.tensor.dims[0] == n && bias.tensor.dtype == dtype;
+            if !fits {
+                let help = "the bias is a row that is added to each row of the product, of the product's element type";
+                let (product, row) = (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
+                return Err(call.differs(0, product, 2, row, help));
+            }
+        }
         // The vendors' libraries step over rows, not over single elements.
-        let operands = call.inputs.iter().chain(call.outputs.iter().flatten());
+        let operands = call.inputs[..2].iter().chain(call.outputs.iter().flatten());
         for operand in operands {
             let tensor = &operand.tensor;
             let last = tensor.dims.len() - 1;
@@ -145,11 +169,20 @@ impl Operation for Gemm {
     fn cost(&self, spec: &Spec) -> Cost {
         let (m, n, k, batch) = sizes(spec);
         let arithmetic = arithmetic(spec);
+        let finish = Finish::of(spec);
+        let output = &spec.outputs[0];
+        let each = if finish.has_epilogue() { f64::from(finish.expression().flops()) } else { 0.0 };
+        let terms = if finish.before.is_some() { each + 1.0 } else { each };
+        // A kernel of its own reads the sums that the product has written, and writes the result in their place.
+        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() {
+            true => Traffic::of(output.space, 2 * output.bytes()),
+            false => Traffic::NONE,
+        };
         Cost {
-            flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64,
+            flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            reread: reread(spec, m, n),
+            reread: reread(spec, m, n) + twice,
             blocks: (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1),
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic),
@@ -158,33 +191,35 @@ impl Operation for Gemm {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let (m, n, ..) = sizes(spec);
-        for (factors, c) in Factors::of(spec, inputs).zip(outputs[0].chunks_mut((m * n).max(1) as usize)) {
-            factors.multiply(c);
-        }
+        let finish = Finish::of(spec);
+        sums(spec, inputs, &mut outputs[0]);
+        outputs[0].iter_mut().for_each(|value| *value = finish.apply(*value));
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        self.reference(spec, inputs, outputs);
-        vec![check::tolerance(spec, inputs, &outputs[0])]
+        let finish = Finish::of(spec);
+        sums(spec, inputs, &mut outputs[0]);
+        let tolerance = check::tolerance(spec, inputs, &outputs[0]);
+        outputs[0].iter_mut().for_each(|value| *value = finish.apply(*value));
+        vec![tolerance]
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         vec![check::check(spec, inputs, &actual[0])]
     }
 
+    fn updates(&self, attrs: &Attrs) -> bool {
+        attrs.bool("accumulate")
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (m, n, k, _) = sizes(spec);
         let output = &spec.outputs[0];
-        let lead = output.dims.len() - 2;
-        let lead_dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
-        let batch_strides = |tensor: &Tensor| {
-            let own = tensor.dims.len() - 2;
-            let strides: Vec<u64> = (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
-            Dims::from_slice(&strides).unwrap_or_default()
-        };
+        let finish = Finish::of(spec);
+        let (epilogue, kernel) = (library_epilogue(spec), finish.kernel(spec));
         let tensors = [&spec.inputs[0], &spec.inputs[1], output];
-        let walk = collapse(lead_dims, &tensors.map(batch_strides));
+        let operand_of = [0, 1, spec.inputs.len()];
+        let walk = batches(spec);
         // The innermost dimension that is left is the library's batch; each index of the others is a product of its own.
         let (batch, inner) = match walk.dims.last() {
             Some(&last) => (last, walk.dims.len() - 1),
@@ -206,7 +241,7 @@ impl Operation for Gemm {
             let row = if tensor.dims[rank - 2] == 1 { tensor.dims[rank - 1] } else { tensor.strides[rank - 2] };
             let offset = offsets[operand][index];
             Matrix {
-                operand: operand as u8,
+                operand: operand_of[operand] as u8,
                 offset,
                 dtype: tensor.dtype,
                 row: row.max(tensor.dims[rank - 1]).max(1),
@@ -219,20 +254,23 @@ impl Operation for Gemm {
                 },
             }
         };
-        (0..offsets[2].len())
-            .map(|index| {
-                Launch::Gemm(super::launch::Gemm {
-                    m,
-                    n,
-                    k,
-                    batch,
-                    a: matrix(0, spec.attrs.bool("transpose_a"), index),
-                    b: matrix(1, spec.attrs.bool("transpose_b"), index),
-                    c: matrix(2, false, index),
-                    arithmetic: arithmetic(spec),
-                })
-            })
-            .collect()
+        let product = |index: usize| super::launch::Gemm {
+            m,
+            n,
+            k,
+            batch,
+            a: matrix(0, spec.attrs.bool("transpose_a"), index),
+            b: matrix(1, spec.attrs.bool("transpose_b"), index),
+            c: matrix(2, false, index),
+            arithmetic: arithmetic(spec),
+            accumulate: finish.before.is_some(),
+            epilogue,
+        };
+        if epilogue.is_some() {
+            return vec![Launch::Gemm(product(0), kernel)];
+        }
+        let products = (0..offsets[2].len()).map(|index| Launch::Gemm(product(index), None));
+        products.chain(kernel.map(Launch::Kernel)).collect()
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -244,6 +282,37 @@ fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {
     let rank = tensor.dims.len();
     let (rows, columns) = (tensor.dims[rank - 2], tensor.dims[rank - 1]);
     if transposed { (columns, rows) } else { (rows, columns) }
+}
+
+/// The leading dimensions of the output with as few dimensions as possible, and the strides of `a`, `b` and `c` along them.
+fn batches(spec: &Spec) -> Geometry {
+    let output = &spec.outputs[0];
+    let lead = output.dims.len() - 2;
+    let strides = |tensor: &Tensor| {
+        let own = tensor.dims.len() - 2;
+        let strides: Vec<u64> = (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
+        Dims::from_slice(&strides).unwrap_or_default()
+    };
+    let dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
+    collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
+}
+
+/// The epilogue that a library may compute with the product; `None` where a kernel computes it, or where there is none.
+fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
+    // Products of several batches have one kernel behind all of them.
+    Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1)
+}
+
+/// Writes the sums that the function of the epilogue is applied to.
+fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
+    let finish = Finish::of(spec);
+    let (m, n, ..) = sizes(spec);
+    let (size, columns) = ((m * n) as usize, n as usize);
+    for (index, (factors, c)) in Factors::of(spec, inputs).zip(output.chunks_mut(size.max(1))).enumerate() {
+        let added = finish.added(inputs, (index, size, columns));
+        factors.multiply(c);
+        c.iter_mut().zip(added.iter().flatten()).for_each(|(sum, added)| *sum += added);
+    }
 }
 
 /// Rows, columns, depth and number of products.

@@ -222,7 +222,7 @@ impl<A: Api> GpuDriver<A> {
         let works = self.image.works.iter();
         let needs: Vec<(bool, u64)> = works
             .map(|work| {
-                let multiplies = work.launches.iter().any(|launch| matches!(launch, Launch::Gemm(_)));
+                let multiplies = work.launches.iter().any(|launch| matches!(launch, Launch::Gemm(..)));
                 (multiplies, work.launches.iter().map(Launch::workspace).max().unwrap_or(0))
             })
             .collect();

@@ -154,6 +154,13 @@ blas! {
     }
     fn hipblasLtMatmulDescDestroy(library, desc: Handle) { status((library.desc_destroy)(desc)) }
     fn hipblasLtMatmulDescSetAttribute(library, desc: Handle, attribute: c_int, value: *const c_void, size: usize) {
+        // The epilogue with the address of its bias, whose numbers of types and functions are the same in both.
+        match attribute {
+            2 => return status((library.desc_set)(desc, 7, value, size)),
+            3 => return status((library.desc_set)(desc, 8, value, size)),
+            4 => return status((library.desc_set)(desc, 26, value, size)),
+            _ => {}
+        }
         if value.is_null() || size != size_of::<c_int>() || !matches!(attribute, 0 | 1) {
             return NOT_SUPPORTED;
         }

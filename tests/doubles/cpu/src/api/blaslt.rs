@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::blas::{Matrix, Product};
+use crate::blas::{Function, Matrix, Product};
 use crate::device;
 use crate::element::Element;
 use crate::handles::Handles;
@@ -37,7 +37,17 @@ struct Layout {
 struct Desc {
     compute: c_int,
     transposed: [bool; 2],
+    /// `hipblasLtEpilogue_t`, with the address and the `hipDataType` of the bias.
+    epilogue: c_int,
+    bias: usize,
+    bias_type: c_int,
 }
+
+/// `HIPBLASLT_EPILOGUE_DEFAULT`, `_RELU`, `_BIAS` and `_GELU`, of which the last three are bits.
+const EPILOGUE_DEFAULT: c_int = 1;
+const EPILOGUE_RELU: c_int = 2;
+const EPILOGUE_BIAS: c_int = 4;
+const EPILOGUE_GELU: c_int = 32;
 
 static LIBRARIES: Handles<()> = Handles::new();
 static LAYOUTS: Handles<Mutex<Layout>> = Handles::new();
@@ -159,7 +169,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
     if scale != wanted {
         return NOT_SUPPORTED;
     }
-    let desc = Desc { compute, transposed: [false; 2] };
+    let desc = Desc { compute, transposed: [false; 2], epilogue: EPILOGUE_DEFAULT, bias: 0, bias_type: 0 };
     // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(DESCS.add(Arc::new(Mutex::new(desc)))) };
     SUCCESS
@@ -182,13 +192,23 @@ pub unsafe extern "C" fn hipblasLtMatmulDescSetAttribute(
     let Ok(desc) = DESCS.get(desc) else { return INVALID_VALUE };
     let mut desc = desc.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: there are as many bytes as are told.
-    let operation: Result<c_int, c_int> = unsafe { value(from, size) };
+    let (operation, pointer): (Result<c_int, c_int>, Result<usize, c_int>) =
+        unsafe { (value(from, size), value(from, size)) };
     match (attribute, operation) {
+        (2, Ok(epilogue)) => {
+            desc.epilogue = epilogue;
+            SUCCESS
+        }
+        (3, _) => number(pointer.map(|pointer| desc.bias = pointer)),
+        (4, Ok(element)) => {
+            desc.bias_type = element;
+            SUCCESS
+        }
         (0 | 1, Ok(operation @ 111..=TRANSPOSED)) => {
             desc.transposed[attribute as usize] = operation == TRANSPOSED;
             SUCCESS
         }
-        (0 | 1, _) => INVALID_VALUE,
+        (0 | 1 | 2 | 4, _) => INVALID_VALUE,
         _ => NOT_SUPPORTED,
     }
 }
@@ -283,6 +303,24 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
     if !supported || c.element != d.element {
         return Err(NOT_SUPPORTED);
     }
+    let epilogue = match desc.epilogue {
+        EPILOGUE_DEFAULT => 0,
+        epilogue if epilogue & !(EPILOGUE_RELU | EPILOGUE_BIAS | EPILOGUE_GELU) == 0 => epilogue,
+        _ => return Err(INVALID_VALUE),
+    };
+    if epilogue & EPILOGUE_BIAS != 0 && Element::of_product(desc.bias_type) != Some(d.element) {
+        return Err(NOT_SUPPORTED);
+    }
+    let function = match epilogue & !EPILOGUE_BIAS {
+        0 => Function::Identity,
+        EPILOGUE_RELU => Function::Relu,
+        EPILOGUE_GELU => Function::Gelu,
+        _ => return Err(INVALID_VALUE),
+    };
+    // A library has no algorithm with an epilogue for each product: here not for an odd depth.
+    if epilogue != 0 && k % 2 == 1 {
+        return Err(NOT_SUPPORTED);
+    }
     let matrix = |layout: Layout, transposed| Matrix {
         address: 0,
         element: layout.element,
@@ -302,6 +340,8 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
         c: matrix(c, false),
         d: matrix(d, false),
         double,
+        bias: if epilogue & EPILOGUE_BIAS != 0 { desc.bias } else { 0 },
+        function,
     })
 }
 
