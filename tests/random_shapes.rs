@@ -398,3 +398,31 @@ fn views_of_tensors_and_slices() {
     }
     file.check();
 }
+
+/// Products that add to what their output holds, with a bias and a function of the sums: some by the library, some by a kernel.
+#[test]
+fn products_with_epilogues() {
+    let mut file = File::new(17);
+    for _ in 0..24 {
+        let dtype = file.pick(&FLOATS);
+        let out = if matches!(dtype, "f16" | "bf16") { file.pick(&[dtype, "f32"]) } else { dtype };
+        let [m, n, k] = [(); 3].map(|()| file.pick(&[1, 2, 3, 7, 16, 33, 64, 97]));
+        let lead: Vec<u64> = if file.below(3) == 0 { vec![1 + file.below(3), 1 + file.below(3)] } else { Vec::new() };
+        // Rows may have gaps between them, and elements of a row may not.
+        let matrix = |file: &mut File, dtype: &str, lead: &[u64], rows: u64, columns: u64| {
+            let (name, more) = (format!("x{}", file.count), file.below(2) * (1 + file.below(9)));
+            file.count += 1;
+            let sizes = [lead, &[rows, columns + more]].concat();
+            let _ = writeln!(file.buffers, "buffer {name}: {dtype}{sizes:?}");
+            format!("{name}[{}..{columns}]", ".., ".repeat(sizes.len() - 1) + "0")
+        };
+        let shared = file.below(2) == 0;
+        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, n));
+        let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, k, n);
+        let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
+        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
+        let accumulate = file.below(2) == 0;
+        file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate})"));
+    }
+    file.check();
+}

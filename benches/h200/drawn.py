@@ -535,7 +535,43 @@ def draw_sort(draw):
                 count(dims) * (2 * SIZES[dtype] + 8))
 
 
-DRAWN = {"map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
+def draw_gemm(draw):
+    """Products with what may follow them: a bias, a function, the sum with what the output held."""
+    dtype = draw.choice(("bf16", "bf16", "f16", "f32"))
+    flops = math.exp(draw.uniform(math.log(1e7), math.log(2e11 if dtype != "f32" else 2e10)))
+    m, n = (size(draw, 1, 16384) for _ in range(2))
+    k = max(1, min(16384, int(flops / (2 * m * n))))
+    k = k if draw.random() < 0.3 else max(8, k // 8 * 8)
+    turned = draw.random() < 0.5
+    b = [n, k] if turned else [k, n]
+    kind = draw.choice(("plain", "accumulate", "bias", "relu", "gelu_tanh", "silu"))
+    buffers = {"a": (dtype, [m, k]), "b": (dtype, b), "y": (dtype, [m, n])}
+    if kind not in ("plain", "accumulate"):
+        buffers["v"] = (dtype, [n])
+    bias = ", v" if "v" in buffers else ""
+    options = ", transpose_b: true" if turned else ""
+    options += ", accumulate: true" if kind == "accumulate" else ""
+    options += f", epilogue: {kind}" if kind in ("relu", "gelu_tanh", "silu") else ""
+
+    def torch_call(t, torch):
+        w = t["b"].T if turned else t["b"]
+        if kind == "plain":
+            return lambda: torch.mm(t["a"], w, out=t["y"])
+        if kind == "accumulate":
+            return lambda: t["y"].addmm_(t["a"], w)
+        if kind == "bias":
+            return lambda: torch.addmm(t["v"], t["a"], w)
+        if kind == "silu":
+            return lambda: torch.nn.functional.silu(torch.addmm(t["v"], t["a"], w))
+        # Both functions are epilogues of cuBLASLt where PyTorch can use them.
+        return lambda: torch.ops.aten._addmm_activation(t["v"], t["a"], w, use_gelu=kind == "gelu_tanh")
+
+    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+    return Case(f"{kind} {dtype} [{m}, {k}] x {'turned ' if turned else ''}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})",
+                torch_call, moved)
+
+
+DRAWN = {"gemm": draw_gemm, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "pages": draw_pages, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,

@@ -297,10 +297,21 @@ impl Generator<'_> {
         let turned = self.choices.once_in(2);
         let sizes = if turned { [n, k] } else { [k, n] };
         let b = self.operand(&[a.dtype], |b| b.space != "host" && !b.gaps && b.dims == sizes);
+        let other = b.clone();
         let b = if b.dims == sizes { b.name } else { tensor_type(a.dtype, &sizes) };
         let option = self.choices.pick(&["", ", transpose_a: false", ", compute: f32", ", compute: auto"]);
         let option = if a.dtype == "f32" && self.choices.once_in(4) { ", compute: tf32" } else { option };
-        let b = if turned { format!("{b}, transpose_b: true{option}") } else { format!("{b}{option}") };
+        let bias = if self.choices.once_in(4) { format!(", {}", tensor_type(a.dtype, &[n])) } else { String::new() };
+        let epilogue =
+            self.choices.pick(&["", "", ", epilogue: relu", ", epilogue: gelu", ", epilogue: gelu_tanh", ", epilogue: silu"]);
+        let turn = if turned { ", transpose_b: true" } else { "" };
+        if self.choices.once_in(8) {
+            let like = Tensor { dims: vec![m, n], ..a.clone() };
+            if let Some(c) = self.written(&like, &[&a, &other]) {
+                return Use::new(format!("gemm({}, {b}{bias} -> {c}{turn}{epilogue}, accumulate: true)", a.name));
+            }
+        }
+        let b = format!("{b}{bias}{turn}{option}{epilogue}");
         if self.choices.once_in(8) {
             let text = format!(
                 "gemm({}, {}, transpose_a: true)",
