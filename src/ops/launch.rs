@@ -148,6 +148,17 @@ pub struct Gemm {
     pub accumulate: bool,
     /// The epilogue that the library computes with the product; `None` if there is none.
     pub epilogue: Option<Epilogue>,
+    /// Factors of the matrices; `None` without.
+    pub scales: Option<Scales>,
+}
+
+/// Factors in `f32` that elements of 8 bits are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scales {
+    /// The operands with those of `a` and of `b`.
+    pub operands: [u8; 2],
+    /// Whether each row of `a` and each column of `b` has a factor. One factor serves all of a matrix otherwise.
+    pub each: bool,
 }
 
 /// The last steps of a product: `c = function(c + bias)`, for each element.
@@ -194,6 +205,8 @@ pub enum Arithmetic {
     /// 16-bit inputs, added up in `f32`.
     F16,
     BF16,
+    /// Inputs of 8 bits in `e4m3` or `e5m2`, added up in `f32`. NVIDIA's Hopper keeps fewer digits of partial sums.
+    F8,
 }
 
 impl Arithmetic {
@@ -204,6 +217,7 @@ impl Arithmetic {
             Arithmetic::Tf32 => "tf32",
             Arithmetic::F16 => "f16",
             Arithmetic::BF16 => "bf16",
+            Arithmetic::F8 => "f8",
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Generator;
 use super::tensors::Tensor;
 
 pub const FLOATS: [&str; 4] = ["f32", "f16", "bf16", "f64"];
-pub const TYPES: [&str; 8] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8", "i64"];
+pub const TYPES: [&str; 10] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8", "i64", "e4m3", "e5m2"];
 
 /// A call of an operation as text, without a label.
 pub struct Use {

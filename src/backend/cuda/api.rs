@@ -270,8 +270,12 @@ impl Api for Cuda {
     }
 
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
-        CublasLt::products(self.cublaslt()?, gemm, workspace, wanted)
-            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
+        /// CUBLAS_STATUS_NOT_SUPPORTED.
+        const NONE: i64 = 15;
+        match CublasLt::products(self.cublaslt()?, gemm, workspace, wanted) {
+            Err(fault) if fault.code == NONE => Ok(Vec::new()),
+            found => found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None }),
+        }
     }
 
     #[inline]

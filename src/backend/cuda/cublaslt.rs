@@ -47,6 +47,12 @@ static DIALECT: Dialect = Dialect {
         DescField::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_int,
         DescField::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE as c_int,
     ],
+    scales: [
+        DescField::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER as c_int,
+        DescField::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER as c_int,
+    ],
+    // CUBLASLT_MATMUL_DESC_A_SCALE_MODE and CUBLASLT_MATMUL_DESC_B_SCALE_MODE, from cuBLAS 12.8 on.
+    scale_modes: [31, 32],
     preferences,
     queries_without_workspace: true,
 };
@@ -69,6 +75,8 @@ fn element(dtype: DType) -> c_int {
         DType::F64 => DataType::CUDA_R_64F,
         DType::F16 => DataType::CUDA_R_16F,
         DType::BF16 => DataType::CUDA_R_16BF,
+        DType::E4M3 => DataType::CUDA_R_8F_E4M3,
+        DType::E5M2 => DataType::CUDA_R_8F_E5M2,
         _ => DataType::CUDA_R_32F,
     }) as c_int
 }

@@ -66,6 +66,10 @@ pub struct Dialect {
     pub batch: [c_int; 2],
     /// Attributes of a product for its epilogue, and for the address and the element type of its bias.
     pub epilogue: [c_int; 3],
+    /// Attributes of a product for the addresses of the factors of its first and its second operand.
+    pub scales: [c_int; 2],
+    /// Attributes of a product that say what these factors belong to.
+    pub scale_modes: [c_int; 2],
     /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
     /// True if the heuristic is queried a second time, for algorithms without a workspace.
@@ -237,6 +241,13 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         self.check(self.table.names.desc_set, code)
     }
 
+    /// Sets the addresses of the factors of `a` and `b`. The library's first operand is `b`.
+    fn set_scales(&self, desc: Desc, [a, b]: [u64; 2]) -> Call {
+        let [first, second] = self.dialect.scales;
+        self.set(desc, first, &b)?;
+        self.set(desc, second, &a)
+    }
+
     fn proposals(
         &self,
         layouts: &Layouts<WORDS>,
@@ -310,12 +321,15 @@ impl<const WORDS: usize> Product<WORDS> {
     /// stream is alive.
     #[inline]
     pub unsafe fn multiply(&self, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
-        let [a, b, c, bias] = operands;
+        let Addresses { a, b, c, bias, scales } = operands;
         let Product { layouts, scalars, .. } = self;
         let library = &layouts.library;
         if bias != 0 {
             let [_, pointer, _] = library.dialect.epilogue;
             library.set(layouts.desc, pointer, &bias)?;
+        }
+        if scales != [0; 2] {
+            library.set_scales(layouts.desc, scales)?;
         }
         let size = self.workspace.min(workspace.1 as usize);
         // SAFETY: the caller vouches for memory and stream; scalars and algorithm live in the product.
@@ -372,6 +386,15 @@ impl<const WORDS: usize> Layouts<WORDS> {
                 library.set(layouts.desc, element, &(dialect.element)(gemm.c.dtype))?;
                 // Each launch sets its own. The heuristic only asks whether there is one.
                 library.set(layouts.desc, pointer, &16u64)?;
+            }
+        }
+        if let Some(scales) = gemm.scales {
+            // Each launch sets its own addresses. The heuristic only asks whether there are any.
+            library.set_scales(layouts.desc, [16; 2])?;
+            if scales.each {
+                // CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F and HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F.
+                const OUTER_VECTOR: c_int = 3;
+                dialect.scale_modes.iter().try_for_each(|mode| library.set(layouts.desc, *mode, &OUTER_VECTOR))?;
             }
         }
         layouts.a = library.layout(&gemm.b, (gemm.k, gemm.n), gemm.batch)?;

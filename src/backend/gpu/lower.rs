@@ -17,8 +17,17 @@ use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
 
-/// Addresses of a product's operands: `a`, `b`, `c`, and the bias; 0 without a bias.
-pub type Addresses = [u64; 4];
+/// Addresses of a product's operands.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
+    /// Address of the bias; 0 without a bias.
+    pub bias: u64,
+    /// Addresses of the factors of `a` and of `b`; 0 without factors.
+    pub scales: [u64; 2],
+}
 
 /// A driver or library call, resolved during preparation, with every argument.
 #[derive(Clone, Copy)]
@@ -332,7 +341,13 @@ impl<A: Api> Context<'_, A> {
             Launch::Gemm(gemm, _) => {
                 let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
                 let bias = gemm.epilogue.and_then(|epilogue| epilogue.bias);
-                let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c), bias.map_or(0, at)];
+                let operands = Addresses {
+                    a: address(&gemm.a),
+                    b: address(&gemm.b),
+                    c: address(&gemm.c),
+                    bias: bias.map_or(0, at),
+                    scales: gemm.scales.map_or([0; 2], |scales| scales.operands.map(at)),
+                };
                 // Products that differ only in their addresses share an algorithm.
                 let mut key = gemm.clone();
                 for matrix in [&mut key.a, &mut key.b, &mut key.c] {

@@ -6,7 +6,7 @@
 
 use crate::base::Nanos;
 use crate::exec::ExecError;
-use crate::ops::Gemm;
+use crate::ops::{Arithmetic, Gemm};
 
 use super::api::{Api, Call};
 use super::lower::{Addresses, Product};
@@ -82,7 +82,12 @@ impl<A: Api> Chooser<'_, A> {
             }
             _ => Err(ExecError::Device {
                 fault: format!("the library has no algorithm for a product of {what}"),
-                help: Some("try another element type, or sizes that are multiples of 8".to_owned()),
+                help: Some(match gemm.arithmetic {
+                    Arithmetic::F8 => "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
+                                       are multiples of 16 bytes, and not both `e5m2`; `cast` to f16 keeps every value"
+                        .to_owned(),
+                    _ => "try another element type, or sizes that are multiples of 8".to_owned(),
+                }),
             }),
         }
     }

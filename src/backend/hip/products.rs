@@ -30,7 +30,8 @@ impl Hip {
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// Up to `wanted` algorithms for a product, the best guess first. rocBLAS has none with an epilogue.
+    /// Up to `wanted` algorithms for a product, the best guess first. rocBLAS has none with an epilogue or
+    /// for 8-bit types.
     pub(super) fn algorithms(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
         let why = match self.hipblaslt() {
             Ok(library) => match HipblasLt::products(library, gemm, workspace, wanted) {
@@ -40,7 +41,7 @@ impl Hip {
             },
             Err(error) => error.to_string(),
         };
-        if gemm.epilogue.is_some() {
+        if gemm.epilogue.is_some() || gemm.arithmetic == Arithmetic::F8 {
             return Ok(Vec::new());
         }
         let library = self.rocblas()?;

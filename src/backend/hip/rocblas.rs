@@ -139,7 +139,7 @@ impl Product {
     pub unsafe fn multiply(&self, at: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         let Product { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
         let RocBlas { table, handle, .. } = library.as_ref();
-        let (first, second, result) = (at[1] as *const c_void, at[0] as *const c_void, at[2] as *mut c_void);
+        let (first, second, result) = (at.b as *const c_void, at.a as *const c_void, at.c as *mut c_void);
         let (alpha, beta) = (self.scalars.alpha.as_ptr().cast(), self.scalars.beta.as_ptr().cast());
         let (standard, solution, flags) = (0, 0, 0);
         // SAFETY: the caller vouches for memory and stream; the scalars live in the product.

@@ -7,6 +7,9 @@ use super::*;
 /// `gemm`.
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
+    if rule.spec.inputs[0].dtype.is_float8() {
+        return Err("its factors have 8 bits, and so would their gradients: `cast` them to bf16 for the product that is differentiated");
+    }
     let finish = Finish::of(rule.spec);
     let gradient = of_sums(rule, finish, gradient)?;
     if let Some(before) = finish.before

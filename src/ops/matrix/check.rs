@@ -16,7 +16,7 @@ use super::super::check::{Check, Method, Tolerance, Worst, compare};
 use super::super::{Arithmetic, Spec};
 use super::epilogue::{Finish, Function};
 use super::product::{Factors, multiply};
-use super::{arithmetic, sizes};
+use super::{arithmetic, sizes, unscaled};
 
 /// Operations up to which each element of a product is computed.
 const WHOLE: f64 = 4e9;
@@ -53,6 +53,10 @@ const GROUP: usize = 8;
 /// The largest relative error of a factor that is rounded or truncated to `tf32`.
 const NARROWED: f64 = 1.0 / 1024.0;
 
+/// What Hopper's matrix units keep of a partial sum of products of 8-bit numbers: 13 bits behind the point of its largest
+/// term (DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.3.2).
+const KEPT: f64 = 1.0 / 8192.0;
+
 /// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
 const TERMS: usize = 4;
 
@@ -63,6 +67,8 @@ const SMALLEST_NORMAL: f64 = 1.0 / 16384.0;
 
 /// Compares all products of a batch.
 pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
+    let mut room = [Vec::new(), Vec::new()];
+    let inputs = &*unscaled(spec, inputs, &mut room);
     let (m, n, ..) = sizes(spec);
     let size = (m * n).max(1) as usize;
     let flops = spec.cost().flops;
@@ -93,6 +99,8 @@ pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
 
 /// How far each element of the output may be from the reference's; `sums` are what the epilogue's function is applied to.
 pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
+    let mut room = [Vec::new(), Vec::new()];
+    let inputs = &*unscaled(spec, inputs, &mut room);
     let (m, n, ..) = sizes(spec);
     let finish = Finish::of(spec);
     let (size, mut radii) = ((m * n) as usize, Vec::with_capacity(sums.len()));
@@ -170,7 +178,12 @@ impl<'a> Product<'a> {
         let c = ArrayView2::from_shape(shape, c).expect(fits);
         let sum = if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 };
         // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
-        let narrowed = if arithmetic == Arithmetic::Tf32 { 2.0 * NARROWED } else { 0.0 };
+        let narrowed = match arithmetic {
+            Arithmetic::Tf32 => 2.0 * NARROWED,
+            // Libraries add up parts of 128 terms in f32, each of four sums that are cut off.
+            Arithmetic::F8 => 4.0 * KEPT,
+            _ => 0.0,
+        };
         let growing = factors.depth() as f64 / 3.0 * sum.epsilon() + narrowed;
         let samples = Samples { roundings: 0.0, worst: Worst::default() };
         let mut product = Product { factors, added, c, dtype, early, sum, growing, rows, columns, samples };
@@ -221,12 +234,13 @@ impl<'a> Product<'a> {
         // Terms of both signs are off in both directions.
         let narrow = match arithmetic {
             Arithmetic::Tf32 => (1.25 / depth.sqrt()).min(1.0) * 2.0 * NARROWED / self.sum.epsilon(),
+            Arithmetic::F8 => 2.0 * KEPT / self.sum.epsilon(),
             _ => 0.0,
         };
         // A product of few terms is rounded no more often than that.
         let measured = (2.0 * largest + 8.0).max(wandering(depth, arithmetic));
         let roundings = match arithmetic {
-            Arithmetic::Tf32 => measured + narrow,
+            Arithmetic::Tf32 | Arithmetic::F8 => measured + narrow,
             Arithmetic::F64 => 2.0 * measured,
             _ => measured.min(depth + 1.0),
         };
@@ -478,7 +492,7 @@ fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
     match arithmetic {
         Arithmetic::F32 | Arithmetic::F64 => depth.sqrt(),
         // Truncation moves the sum towards zero, and the sign of the sum seldom changes.
-        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 => 0.5 * depth / TERMS as f64,
+        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => 0.5 * depth / TERMS as f64,
     }
 }
 
@@ -489,7 +503,7 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
     match arithmetic {
         Arithmetic::F64 => terms.fold(0.0, |sum, (x, y)| sum + x * y),
         Arithmetic::F32 => f64::from(terms.fold(0.0f32, |sum, (x, y)| sum + *x as f32 * *y as f32)),
-        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 => {
+        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => {
             // 10 of the 52 bits behind the point.
             let mask = if arithmetic == Arithmetic::Tf32 { !((1u64 << 42) - 1) } else { u64::MAX };
             let factor = |x: &f64| f64::from_bits(x.to_bits() & mask);

@@ -7,6 +7,7 @@ use super::super::formula::Formula;
 use super::super::layout::broadcast_strides;
 use super::super::walk::{self, Operand, Task};
 use super::super::{Activation, Epilogue, Launch, Kernel, Spec};
+use super::scales;
 use crate::base::DType;
 
 /// Names of the functions in the text.
@@ -45,6 +46,7 @@ impl Finish {
     pub fn of(spec: &Spec) -> Finish {
         let accumulates = spec.attrs.bool("accumulate");
         let inputs = spec.inputs.len();
+        let factors = if scales(spec).is_some() { 4 } else { 2 };
         let function = match spec.attrs.word("epilogue") {
             "relu" => Function::Relu,
             "gelu" => Function::Gelu,
@@ -53,7 +55,7 @@ impl Finish {
             _ => Function::Identity,
         };
         Finish {
-            bias: (inputs - usize::from(accumulates) > 2).then_some(2),
+            bias: (inputs - usize::from(accumulates) > factors).then_some(factors),
             before: accumulates.then(|| inputs - 1),
             function,
         }

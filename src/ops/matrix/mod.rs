@@ -12,8 +12,13 @@ pub use check::MISSES;
 pub use epilogue::{Finish, Function};
 use product::Factors;
 
-/// `gemm(a, b)`.
-pub struct Gemm;
+/// Matrix products.
+pub enum Gemm {
+    /// `gemm(a, b)`.
+    Plain,
+    /// `scaled_gemm(a, b, scale_a, scale_b)`.
+    Scaled,
+}
 
 /// Rows and columns of the part of the result that one thread block computes. The vendors' libraries use larger parts
 /// where there are many, and smaller ones, or parts of the inner sum, where there are few; this lies between.
@@ -34,12 +39,34 @@ fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
     again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
 }
 
+const OPTIONS: [OptionSpec; 5] = [
+    OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
+    OptionSpec::bool("transpose_b", false, "multiply by the transpose of `b`"),
+    OptionSpec::word(
+        "compute",
+        &["auto", "f32", "tf32"],
+        "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
+    ),
+    OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
+    OptionSpec::word(
+        "epilogue",
+        &epilogue::NAMES,
+        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
+    ),
+];
+
 impl Operation for Gemm {
     fn name(&self) -> &'static str {
-        "gemm"
+        match self {
+            Gemm::Plain => "gemm",
+            Gemm::Scaled => "scaled_gemm",
+        }
     }
 
     fn summary(&self) -> &'static str {
+        if matches!(self, Gemm::Scaled) {
+            return "matrix product of 8-bit floats, of which each matrix, or each row of `a` and column of `b`, has a factor in f32";
+        }
         "matrix product of the last two dimensions, for each index of the leading ones; added up in f32, with a bias and a function of the sums where wanted"
     }
 
@@ -48,25 +75,30 @@ impl Operation for Gemm {
     }
 
     fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
-                outputs: &["c"],
-                options: &[
-                    OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
-                    OptionSpec::bool("transpose_b", false, "multiply by the transpose of `b`"),
-                    OptionSpec::word(
-                        "compute",
-                        &["auto", "f32", "tf32"],
-                        "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
-                    ),
-                    OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
-                    OptionSpec::word(
-                        "epilogue",
-                        &epilogue::NAMES,
-                        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
-                    ),
-                ],
+        match self {
+            Gemm::Plain => {
+                const {
+                    &Signature {
+                        inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
+                        outputs: &["c"],
+                        options: &OPTIONS,
+                    }
+                }
+            }
+            Gemm::Scaled => {
+                const {
+                    &Signature {
+                        inputs: &[
+                            Input::Tensor("a"),
+                            Input::Tensor("b"),
+                            Input::Tensor("scale_a"),
+                            Input::Tensor("scale_b"),
+                            Input::Optional("bias"),
+                        ],
+                        outputs: &["c"],
+                        options: &OPTIONS,
+                    }
+                }
             }
         }
     }
@@ -74,19 +106,26 @@ impl Operation for Gemm {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
             return Err(OpError::OutputMissing {
-                op: "gemm",
-                help: "write the tensor that the product is added to: `gemm(a, b -> c, accumulate: true)`",
+                op: self.name(),
+                help: "write the tensor that the product is added to: `-> c`",
                 at: call.span.into(),
             });
         }
         call.needs_device()?;
-        for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?;
+        for (place, input) in call.inputs.iter().enumerate() {
+            match self {
+                Gemm::Scaled if place < 2 => {
+                    call.needs_dtype(input, input.tensor.dtype.is_float8(), "matrices of type e4m3 or e5m2")?;
+                }
+                Gemm::Scaled if place < 4 => call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?,
+                _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?,
+            }
         }
         call.needs_rank(0, 2, "rows and columns")?;
         call.needs_rank(1, 2, "rows and columns")?;
         let (a, b) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
-        if a.dtype != b.dtype {
+        let narrow = a.dtype.is_float8() && b.dtype.is_float8();
+        if a.dtype != b.dtype && !narrow {
             return Err(call.differs(
                 0,
                 format!("this is {}", a.dtype),
@@ -129,7 +168,7 @@ impl Operation for Gemm {
             }
         };
         let too_many = || OpError::Rank {
-            op: "gemm",
+            op: self.name(),
             needs: format!("at most {} dimensions", Dims::MAX),
             found: a.to_string(),
             at: call.span.into(),
@@ -137,17 +176,23 @@ impl Operation for Gemm {
         dims.push(m).ok_or_else(too_many)?;
         dims.push(n).ok_or_else(too_many)?;
         let dtype = match call.given_dtype(0) {
-            Some(DType::F32) if matches!(a.dtype, DType::F16 | DType::BF16) => DType::F32,
+            Some(DType::F32) if a.dtype.size() == 2 || narrow => DType::F32,
+            Some(DType::F16) if narrow => DType::F16,
+            _ if narrow => DType::BF16,
             _ => a.dtype,
         };
         let result = call.output(0, dtype, dims)?;
-        let has_bias = call.inputs.len() - usize::from(call.attrs.bool("accumulate")) > 2;
-        if let Some(bias) = call.inputs.get(2).filter(|_| has_bias) {
+        if let Gemm::Scaled = self {
+            factors_fit(call, (m, n), dims.len())?;
+        }
+        let factors = self.factors();
+        let has_bias = call.inputs.len() - usize::from(call.attrs.bool("accumulate")) > factors;
+        if let Some(bias) = call.inputs.get(factors).filter(|_| has_bias) {
             let fits = bias.tensor.dims.len() == 1 && bias.tensor.dims[0] == n && bias.tensor.dtype == dtype;
             if !fits {
                 let help = "the bias is a row that is added to each row of the product, of the product's element type";
                 let (product, row) = (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
-                return Err(call.differs(0, product, 2, row, help));
+                return Err(call.differs(0, product, factors, row, help));
             }
         }
         // The vendors' libraries step over rows, not over single elements.
@@ -157,7 +202,7 @@ impl Operation for Gemm {
             let last = tensor.dims.len() - 1;
             if tensor.strides[last] != 1 && tensor.dims[last] != 1 {
                 return Err(OpError::Gaps {
-                    op: "gemm",
+                    op: self.name(),
                     help: "the elements of a row have to lie side by side: copy the slice first, or transpose",
                     at: operand.span.into(),
                 });
@@ -265,6 +310,7 @@ impl Operation for Gemm {
             arithmetic: arithmetic(spec),
             accumulate: finish.before.is_some(),
             epilogue,
+            scales: scales(spec),
         };
         if epilogue.is_some() {
             return vec![Launch::Gemm(product(0), kernel)];
@@ -276,6 +322,65 @@ impl Operation for Gemm {
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::gemm(rule)
     }
+}
+
+impl Gemm {
+    /// Number of inputs that come before the bias.
+    fn factors(&self) -> usize {
+        match self {
+            Gemm::Plain => 2,
+            Gemm::Scaled => 4,
+        }
+    }
+}
+
+/// Fails unless there is a factor for each matrix, or for each row of the first and each column of the second.
+fn factors_fit(call: &Call, (m, n): (u64, u64), rank: usize) -> Result<(), OpError> {
+    let [a, b] = [2, 3].map(|input| call.inputs[input].tensor.dims);
+    let row = |size: u64, dims: Dims| dims.len() == 1 && dims[0] == size && rank == 2;
+    let fits = (row(m, a) && row(n, b)) || [a, b].iter().all(|dims| dims.iter().all(|&size| size == 1));
+    if !fits {
+        let help = match rank {
+            2 => "give one factor for each matrix, `f32[1]`, or one for each row of `a` and one for each column of `b`",
+            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`",
+        };
+        return Err(call.differs(2, format!("this is {a}"), 3, format!("this is {b}, for a product of {m} × {n}"), help));
+    }
+    let gaps = |input: &usize| !call.inputs[*input].tensor.contiguous();
+    match [2, 3].iter().find(|input| gaps(input)) {
+        Some(&input) => Err(OpError::Gaps {
+            op: call.operation.name(),
+            help: "factors have to lie side by side: copy the slice first",
+            at: call.inputs[input].span.into(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The factors of both matrices; `None` without.
+fn scales(spec: &Spec) -> Option<Scales> {
+    let factors = spec.inputs.get(2..4).filter(|_| spec.operation.name() == Gemm::Scaled.name())?;
+    let each = factors.iter().any(|factor| factor.elements() > 1);
+    Some(Scales { operands: [2, 3], each })
+}
+
+/// The inputs, with both matrices multiplied by their factors in `room`.
+fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
+    let mut all = inputs.to_vec();
+    if scales(spec).is_none() {
+        return all;
+    }
+    let (m, n, k, _) = sizes(spec);
+    // A row of `a`, and a column of `b`, by the place of an element in memory.
+    let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+    let row = |place: u64| if turned[0] { place % m } else { place / k };
+    let column = |place: u64| if turned[1] { place / k } else { place % n };
+    let [a, b] = room;
+    let factor = |factors: &[f64], place: u64| if factors.len() == 1 { factors[0] } else { factors[place as usize] };
+    *a = inputs[0].iter().zip(0..).map(|(value, place)| value * factor(inputs[2], row(place))).collect();
+    *b = inputs[1].iter().zip(0..).map(|(value, place)| value * factor(inputs[3], column(place))).collect();
+    (all[0], all[1]) = (a, b);
+    all
 }
 
 fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {
@@ -305,6 +410,8 @@ fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
 
 /// Writes the sums that the function of the epilogue is applied to.
 fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
+    let mut room = [Vec::new(), Vec::new()];
+    let inputs = &*unscaled(spec, inputs, &mut room);
     let finish = Finish::of(spec);
     let (m, n, ..) = sizes(spec);
     let (size, columns) = ((m * n) as usize, n as usize);
@@ -328,6 +435,7 @@ fn arithmetic(spec: &Spec) -> Arithmetic {
         DType::F64 => Arithmetic::F64,
         DType::F16 => Arithmetic::F16,
         DType::BF16 => Arithmetic::BF16,
+        DType::E4M3 | DType::E5M2 => Arithmetic::F8,
         _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
         _ => Arithmetic::F32,
     }
