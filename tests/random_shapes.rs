@@ -426,3 +426,30 @@ fn products_with_epilogues() {
     }
     file.check();
 }
+
+/// Products of 8-bit floats with a factor for each matrix, or for each row and column.
+#[test]
+fn products_of_narrow_floats() {
+    let mut file = File::new(23);
+    for _ in 0..12 {
+        let [m, n] = [(); 2].map(|()| file.pick(&[1, 2, 7, 16, 33, 64]));
+        let k = file.pick(&[16, 32, 144]);
+        let (a, b) = file.pick(&[("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")]);
+        let each = file.below(2) == 0;
+        let (rows, columns) = if each { (m, n) } else { (1, 1) };
+        let out = file.pick(&["bf16", "f16", "f32"]);
+        let number = file.count;
+        file.count += 1;
+        let _ = writeln!(
+            file.buffers,
+            "buffer a{number}: {a}[{m}, {k}]\nbuffer b{number}: {b}[{n}, {k}]\nbuffer s{number}: f32[{rows}]\n\
+             buffer t{number}: f32[{columns}]\nbuffer c{number}: {out}[{m}, {n}]"
+        );
+        let option = file.pick(&["", ", epilogue: relu", ", epilogue: silu", ", accumulate: true"]);
+        file.add(&format!(
+            "scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, transpose_b: true{option})"
+        ));
+        file.add(&format!("gemm(a{number}, b{number} -> c{number}, transpose_b: true)"));
+    }
+    file.check();
+}

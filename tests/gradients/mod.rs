@@ -24,6 +24,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("nop", "it computes nothing"),
     ("read", "no gradient goes into a file, and it runs on the CPU"),
     ("triad", "its data has no meaning"),
+    ("scaled_gemm", "gradients would be rounded to 8 bits, as its factors are"),
     ("adamw", "a step's gradients end at the update of its parameters"),
     ("sgd", "a step's gradients end at the update of its parameters"),
 ];

@@ -290,7 +290,24 @@ impl Generator<'_> {
         Use { text: format!("cast({}, to: {to})", x.name), scratch: vec![("", to, x.dims)] }
     }
 
+    fn scaled_gemm(&mut self) -> Use {
+        let (m, n, k) = (self.choices.pick(&[1, 8, 3]), self.choices.pick(&[16, 5]), self.choices.pick(&[16, 32]));
+        let [a, b] = [(); 2].map(|()| self.choices.pick(&["e4m3", "e5m2"]));
+        let (scale_a, scale_b) = if self.choices.once_in(2) { (1, 1) } else { (m, n) };
+        let text = format!(
+            "scaled_gemm({}, {}, {}, {}, transpose_b: true)",
+            tensor_type(a, &[m, k]),
+            tensor_type(b, &[n, k]),
+            tensor_type("f32", &[scale_a]),
+            tensor_type("f32", &[scale_b])
+        );
+        Use { text, scratch: vec![("", "bf16", vec![m, n])] }
+    }
+
     fn gemm(&mut self) -> Use {
+        if self.choices.once_in(8) {
+            return self.scaled_gemm();
+        }
         let a = self.operand(&FLOATS, |a| a.space != "host" && !a.gaps && a.dims.len() == 2);
         let [m, k] = a.dims[..] else { return Use::new("nop()".to_owned()) };
         let n = self.choices.pick(&[8, 4, 16]);

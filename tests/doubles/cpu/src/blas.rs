@@ -78,6 +78,9 @@ pub struct Product {
     pub double: bool,
     /// Address of an element for each row of `d`, of its type; 0 without a bias.
     pub bias: usize,
+    /// Addresses of factors in single precision, of `a` and of `b`; 0 without. With `each`, one for each row and column.
+    pub scales: [usize; 2],
+    pub each: bool,
     pub function: Function,
 }
 
@@ -119,6 +122,11 @@ impl Product {
                         beta => beta * self.c.element.load(from, column * self.c.leading + row),
                     };
                     let bias = if self.bias == 0 { 0.0 } else { self.d.element.load(self.bias, row) };
+                    let factor = |side: usize, place: usize| match self.scales[side] {
+                        0 => 1.0,
+                        address => Element::F32.load(address, if self.each { place } else { 0 }),
+                    };
+                    let sum = sum * factor(0, row) * factor(1, column);
                     let value = self.function.apply(self.alpha * sum + old + bias);
                     self.d.element.store(to, column * self.d.leading + row, value);
                 }

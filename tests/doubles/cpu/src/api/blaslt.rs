@@ -41,6 +41,9 @@ struct Desc {
     epilogue: c_int,
     bias: usize,
     bias_type: c_int,
+    /// Addresses of factors of both operands, and whether each row and column has one.
+    scales: [usize; 2],
+    each: [bool; 2],
 }
 
 /// `HIPBLASLT_EPILOGUE_DEFAULT`, `_RELU`, `_BIAS` and `_GELU`, of which the last three are bits.
@@ -169,7 +172,7 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
     if scale != wanted {
         return NOT_SUPPORTED;
     }
-    let desc = Desc { compute, transposed: [false; 2], epilogue: EPILOGUE_DEFAULT, bias: 0, bias_type: 0 };
+    let desc = Desc { compute, transposed: [false; 2], epilogue: EPILOGUE_DEFAULT, bias: 0, bias_type: 0, scales: [0; 2], each: [false; 2] };
     // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(DESCS.add(Arc::new(Mutex::new(desc)))) };
     SUCCESS
@@ -200,6 +203,11 @@ pub unsafe extern "C" fn hipblasLtMatmulDescSetAttribute(
             SUCCESS
         }
         (3, _) => number(pointer.map(|pointer| desc.bias = pointer)),
+        (5 | 6, _) => number(pointer.map(|pointer| desc.scales[attribute as usize - 5] = pointer)),
+        (31 | 32, Ok(mode @ (0 | 3))) => {
+            desc.each[attribute as usize - 31] = mode == 3;
+            SUCCESS
+        }
         (4, Ok(element)) => {
             desc.bias_type = element;
             SUCCESS
@@ -298,8 +306,16 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
     let supported = match (a.element, b.element, d.element) {
         (Element::F64, Element::F64, Element::F64) => double,
         (Element::F32, Element::F32, Element::F32) => !double,
+        // As on NVIDIA's Hopper: columns of both operands along the depth, in pieces of 16 bytes.
+        (x, y, z) if x.is_float8() && y.is_float8() => {
+            let form = desc.transposed == [true, false] && k % 16 == 0 && (x, y) != (Element::E5M2, Element::E5M2);
+            form && !double && matches!(z, Element::F16 | Element::BF16 | Element::F32)
+        }
         (x, y, z) => !double && x == y && matches!(x, Element::F16 | Element::BF16) && (z == x || z == Element::F32),
     };
+    if desc.scales != [0; 2] && !a.element.is_float8() || desc.each[0] != desc.each[1] {
+        return Err(NOT_SUPPORTED);
+    }
     if !supported || c.element != d.element {
         return Err(NOT_SUPPORTED);
     }
@@ -341,6 +357,8 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
         d: matrix(d, false),
         double,
         bias: if epilogue & EPILOGUE_BIAS != 0 { desc.bias } else { 0 },
+        scales: desc.scales,
+        each: desc.each[0],
         function,
     })
 }
