@@ -1,8 +1,8 @@
 """Cases of each operation for shapes.py, drawn by seed: odd sizes, primes, broadcasts, gaps, every type."""
 import math
 
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1}
-FLOATS = ("f32", "bf16", "f16", "f64")
+SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1}
+FLOATS = ("f32", "bf16", "f16", "f64", "e4m3", "e5m2")
 
 
 class Case:
@@ -571,7 +571,28 @@ def draw_gemm(draw):
                 torch_call, moved)
 
 
-DRAWN = {"gemm": draw_gemm, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
+def draw_scaled_gemm(draw):
+    """Products of 8-bit floats in the form that cuBLASLt has on Hopper: rows of both factors along the depth."""
+    flops = math.exp(draw.uniform(math.log(1e8), math.log(1e12)))
+    m = size(draw, 1, 16384)
+    n = max(16, size(draw, 16, 16384) // 16 * 16)
+    k = max(16, min(16384, int(flops / (2 * m * n))) // 16 * 16)
+    a, b = draw.choice((("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e5m2", "e4m3")))
+    each = draw.random() < 0.4
+    rows, columns = (m, n) if each else (1, 1)
+    buffers = {"a": (a, [m, k]), "b": (b, [n, k]), "s": ("f32", [rows]), "v": ("f32", [columns]), "y": ("bf16", [m, n])}
+
+    def torch_call(t, torch):
+        scales = (t["s"].abs().reshape(rows, 1), t["v"].abs().reshape(1, columns)) if each else (t["s"].abs()[0], t["v"].abs()[0])
+        w = t["b"].T
+        return lambda: torch._scaled_mm(t["a"], w, scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16)
+
+    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+    return Case(f"{a} x {b} [{m}, {k}] x [{k}, {n}], {'a factor for each row and column' if each else 'two factors'}", buffers,
+                "scaled_gemm(a, b, s, v -> y, transpose_b: true)", torch_call, moved)
+
+
+DRAWN = {"scaled_gemm": draw_scaled_gemm, "gemm": draw_gemm, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "pages": draw_pages, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,

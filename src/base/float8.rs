@@ -37,7 +37,13 @@ impl Format {
         let (exponent, fraction) = ((bits & !SIGN) >> self.fraction, bits & ((1 << self.fraction) - 1));
         let value = match bits & !SIGN {
             magnitude if magnitude > self.above => f64::NAN,
-            magnitude if magnitude == self.above => if self.above == NAN { f64::NAN } else { f64::INFINITY },
+            magnitude if magnitude == self.above => {
+                if self.above == NAN {
+                    f64::NAN
+                } else {
+                    f64::INFINITY
+                }
+            }
             _ if exponent == 0 => f64::from(fraction) * 2f64.powi(self.least - self.fraction as i32),
             _ => {
                 let whole = f64::from((1 << self.fraction) | fraction);
@@ -89,15 +95,23 @@ mod tests {
     /// The values of the specification's tables.
     #[test]
     fn values_of_the_specification() {
-        assert_eq!([0x7e, 0x08, 0x07, 0x01, 0x80].map(|bits| E4M3.load(bits)), [448.0, 0.015625, 0.013671875, 0.001953125, 0.0]);
+        assert_eq!(
+            [0x7e, 0x08, 0x07, 0x01, 0x80].map(|bits| E4M3.load(bits)),
+            [448.0, 0.015625, 0.013671875, 0.001953125, 0.0]
+        );
         assert!(E4M3.load(0x7f).is_nan() && E4M3.load(0xff).is_nan());
-        assert_eq!([0x7b, 0x04, 0x01, 0xfc].map(|bits| E5M2.load(bits)), [57344.0, 2f64.powi(-14), 2f64.powi(-16), f64::NEG_INFINITY]);
+        assert_eq!(
+            [0x7b, 0x04, 0x01, 0xfc].map(|bits| E5M2.load(bits)),
+            [57344.0, 2f64.powi(-14), 2f64.powi(-16), f64::NEG_INFINITY]
+        );
         assert!((0x7d..=0x7f).all(|bits| E5M2.load(bits).is_nan()));
     }
 
     #[test]
     fn rounding_to_nearest_even() {
-        for (value, bits) in [(464.0, 0x7e), (465.0, 0x7f), (1e9, 0x7f), (17.0, 0x58), (19.0, 0x5a), (-0.0009, 0x80), (0.001, 0x01)] {
+        for (value, bits) in
+            [(464.0, 0x7e), (465.0, 0x7f), (1e9, 0x7f), (17.0, 0x58), (19.0, 0x5a), (-0.0009, 0x80), (0.001, 0x01)]
+        {
             assert_eq!(E4M3.store(value), bits, "{value}");
         }
         for (value, bits) in [(61439.0, 0x7b), (61440.0, 0x7c), (f64::INFINITY, 0x7c), (1.125, 0x3c), (1.375, 0x3e)] {

@@ -203,7 +203,12 @@ impl<'a> Analyzer<'a> {
         }
         let sizes = if is_output && sizes.is_none() { Some(&[][..]) } else { sizes };
         if sizes.is_none() && dtype.is_float() && dtype.size() < 4 {
-            return wrong(self, "is a number of fewer than 32 bits", "write `f32`: the kernel rounds it if it has to", ty.span);
+            return wrong(
+                self,
+                "is a number of fewer than 32 bits",
+                "write `f32`: the kernel rounds it if it has to",
+                ty.span,
+            );
         }
         Some(KernelParam { name: param.name, dtype, sizes, span: ty.span })
     }

@@ -18,9 +18,8 @@ const TYPES: [(&[&str], DType); 10] = [
 ];
 
 /// Element types of other tools that are not supported.
-const OTHERS: [&str; 13] = [
-    "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4", "tf32", "size_t",
-];
+const OTHERS: [&str; 13] =
+    ["i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4", "tf32", "size_t"];
 
 /// Option words of other tools, and the word to write instead.
 const WORDS: [(&[&str], &str); 10] = [

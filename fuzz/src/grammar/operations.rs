@@ -319,8 +319,14 @@ impl Generator<'_> {
         let option = self.choices.pick(&["", ", transpose_a: false", ", compute: f32", ", compute: auto"]);
         let option = if a.dtype == "f32" && self.choices.once_in(4) { ", compute: tf32" } else { option };
         let bias = if self.choices.once_in(4) { format!(", {}", tensor_type(a.dtype, &[n])) } else { String::new() };
-        let epilogue =
-            self.choices.pick(&["", "", ", epilogue: relu", ", epilogue: gelu", ", epilogue: gelu_tanh", ", epilogue: silu"]);
+        let epilogue = self.choices.pick(&[
+            "",
+            "",
+            ", epilogue: relu",
+            ", epilogue: gelu",
+            ", epilogue: gelu_tanh",
+            ", epilogue: silu",
+        ]);
         let turn = if turned { ", transpose_b: true" } else { "" };
         if self.choices.once_in(8) {
             let like = Tensor { dims: vec![m, n], ..a.clone() };

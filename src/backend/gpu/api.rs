@@ -11,9 +11,20 @@ use crate::model::Priority;
 use crate::ops::{Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
 
-use super::lower::Addresses;
 use super::parts::Part;
 use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
+
+/// Addresses of a product's operands.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
+    /// Address of the bias; 0 without a bias.
+    pub bias: u64,
+    /// Addresses of the factors of `a` and of `b`; 0 without factors.
+    pub scales: [u64; 2],
+}
 
 /// Handle under which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
 pub type Handle = [u8; 64];

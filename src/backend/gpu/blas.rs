@@ -10,8 +10,7 @@ use crate::base::DType;
 use crate::exec::{ExecError, Fault};
 use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix};
 
-use super::api::Call;
-use super::lower::Addresses;
+use super::api::{Addresses, Call};
 use super::runtime::Stream;
 
 /// The library's handle, bound to a device.

@@ -11,23 +11,11 @@ use crate::base::{Bytes, Space};
 use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
-use super::api::{Api, Step};
+use super::api::{Addresses, Api, Step};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
-
-/// Addresses of a product's operands.
-#[derive(Clone, Copy, Debug)]
-pub struct Addresses {
-    pub a: u64,
-    pub b: u64,
-    pub c: u64,
-    /// Address of the bias; 0 without a bias.
-    pub bias: u64,
-    /// Addresses of the factors of `a` and of `b`; 0 without factors.
-    pub scales: [u64; 2],
-}
 
 /// A driver or library call, resolved during preparation, with every argument.
 #[derive(Clone, Copy)]
@@ -180,6 +168,8 @@ impl Args {
 #[derive(Debug)]
 pub struct Product {
     pub gemm: Gemm,
+    /// True if a kernel computes its epilogue, since the library has no algorithm with it.
+    pub split: bool,
     /// Operand addresses and lane of its first use on each lane.
     pub uses: Vec<(Addresses, u32)>,
 }
@@ -247,7 +237,7 @@ impl<A: Api> Context<'_, A> {
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
                 if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call)
-                    && calls.products[product as usize].gemm.epilogue.is_none()
+                    && calls.products[product as usize].split
                 {
                     let (workspace, _) = self.workspaces[op.lane as usize];
                     let call = self.kernel(kernel, stream, (&operands, workspace), &mut calls.args)?;
@@ -357,10 +347,11 @@ impl<A: Api> Context<'_, A> {
                     Some(&known) => known,
                     None => {
                         let mut gemm = key.clone();
-                        if gemm.epilogue.is_some() && !self.has_epilogue(&gemm, op.lane) {
+                        let split = gemm.epilogue.is_some() && !self.has_epilogue(&gemm, op.lane);
+                        if split {
                             gemm.epilogue = None;
                         }
-                        calls.products.push(Product { gemm, uses: Vec::new() });
+                        calls.products.push(Product { gemm, split, uses: Vec::new() });
                         let product = calls.products.len() as u32 - 1;
                         products.insert(key, product);
                         product

@@ -37,9 +37,8 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Api, Call, Handle, Step};
+pub use api::{Addresses, Api, Call, Handle, Step};
 use driver::GpuDriver;
-pub use lower::Addresses;
 pub use parts::Part;
 
 /// Kernels of the executor itself, which belong to no operation.

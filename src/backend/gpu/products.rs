@@ -8,8 +8,8 @@ use crate::base::Nanos;
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
-use super::api::{Api, Call};
-use super::lower::{Addresses, Product};
+use super::api::{Addresses, Api, Call};
+use super::lower::Product;
 use super::runtime::{Event, Graph, Stream};
 
 /// Timed runs of an algorithm, after one untimed run.
@@ -53,7 +53,8 @@ impl<A: Api> Chooser<'_, A> {
         let mut best: Option<(Nanos, usize, A::Product)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
             if count == 1 {
-                return Ok((candidate, None));
+                let split = product.split.then(|| format!("product {}", describe(product)));
+                return Ok((candidate, split));
             }
             match self.time(&candidate, product) {
                 Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < GAIN * least.0 as f64) => {
@@ -66,7 +67,7 @@ impl<A: Api> Chooser<'_, A> {
             }
             first.get_or_insert(candidate);
         }
-        let what = describe(gemm);
+        let what = describe(product);
         match (best, first, failed) {
             (Some((time, place, algorithm)), ..) => {
                 let streams = match product.uses.len() {
@@ -83,9 +84,11 @@ impl<A: Api> Chooser<'_, A> {
             _ => Err(ExecError::Device {
                 fault: format!("the library has no algorithm for a product of {what}"),
                 help: Some(match gemm.arithmetic {
-                    Arithmetic::F8 => "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
+                    Arithmetic::F8 => {
+                        "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
                                        are multiples of 16 bytes, and not both `e5m2`; `cast` to f16 keeps every value"
-                        .to_owned(),
+                            .to_owned()
+                    }
                     _ => "try another element type, or sizes that are multiples of 8".to_owned(),
                 }),
             }),
@@ -165,7 +168,13 @@ impl<A: Api> Chooser<'_, A> {
     }
 }
 
-fn describe(gemm: &Gemm) -> String {
+fn describe(product: &Product) -> String {
+    let gemm = &product.gemm;
+    let epilogue = match gemm.epilogue {
+        _ if product.split => ", its epilogue by a kernel since the library has no algorithm with it",
+        Some(_) => ", with its epilogue",
+        None => "",
+    };
     let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
-    format!("{batch}[{}, {}] × [{}, {}] {}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
+    format!("{batch}[{}, {}] × [{}, {}] {}{epilogue}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
 }

@@ -8,7 +8,9 @@ use super::*;
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     if rule.spec.inputs[0].dtype.is_float8() {
-        return Err("its factors have 8 bits, and so would their gradients: `cast` them to bf16 for the product that is differentiated");
+        return Err(
+            "its factors have 8 bits, and so would their gradients: `cast` them to bf16 for the product that is differentiated",
+        );
     }
     let finish = Finish::of(rule.spec);
     let gradient = of_sums(rule, finish, gradient)?;
@@ -88,9 +90,9 @@ fn of_sums(rule: &mut Backward, finish: Finish, gradient: Value) -> Result<Value
                 formula.multiply(gradient, positive)
             }))
         }
-        _ if finish.before.is_some() => {
-            Err("the sums that its function is applied to are gone: `relu` has gradients with `accumulate: true`, or write `map` behind it")
-        }
+        _ if finish.before.is_some() => Err(
+            "the sums that its function is applied to are gone: `relu` has gradients with `accumulate: true`, or write `map` behind it",
+        ),
         function => {
             // The sums are computed again.
             let mut options: Vec<(&'static str, Attr)> =

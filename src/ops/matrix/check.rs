@@ -96,7 +96,6 @@ pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
     all.unwrap_or_else(Check::none)
 }
 
-
 /// How far each element of the output may be from the reference's; `sums` are what the epilogue's function is applied to.
 pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
     let mut room = [Vec::new(), Vec::new()];
@@ -299,9 +298,7 @@ impl<'a> Product<'a> {
                 let product = (expected - added).abs();
                 match (expected.is_nan(), scale < largest / 4.0) {
                     (true, _) => 0.0,
-                    (false, true) => {
-                        unit * scale + self.growing * product + joined * (product + added.abs()) + lost
-                    }
+                    (false, true) => unit * scale + self.growing * product + joined * (product + added.abs()) + lost,
                     // A part of the sum may be infinite, though the whole is not, or is so the other way.
                     (false, false) => f64::INFINITY,
                 }

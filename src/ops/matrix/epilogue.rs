@@ -6,7 +6,7 @@ use super::super::expression::{Expression, Unary};
 use super::super::formula::Formula;
 use super::super::layout::broadcast_strides;
 use super::super::walk::{self, Operand, Task};
-use super::super::{Activation, Epilogue, Launch, Kernel, Spec};
+use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
 use super::scales;
 use crate::base::DType;
 
@@ -101,7 +101,9 @@ impl Finish {
         let rounded = 2.0 * FUNCTION * precision.unit() * sum.abs() + precision.smallest();
         match self.function {
             Function::Identity | Function::Relu => radius,
-            Function::GeluTanh if spec.outputs[0].dtype.size() == 2 => SLOPE * radius + rounded + TANH * 0.5 * sum.abs(),
+            Function::GeluTanh if spec.outputs[0].dtype.size() == 2 => {
+                SLOPE * radius + rounded + TANH * 0.5 * sum.abs()
+            }
             _ => SLOPE * radius + rounded,
         }
     }

@@ -117,7 +117,9 @@ impl Operation for Gemm {
                 Gemm::Scaled if place < 2 => {
                     call.needs_dtype(input, input.tensor.dtype.is_float8(), "matrices of type e4m3 or e5m2")?;
                 }
-                Gemm::Scaled if place < 4 => call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?,
+                Gemm::Scaled if place < 4 => {
+                    call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?
+                }
                 _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?,
             }
         }
@@ -191,7 +193,8 @@ impl Operation for Gemm {
             let fits = bias.tensor.dims.len() == 1 && bias.tensor.dims[0] == n && bias.tensor.dtype == dtype;
             if !fits {
                 let help = "the bias is a row that is added to each row of the product, of the product's element type";
-                let (product, row) = (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
+                let (product, row) =
+                    (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
                 return Err(call.differs(0, product, factors, row, help));
             }
         }
@@ -344,7 +347,13 @@ fn factors_fit(call: &Call, (m, n): (u64, u64), rank: usize) -> Result<(), OpErr
             2 => "give one factor for each matrix, `f32[1]`, or one for each row of `a` and one for each column of `b`",
             _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`",
         };
-        return Err(call.differs(2, format!("this is {a}"), 3, format!("this is {b}, for a product of {m} × {n}"), help));
+        return Err(call.differs(
+            2,
+            format!("this is {a}"),
+            3,
+            format!("this is {b}, for a product of {m} × {n}"),
+            help,
+        ));
     }
     let gaps = |input: &usize| !call.inputs[*input].tensor.contiguous();
     match [2, 3].iter().find(|input| gaps(input)) {
