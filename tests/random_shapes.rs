@@ -450,6 +450,12 @@ fn products_of_narrow_floats() {
             "scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, transpose_b: true{option})"
         ));
         file.add(&format!("gemm(a{number}, b{number} -> c{number}, transpose_b: true)"));
+        let _ = writeln!(
+            file.buffers,
+            "buffer p{number}: i8[{m}, {k}]\nbuffer q{number}: i8[{n}, {k}]\nbuffer r{number}: i32[{m}, {n}]"
+        );
+        let accumulate = file.below(2) == 0;
+        file.add(&format!("gemm(p{number}, q{number} -> r{number}, transpose_b: true, accumulate: {accumulate})"));
     }
     file.check();
 }

@@ -577,7 +577,13 @@ def draw_scaled_gemm(draw):
     m = size(draw, 1, 16384)
     n = max(16, size(draw, 16, 16384) // 16 * 16)
     k = max(16, min(16384, int(flops / (2 * m * n))) // 16 * 16)
-    a, b = draw.choice((("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e5m2", "e4m3")))
+    a, b = draw.choice((("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e5m2", "e4m3"), ("i8", "i8")))
+    if a == "i8":
+        # PyTorch's product of whole numbers is for more than 16 rows.
+        m = max(24, m // 8 * 8)
+        return Case(f"i8 [{m}, {k}] x [{k}, {n}]", {"a": (a, [m, k]), "b": (b, [n, k]), "y": ("i32", [m, n])},
+                    "gemm(a, b -> y, transpose_b: true)", lambda t, torch: (lambda: torch._int_mm(t["a"], t["b"].T)),
+                    m * k + n * k + 4 * m * n)
     each = draw.random() < 0.4
     rows, columns = (m, n) if each else (1, 1)
     buffers = {"a": (a, [m, k]), "b": (b, [n, k]), "s": ("f32", [rows]), "v": ("f32", [columns]), "y": ("bf16", [m, n])}

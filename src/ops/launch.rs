@@ -207,6 +207,8 @@ pub enum Arithmetic {
     BF16,
     /// Inputs of 8 bits in `e4m3` or `e5m2`, added up in `f32`. NVIDIA's Hopper keeps fewer digits of partial sums.
     F8,
+    /// Inputs in `i8`, added up in `i32`.
+    I8,
 }
 
 impl Arithmetic {
@@ -218,6 +220,7 @@ impl Arithmetic {
             Arithmetic::F16 => "f16",
             Arithmetic::BF16 => "bf16",
             Arithmetic::F8 => "f8",
+            Arithmetic::I8 => "i8",
         }
     }
 }

@@ -292,6 +292,11 @@ impl Generator<'_> {
 
     fn scaled_gemm(&mut self) -> Use {
         let (m, n, k) = (self.choices.pick(&[1, 8, 3]), self.choices.pick(&[16, 5]), self.choices.pick(&[16, 32]));
+        if self.choices.once_in(4) {
+            let text =
+                format!("gemm({}, {}, transpose_b: true)", tensor_type("i8", &[m, k]), tensor_type("i8", &[n, k]));
+            return Use { text, scratch: vec![("", "i32", vec![m, n])] };
+        }
         let [a, b] = [(); 2].map(|()| self.choices.pick(&["e4m3", "e5m2"]));
         let (scale_a, scale_b) = if self.choices.once_in(2) { (1, 1) } else { (m, n) };
         let text = format!(

@@ -75,6 +75,8 @@ fn element(dtype: DType) -> c_int {
         DType::F64 => DataType::CUDA_R_64F,
         DType::F16 => DataType::CUDA_R_16F,
         DType::BF16 => DataType::CUDA_R_16BF,
+        DType::I8 => DataType::CUDA_R_8I,
+        DType::I32 => DataType::CUDA_R_32I,
         DType::E4M3 => DataType::CUDA_R_8F_E4M3,
         DType::E5M2 => DataType::CUDA_R_8F_E5M2,
         _ => DataType::CUDA_R_32F,
@@ -84,6 +86,7 @@ fn element(dtype: DType) -> c_int {
 fn arithmetic(arithmetic: Arithmetic) -> c_int {
     (match arithmetic {
         Arithmetic::F64 => Compute::CUBLAS_COMPUTE_64F,
+        Arithmetic::I8 => Compute::CUBLAS_COMPUTE_32I,
         Arithmetic::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
         _ => Compute::CUBLAS_COMPUTE_32F,
     }) as c_int

@@ -147,6 +147,7 @@ impl Scalars {
         let mut one = [0; 8];
         match gemm.arithmetic {
             Arithmetic::F64 => one = 1f64.to_le_bytes(),
+            Arithmetic::I8 => one[..4].copy_from_slice(&1i32.to_le_bytes()),
             _ => one[..4].copy_from_slice(&1f32.to_le_bytes()),
         }
         Scalars { alpha: one, beta: if gemm.accumulate { one } else { [0; 8] } }
@@ -169,7 +170,11 @@ fn epilogue_number(epilogue: Epilogue) -> c_int {
 
 /// The type of the factors alpha and beta.
 pub fn scale_type(arithmetic: Arithmetic) -> DType {
-    if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 }
+    match arithmetic {
+        Arithmetic::F64 => DType::F64,
+        Arithmetic::I8 => DType::I32,
+        _ => DType::F32,
+    }
 }
 
 /// Returns a fault with the library's description if a call's status is not 0.

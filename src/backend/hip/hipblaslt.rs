@@ -76,6 +76,8 @@ fn element(dtype: DType) -> c_int {
         DType::F64 => 1,
         DType::F16 => 2,
         DType::BF16 => 14,
+        DType::I8 => 3,
+        DType::I32 => 10,
         // The formats of the Open Compute Project. MI300X has others, without a negative zero.
         DType::E4M3 => 28,
         DType::E5M2 => 29,
@@ -88,6 +90,7 @@ fn arithmetic(arithmetic: Arithmetic) -> c_int {
     match arithmetic {
         Arithmetic::F64 => 7,
         Arithmetic::Tf32 => 6,
+        Arithmetic::I8 => 9,
         _ => 2,
     }
 }

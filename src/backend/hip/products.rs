@@ -41,7 +41,7 @@ impl Hip {
             },
             Err(error) => error.to_string(),
         };
-        if gemm.epilogue.is_some() || gemm.arithmetic == Arithmetic::F8 {
+        if gemm.epilogue.is_some() || matches!(gemm.arithmetic, Arithmetic::F8 | Arithmetic::I8) {
             return Ok(Vec::new());
         }
         let library = self.rocblas()?;

@@ -175,7 +175,8 @@ impl<'a> Product<'a> {
         let fits = "as many as the product has";
         let added = added.map(|added| Array2::from_shape_vec(shape, added).expect(fits));
         let c = ArrayView2::from_shape(shape, c).expect(fits);
-        let sum = if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 };
+        let exact = matches!(arithmetic, Arithmetic::F64 | Arithmetic::I8);
+        let sum = if exact { DType::F64 } else { DType::F32 };
         // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
         let narrowed = match arithmetic {
             Arithmetic::Tf32 => 2.0 * NARROWED,
@@ -298,6 +299,8 @@ impl<'a> Product<'a> {
                 let product = (expected - added).abs();
                 match (expected.is_nan(), scale < largest / 4.0) {
                     (true, _) => 0.0,
+                    // Whole numbers are not rounded.
+                    _ if self.dtype == DType::I32 => 0.0,
                     (false, true) => unit * scale + self.growing * product + joined * (product + added.abs()) + lost,
                     // A part of the sum may be infinite, though the whole is not, or is so the other way.
                     (false, false) => f64::INFINITY,
@@ -487,7 +490,7 @@ fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
 /// such terms where those that were looked at have not.
 fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
     match arithmetic {
-        Arithmetic::F32 | Arithmetic::F64 => depth.sqrt(),
+        Arithmetic::F32 | Arithmetic::F64 | Arithmetic::I8 => depth.sqrt(),
         // Truncation moves the sum towards zero, and the sign of the sum seldom changes.
         Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => 0.5 * depth / TERMS as f64,
     }
@@ -498,7 +501,7 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
     let terms = a.iter().zip(b);
     let cut_off = |sum: f64| f64::from_bits(sum.to_bits() & !((1 << 29) - 1));
     match arithmetic {
-        Arithmetic::F64 => terms.fold(0.0, |sum, (x, y)| sum + x * y),
+        Arithmetic::F64 | Arithmetic::I8 => terms.fold(0.0, |sum, (x, y)| sum + x * y),
         Arithmetic::F32 => f64::from(terms.fold(0.0f32, |sum, (x, y)| sum + *x as f32 * *y as f32)),
         Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => {
             // 10 of the 52 bits behind the point.

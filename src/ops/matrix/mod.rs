@@ -120,7 +120,10 @@ impl Operation for Gemm {
                 Gemm::Scaled if place < 4 => {
                     call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?
                 }
-                _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?,
+                // Whole numbers are added up exactly, without what follows a product of fractions.
+                Gemm::Plain if input.tensor.dtype == DType::I8 && place < 2 => {}
+                Gemm::Plain if input.tensor.dtype == DType::I32 && place == 2 && call.attrs.bool("accumulate") => {}
+                _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices, or i8")?,
             }
         }
         call.needs_rank(0, 2, "rows and columns")?;
@@ -179,11 +182,15 @@ impl Operation for Gemm {
         dims.push(n).ok_or_else(too_many)?;
         let dtype = match call.given_dtype(0) {
             Some(DType::F32) if a.dtype.size() == 2 || narrow => DType::F32,
+            _ if a.dtype == DType::I8 => DType::I32,
             Some(DType::F16) if narrow => DType::F16,
             _ if narrow => DType::BF16,
             _ => a.dtype,
         };
         let result = call.output(0, dtype, dims)?;
+        if a.dtype == DType::I8 {
+            whole_sums_fit(call, k)?;
+        }
         if let Gemm::Scaled = self {
             factors_fit(call, (m, n), dims.len())?;
         }
@@ -337,6 +344,22 @@ impl Gemm {
     }
 }
 
+/// Fails if a sum of products of `i8` may be too large for `i32`, or if something follows it that is for fractions.
+fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
+    /// Products of 128 × 128 that a sum has room for.
+    const MOST: u64 = (1 << 31) / (128 * 128) - 1;
+    if call.attrs.word("epilogue") != "none" {
+        let why = "products of i8 are whole numbers".to_owned();
+        return Err(call.bad_option("epilogue", why, "remove `epilogue`, and write `map` behind the product"));
+    }
+    if k > MOST {
+        let [a, b] = [0, 1].map(|input| call.inputs[input].tensor.to_string());
+        let help = format!("sums of more than {MOST} products of i8 do not fit i32: split the product");
+        return Err(call.differs(0, format!("this is {a}"), 1, format!("this is {b}"), &help));
+    }
+    Ok(())
+}
+
 /// Fails unless there is a factor for each matrix, or for each row of the first and each column of the second.
 fn factors_fit(call: &Call, (m, n): (u64, u64), rank: usize) -> Result<(), OpError> {
     let [a, b] = [2, 3].map(|input| call.inputs[input].tensor.dims);
@@ -445,6 +468,7 @@ fn arithmetic(spec: &Spec) -> Arithmetic {
         DType::F16 => Arithmetic::F16,
         DType::BF16 => Arithmetic::BF16,
         DType::E4M3 | DType::E5M2 => Arithmetic::F8,
+        DType::I8 => Arithmetic::I8,
         _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
         _ => Arithmetic::F32,
     }

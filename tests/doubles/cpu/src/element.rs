@@ -43,6 +43,8 @@ impl Element {
             0 => Some(Element::F32),
             1 => Some(Element::F64),
             2 => Some(Element::F16),
+            3 => Some(Element::I8),
+            10 => Some(Element::I32),
             14 => Some(Element::BF16),
             28 => Some(Element::E4M3),
             29 => Some(Element::E5M2),

@@ -88,7 +88,7 @@ unsafe fn element_bytes(library: &CublasLt, layout: Handle) -> u32 {
     match element {
         1 => 8,
         2 | 14 => 2,
-        28 | 29 => 1,
+        3 | 28 | 29 => 1,
         _ => 4,
     }
 }
@@ -128,9 +128,9 @@ blas! {
     fn hipblasLtMatrixLayoutCreate(
         library, to: *mut Handle, element: c_int, rows: u64, columns: u64, leading: i64,
     ) {
-        // f32, f64, f16, bf16, e4m3 and e5m2 have the same numbers in both.
+        // f32, f64, f16, i8, i32, bf16, e4m3 and e5m2 have the same numbers in both.
         match element {
-            0 | 1 | 2 | 14 | 28 | 29 => status((library.layout_create)(to, element, rows, columns, leading)),
+            0 | 1 | 2 | 3 | 10 | 14 | 28 | 29 => status((library.layout_create)(to, element, rows, columns, leading)),
             _ => NOT_SUPPORTED,
         }
     }
@@ -149,6 +149,7 @@ blas! {
             2 => 68,
             6 => 77,
             7 => 70,
+            9 => 72,
             _ => return NOT_SUPPORTED,
         };
         status((library.desc_create)(to, compute, scale))

@@ -22,6 +22,7 @@ const TRANSPOSED: c_int = 112;
 const COMPUTE_32F: c_int = 2;
 const COMPUTE_FAST_TF32: c_int = 6;
 const COMPUTE_64F: c_int = 7;
+const COMPUTE_32I: c_int = 9;
 
 #[derive(Clone, Copy)]
 struct Layout {
@@ -167,6 +168,8 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
     let wanted = match compute {
         COMPUTE_32F | COMPUTE_FAST_TF32 => 0,
         COMPUTE_64F => 1,
+        // `HIP_R_32I`.
+        COMPUTE_32I => 10,
         _ => return NOT_SUPPORTED,
     };
     if scale != wanted {
@@ -302,9 +305,13 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
     if !fits || !wide {
         return Err(INVALID_VALUE);
     }
-    let double = desc.compute == COMPUTE_64F;
+    // Double precision has all digits of whole numbers.
+    let double = matches!(desc.compute, COMPUTE_64F | COMPUTE_32I);
     let supported = match (a.element, b.element, d.element) {
-        (Element::F64, Element::F64, Element::F64) => double,
+        (Element::F64, Element::F64, Element::F64) => desc.compute == COMPUTE_64F,
+        (Element::I8, Element::I8, Element::I32) => {
+            desc.compute == COMPUTE_32I && desc.transposed == [true, false] && k % 4 == 0
+        }
         (Element::F32, Element::F32, Element::F32) => !double,
         // As on NVIDIA's Hopper: columns of both operands along the depth, in pieces of 16 bytes.
         (x, y, z) if x.is_float8() && y.is_float8() => {
@@ -392,7 +399,10 @@ pub unsafe extern "C" fn hipblasLtMatmul(
         Ok(product) => product,
         Err(code) => return code,
     };
+    let whole = product.d.element == Element::I32;
     let scalar = |from: *const c_void| match product.double {
+        // SAFETY: scalars are of the type that the description says.
+        true if whole => f64::from(unsafe { from.cast::<i32>().read_unaligned() }),
         // SAFETY: scalars are of the type that the description says.
         true => unsafe { from.cast::<f64>().read_unaligned() },
         // SAFETY: as above.
