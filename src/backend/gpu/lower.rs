@@ -34,6 +34,13 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
+    /// The kernel that computes a product's epilogue, by its index in [`Calls::epilogues`]. The choice of the product's
+    /// algorithm replaces it by this kernel, or by nothing.
+    Epilogue {
+        product: u32,
+        kernel: u32,
+    },
+    Nothing,
     Copy {
         copy: u32,
         source: u64,
@@ -79,6 +86,8 @@ pub struct Calls<A: Api> {
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
+    /// Kernels that compute the epilogues of products, where these do not.
+    pub epilogues: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
     pub peers: Vec<Arc<A>>,
@@ -97,6 +106,7 @@ impl<A: Api> Calls<A> {
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
+            epilogues: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
             steps: Vec::new(),
@@ -159,8 +169,9 @@ impl Args {
     }
 
     /// The argument pointers of the kernel whose first index is `first`.
-    pub fn pointers(&mut self, first: u32) -> *mut *mut c_void {
-        self.pointers.as_mut_ptr().wrapping_add(first as usize)
+    pub fn pointers(&self, first: u32) -> *mut *mut c_void {
+        // Drivers only read them.
+        self.pointers.as_ptr().wrapping_add(first as usize).cast_mut()
     }
 }
 
@@ -168,10 +179,17 @@ impl Args {
 #[derive(Debug)]
 pub struct Product {
     pub gemm: Gemm,
-    /// True if a kernel computes its epilogue, since the library has no algorithm with it.
-    pub split: bool,
-    /// Operand addresses and lane of its first use on each lane.
-    pub uses: Vec<(Addresses, u32)>,
+    /// Its first use on each lane.
+    pub uses: Vec<Use>,
+}
+
+/// A use of a matrix product.
+#[derive(Debug)]
+pub struct Use {
+    pub operands: Addresses,
+    pub lane: u32,
+    /// The kernel that computes the epilogue, in [`Calls::epilogues`]; `None` if the launch has none.
+    pub epilogue: Option<u32>,
 }
 
 /// What launches are resolved with.
@@ -236,12 +254,16 @@ impl<A: Api> Context<'_, A> {
             for launch in work.launches.iter() {
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
-                if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call)
-                    && calls.products[product as usize].split
-                {
+                if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call) {
                     let (workspace, _) = self.workspaces[op.lane as usize];
-                    let call = self.kernel(kernel, stream, (&operands, workspace), &mut calls.args)?;
-                    calls.calls.push(call);
+                    let kernel = self.kernel(kernel, stream, (&operands, workspace), &mut calls.args)?;
+                    let index = calls.epilogues.len() as u32;
+                    calls.epilogues.push(kernel);
+                    calls.calls.push(Prepared::Epilogue { product, kernel: index });
+                    let uses = &mut calls.products[product as usize].uses;
+                    uses.iter_mut().filter(|one| one.lane == op.lane).for_each(|one| {
+                        one.epilogue.get_or_insert(index);
+                    });
                 }
             }
             calls.ops.push((first, calls.calls.len() as u32));
@@ -343,23 +365,13 @@ impl<A: Api> Context<'_, A> {
                 for matrix in [&mut key.a, &mut key.b, &mut key.c] {
                     matrix.offset = 0;
                 }
-                let product = match products.get(&key) {
-                    Some(&known) => known,
-                    None => {
-                        let mut gemm = key.clone();
-                        let split = gemm.epilogue.is_some() && !self.has_epilogue(&gemm, op.lane);
-                        if split {
-                            gemm.epilogue = None;
-                        }
-                        calls.products.push(Product { gemm, split, uses: Vec::new() });
-                        let product = calls.products.len() as u32 - 1;
-                        products.insert(key, product);
-                        product
-                    }
-                };
+                let product = *products.entry(key.clone()).or_insert_with(|| {
+                    calls.products.push(Product { gemm: key, uses: Vec::new() });
+                    calls.products.len() as u32 - 1
+                });
                 let uses = &mut calls.products[product as usize].uses;
-                if !uses.iter().any(|&(_, known)| known == lane) {
-                    uses.push((operands, lane));
+                if !uses.iter().any(|known| known.lane == lane) {
+                    uses.push(Use { operands, lane, epilogue: None });
                 }
                 Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
             }
@@ -379,12 +391,6 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Exchange { comm: self.comms[op.comm as usize], exchanges, stream }
             }
         })
-    }
-
-    /// Whether the library has an algorithm that computes a product with its epilogue.
-    fn has_epilogue(&self, gemm: &Gemm, lane: u32) -> bool {
-        let (_, workspace) = self.workspaces[lane as usize];
-        self.api.products(gemm, workspace, 1).is_ok_and(|algorithms| !algorithms.is_empty())
     }
 
     /// Fails if a declared kernel needs more than a block may have on this device. A generated kernel never does.
