@@ -450,7 +450,8 @@ fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
     for (index, (factors, c)) in Factors::of(spec, inputs).zip(output.chunks_mut(size.max(1))).enumerate() {
         let added = finish.added(inputs, (index, size, columns));
         factors.multiply(c);
-        c.iter_mut().zip(added.iter().flatten()).for_each(|(sum, added)| *sum += added);
+        let added = added.iter().flat_map(|added| &added.sums);
+        c.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
     }
 }
 
