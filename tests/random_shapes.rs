@@ -435,3 +435,64 @@ fn views_of_tensors_and_slices() {
     }
     file.check();
 }
+
+/// Products that add to what their output holds, with a bias and a function of the sums: some by the library, some by a kernel.
+#[test]
+fn products_with_epilogues() {
+    let mut file = File::new(17);
+    for _ in 0..24 {
+        let dtype = file.pick(&FLOATS);
+        let out = if matches!(dtype, "f16" | "bf16") { file.pick(&[dtype, "f32"]) } else { dtype };
+        let [m, n, k] = [(); 3].map(|()| file.pick(&[1, 2, 3, 7, 16, 33, 64, 97]));
+        let lead: Vec<u64> = if file.below(3) == 0 { vec![1 + file.below(3), 1 + file.below(3)] } else { Vec::new() };
+        // Rows may have gaps between them, and elements of a row may not.
+        let matrix = |file: &mut File, dtype: &str, lead: &[u64], rows: u64, columns: u64| {
+            let (name, more) = (format!("x{}", file.count), file.below(2) * (1 + file.below(9)));
+            file.count += 1;
+            let sizes = [lead, &[rows, columns + more]].concat();
+            let _ = writeln!(file.buffers, "buffer {name}: {dtype}{sizes:?}");
+            format!("{name}[{}..{columns}]", ".., ".repeat(sizes.len() - 1) + "0")
+        };
+        let shared = file.below(2) == 0;
+        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, n));
+        let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, k, n);
+        let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
+        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
+        let accumulate = file.below(2) == 0;
+        file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate})"));
+    }
+    file.check();
+}
+
+/// Products of 8-bit floats with a factor for each matrix, or for each row and column.
+#[test]
+fn products_of_narrow_floats() {
+    let mut file = File::new(23);
+    for _ in 0..12 {
+        let [m, n] = [(); 2].map(|()| file.pick(&[1, 2, 7, 16, 33, 64]));
+        let k = file.pick(&[16, 32, 144]);
+        let (a, b) = file.pick(&[("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")]);
+        let each = file.below(2) == 0;
+        let (rows, columns) = if each { (m, n) } else { (1, 1) };
+        let out = file.pick(&["bf16", "f16", "f32"]);
+        let number = file.count;
+        file.count += 1;
+        let _ = writeln!(
+            file.buffers,
+            "buffer a{number}: {a}[{m}, {k}]\nbuffer b{number}: {b}[{n}, {k}]\nbuffer s{number}: f32[{rows}]\n\
+             buffer t{number}: f32[{columns}]\nbuffer c{number}: {out}[{m}, {n}]"
+        );
+        let option = file.pick(&["", ", epilogue: relu", ", epilogue: silu", ", accumulate: true"]);
+        file.add(&format!(
+            "scaled_gemm(a{number}, b{number}, s{number}, t{number} -> c{number}, transpose_b: true{option})"
+        ));
+        file.add(&format!("gemm(a{number}, b{number} -> c{number}, transpose_b: true)"));
+        let _ = writeln!(
+            file.buffers,
+            "buffer p{number}: i8[{m}, {k}]\nbuffer q{number}: i8[{n}, {k}]\nbuffer r{number}: i32[{m}, {n}]"
+        );
+        let accumulate = file.below(2) == 0;
+        file.add(&format!("gemm(p{number}, q{number} -> r{number}, transpose_b: true, accumulate: {accumulate})"));
+    }
+    file.check();
+}

@@ -16,7 +16,7 @@ use crate::common::doubles;
 use crate::common::world::World;
 use crate::hip::verify;
 
-const TYPES: [&str; 8] = ["f64", "f32", "f16", "bf16", "i64", "i32", "i8", "u8"];
+const TYPES: [&str; 10] = ["f64", "f32", "f16", "bf16", "e4m3", "e5m2", "i64", "i32", "i8", "u8"];
 
 /// A source of random choices.
 struct Draws {

@@ -47,9 +47,12 @@ class Tensors:
             if path.exists():
                 tensor = torch.from_numpy(numpy.load(path))
             else:
-                # NumPy knows no bf16: the file holds its bits.
-                bits = numpy.load(path.with_suffix(".bf16.npy")).view(numpy.int16)
-                tensor = torch.from_numpy(bits).view(torch.bfloat16)
+                # NumPy knows no bf16 and no floats of 8 bits: the file holds their bits.
+                kinds = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+                kind = next(kind for kind in kinds if path.with_suffix(f".{kind}.npy").exists())
+                bits = numpy.load(path.with_suffix(f".{kind}.npy"))
+                bits = bits.view(numpy.int16) if kind == "bf16" else bits
+                tensor = torch.from_numpy(bits).view(kinds[kind])
             self.loaded[name] = tensor.to(DEVICE)
         return self.loaded[name]
 

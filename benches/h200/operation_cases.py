@@ -52,6 +52,21 @@ def gemm(dtype: str, quick: bool):
                    lambda t: torch.cat([torch.zeros_like(t.c[:2]), t.a[2:] @ t.b]), "a[2..6], b -> c[2..6]")
 
 
+def scaled_gemm(dtype: str, quick: bool):
+    """Products of 8-bit floats, with results of this type."""
+    if dtype == "f64":
+        return
+    for m, n, k in [(1, 32, 64), (17, 48, 128), (128, 128, 512)] + ([] if quick else [(1000, 1024, 2048)]):
+        for a, b in [("e4m3", "e4m3"), ("e5m2", "e4m3")]:
+            for rows, columns in [(1, 1), (m, n)]:
+                # Hopper's matrix units keep 13 bits of a partial sum.
+                bound = accumulated(dtype, 1 + k / 4) + 8 * 2.0**-13
+                buffers = {"a": f"{a}{shape(m, k)}", "b": f"{b}{shape(n, k)}", "s": f"f32{shape(rows)}",
+                           "v": f"f32{shape(columns)}", "c": f"{dtype}{shape(m, n)} = zeros"}
+                yield Case("scaled_gemm", f"{a}, {b} to {dtype}", buffers, "scaled_gemm(a, b, s, v -> c, transpose_b: true)",
+                           lambda t: {"c": (t.a * t.s[:, None]) @ (t.b * t.v[:, None]).T}, bound)
+
+
 # --- Element by element ------------------------------------------------------------------------------------------
 
 def gelu(x):
@@ -568,6 +583,6 @@ def copies(dtype: str, quick: bool):
             yield Case(operation, dtype, buffers, text, lambda t: {"y": t["x"]})
 
 
-GROUPS = [(gemm, FLOATS), (attention, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
+GROUPS = [(gemm, FLOATS), (scaled_gemm, FLOATS), (attention, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
           (groups, FLOATS), (gradients, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]

@@ -80,7 +80,7 @@ def verified(args, path, cases):
 
 def tensors(case, torch):
     types = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
-             "i8": torch.int8, "u8": torch.uint8}
+             "i8": torch.int8, "u8": torch.uint8, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
     made = {}
     for name, (dtype, dims) in case.buffers.items():
         if name in ("r", "c"):

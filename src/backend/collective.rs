@@ -217,6 +217,9 @@ fn number(dtype: DType) -> c_int {
         DType::F32 => 7,
         DType::F64 => 8,
         DType::BF16 => 9,
+        // NCCL from 2.24 on.
+        DType::E4M3 => 10,
+        DType::E5M2 => 11,
     }
 }
 

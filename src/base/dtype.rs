@@ -3,6 +3,8 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use super::float8::{E4M3, E5M2};
+
 /// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
@@ -10,6 +12,10 @@ pub enum DType {
     F32,
     F16,
     BF16,
+    /// `float8_e4m3fn` of PyTorch.
+    E4M3,
+    /// `float8_e5m2` of PyTorch.
+    E5M2,
     I64,
     I32,
     I8,
@@ -18,8 +24,18 @@ pub enum DType {
 
 impl DType {
     /// Every element type.
-    pub const ALL: [DType; 8] =
-        [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8];
+    pub const ALL: [DType; 10] = [
+        DType::F64,
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::E4M3,
+        DType::E5M2,
+        DType::I64,
+        DType::I32,
+        DType::I8,
+        DType::U8,
+    ];
 
     /// Name in the language.
     pub fn name(self) -> &'static str {
@@ -28,6 +44,8 @@ impl DType {
             DType::F32 => "f32",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
+            DType::E4M3 => "e4m3",
+            DType::E5M2 => "e5m2",
             DType::I64 => "i64",
             DType::I32 => "i32",
             DType::I8 => "i8",
@@ -46,13 +64,18 @@ impl DType {
             DType::F64 | DType::I64 => 8,
             DType::F32 | DType::I32 => 4,
             DType::F16 | DType::BF16 => 2,
-            DType::I8 | DType::U8 => 1,
+            DType::E4M3 | DType::E5M2 | DType::I8 | DType::U8 => 1,
         }
     }
 
     /// Whether the type is a floating-point type.
     pub fn is_float(self) -> bool {
-        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16) || self.is_float8()
+    }
+
+    /// Whether the type is a floating-point type of 8 bits.
+    pub fn is_float8(self) -> bool {
+        matches!(self, DType::E4M3 | DType::E5M2)
     }
 
     /// Byte that fills uninitialized memory. As an element it is NaN or -1, which no correct operation produces.
@@ -65,6 +88,8 @@ impl DType {
             DType::F32 => f64::from(f32::EPSILON) / 2.0,
             DType::F16 => 2f64.powi(-11),
             DType::BF16 => 2f64.powi(-8),
+            DType::E4M3 => 2f64.powi(-4),
+            DType::E5M2 => 2f64.powi(-3),
             DType::I64 | DType::I32 | DType::I8 | DType::U8 => 0.0,
         }
     }
@@ -76,6 +101,8 @@ impl DType {
             DType::F32 => f64::from(f32::MIN_POSITIVE),
             DType::F16 => f16::MIN_POSITIVE.to_f64(),
             DType::BF16 => bf16::MIN_POSITIVE.to_f64(),
+            DType::E4M3 => E4M3.smallest(),
+            DType::E5M2 => E5M2.smallest(),
             DType::I64 | DType::I32 | DType::I8 | DType::U8 => 0.0,
         }
     }
@@ -87,6 +114,8 @@ impl DType {
             DType::F32 => f64::from(f32::from_le_bytes(take(bytes))),
             DType::F16 => f16::from_le_bytes(take(bytes)).to_f64(),
             DType::BF16 => bf16::from_le_bytes(take(bytes)).to_f64(),
+            DType::E4M3 => E4M3.load(bytes[0]),
+            DType::E5M2 => E5M2.load(bytes[0]),
             DType::I64 => i64::from_le_bytes(take(bytes)) as f64,
             DType::I32 => f64::from(i32::from_le_bytes(take(bytes))),
             DType::I8 => f64::from(bytes[0] as i8),
@@ -102,6 +131,8 @@ impl DType {
             DType::F32 => load_each(bytes, values, |element| DType::F32.load(element), 4),
             DType::F16 => load_each(bytes, values, |element| DType::F16.load(element), 2),
             DType::BF16 => load_each(bytes, values, |element| DType::BF16.load(element), 2),
+            DType::E4M3 => load_each(bytes, values, |element| DType::E4M3.load(element), 1),
+            DType::E5M2 => load_each(bytes, values, |element| DType::E5M2.load(element), 1),
             DType::I64 => load_each(bytes, values, |element| DType::I64.load(element), 8),
             DType::I32 => load_each(bytes, values, |element| DType::I32.load(element), 4),
             DType::I8 => load_each(bytes, values, |element| DType::I8.load(element), 1),
@@ -116,6 +147,8 @@ impl DType {
             DType::F32 => f64::from(value as f32),
             DType::F16 => f16::from_f32(value as f32).to_f64(),
             DType::BF16 => bf16::from_f32(value as f32).to_f64(),
+            DType::E4M3 => E4M3.load(E4M3.store(value)),
+            DType::E5M2 => E5M2.load(E5M2.store(value)),
             DType::I64 => value as i64 as f64,
             DType::I32 => f64::from(value as i32),
             DType::I8 => f64::from(value as i8),
@@ -123,7 +156,7 @@ impl DType {
         }
     }
 
-    /// Stores `value` at `bytes[0]`. Floats round to nearest even (through `f32` for 16-bit types, as GPU kernels do);
+    /// Stores `value` at `bytes[0]`. Floats round to nearest even (through `f32` for narrower types, as GPU kernels do);
     /// integers truncate and saturate; NaN becomes 0 in them.
     pub fn store(self, value: f64, bytes: &mut [u8]) {
         match self {
@@ -131,6 +164,8 @@ impl DType {
             DType::F32 => bytes[..4].copy_from_slice(&(value as f32).to_le_bytes()),
             DType::F16 => bytes[..2].copy_from_slice(&f16::from_f32(value as f32).to_le_bytes()),
             DType::BF16 => bytes[..2].copy_from_slice(&bf16::from_f32(value as f32).to_le_bytes()),
+            DType::E4M3 => bytes[0] = E4M3.store(value),
+            DType::E5M2 => bytes[0] = E5M2.store(value),
             DType::I64 => bytes[..8].copy_from_slice(&(value as i64).to_le_bytes()),
             DType::I32 => bytes[..4].copy_from_slice(&(value as i32).to_le_bytes()),
             DType::I8 => bytes[0] = (value as i8) as u8,
@@ -146,6 +181,8 @@ impl DType {
             DType::F32 => store_each(values, bytes, |value, element| DType::F32.store(value, element), 4),
             DType::F16 => store_halves(values, bytes),
             DType::BF16 => store_each(values, bytes, |value, element| DType::BF16.store(value, element), 2),
+            DType::E4M3 => store_each(values, bytes, |value, element| DType::E4M3.store(value, element), 1),
+            DType::E5M2 => store_each(values, bytes, |value, element| DType::E5M2.store(value, element), 1),
             DType::I64 => store_each(values, bytes, |value, element| DType::I64.store(value, element), 8),
             DType::I32 => store_each(values, bytes, |value, element| DType::I32.store(value, element), 4),
             DType::I8 => store_each(values, bytes, |value, element| DType::I8.store(value, element), 1),
@@ -153,7 +190,7 @@ impl DType {
         }
     }
 
-    /// Type of combining two values: the wider float; `f32` for `f16` with `bf16`; a float wins over an integer; of different
+    /// Type of combining two values: the wider float; `f32` for two floats of equal size; a float wins over an integer; of different
     /// integers `i64` if it is one of them, else `i32`.
     pub fn promote(self, other: DType) -> DType {
         use DType::*;
@@ -165,6 +202,7 @@ impl DType {
             (false, true) => other,
             (true, true) => match (self, other) {
                 (F64, _) | (_, F64) => F64,
+                (wide, narrow) | (narrow, wide) if narrow.is_float8() && !wide.is_float8() => wide,
                 _ => F32,
             },
             (false, false) if self == I64 || other == I64 => I64,

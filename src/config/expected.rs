@@ -119,7 +119,7 @@ pub struct Range {
 
     /// The operation's name in the language.
     pub operation: Option<String>,
-    /// Arithmetic of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`.
+    /// Arithmetic of a matrix product: `f64`, `f32`, `tf32`, `f16`, `bf16`, `f8`, `i8`.
     pub arithmetic: Option<String>,
     /// Direction of a copy.
     pub direction: Option<CopyDirection>,

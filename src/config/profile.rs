@@ -29,7 +29,7 @@ pub struct Profile {
     /// Number of chips that contain the compute units, of a device with partitions.
     #[serde(default = "Figure::one")]
     pub chips: Figure,
-    /// Peak rates in operations per second: of the matrix units by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`), of
+    /// Peak rates in operations per second: of the matrix units by arithmetic (`f64`, `f32`, `tf32`, `f16`, `bf16`, `f8`, `i8`), of
     /// elementwise arithmetic (`vector`), and of the special-function units for exponentials, reciprocals and roots
     /// (`special`).
     pub peak: BTreeMap<String, Figure>,
@@ -277,7 +277,7 @@ impl Profile {
                 return bad(name, figure.0, "a time cannot be negative");
             }
         }
-        for name in ["f64", "f32", "tf32", "f16", "bf16"] {
+        for name in ["f64", "f32", "tf32", "f16", "bf16", "f8", "i8"] {
             for (table, entries) in [("peak", &self.peak), ("matrix_efficiency", &self.matrix_efficiency)] {
                 if !entries.get(name).is_some_and(|figure| figure.0.is_finite() && figure.0 > 0.0) {
                     return bad(&format!("{table}[{name:?}]"), 0.0, "it has to be there and positive");

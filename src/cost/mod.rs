@@ -124,7 +124,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             busy,
             floor: profile.collective_floor.value(),
         },
-        Launch::Kernel(_) | Launch::Gemm(_) => {
+        Launch::Kernel(_) | Launch::Gemm(..) => {
             let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
@@ -310,7 +310,7 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
     let host = &profile.host;
     match launch {
         Launch::Kernel(_) => &host.kernel,
-        Launch::Gemm(_) => &host.matrix,
+        Launch::Gemm(..) => &host.matrix,
         Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,

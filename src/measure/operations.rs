@@ -106,7 +106,7 @@ fn route(spec: &Spec) -> Option<(&'static str, bool)> {
 fn size(spec: &Spec) -> String {
     // Other operations need not format a kernel name for this.
     if spec.operation.category() == Category::Matrix
-        && let Some(Launch::Gemm(gemm)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(_)))
+        && let Some(Launch::Gemm(gemm, _)) = spec.launch().iter().find(|launch| matches!(launch, Launch::Gemm(..)))
     {
         let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
         return format!("{batch}{}×{}×{} {}", gemm.m, gemm.n, gemm.k, gemm.arithmetic.name());

@@ -107,7 +107,7 @@ fn describe_resource(resource: &str) -> (String, &'static str) {
         "vector" => ("vector arithmetic".to_owned(), "less arithmetic for each element, or a smaller type"),
         "h2d" => ("the host link (host to device)".to_owned(), EARLIER),
         "d2h" => ("the host link (device to host)".to_owned(), EARLIER),
-        "f64" | "f32" | "tf32" | "f16" | "bf16" => (
+        "f64" | "f32" | "tf32" | "f16" | "bf16" | "f8" | "i8" => (
             format!("{resource} matrix arithmetic"),
             "a smaller type, shapes that fill all units, and less beside it that takes units away",
         ),

@@ -210,7 +210,7 @@ impl<'a> Analyzer<'a> {
             operands.views.push(self.bare(dtype, dims, name, call.span));
             operands.spans.push(call.span);
         }
-        if operation.updates() {
+        if operation.updates(&operands.attrs) {
             for output in &operands.outputs {
                 if let Output::Given(view, span) = output {
                     operands.views.push(*view);
@@ -272,8 +272,10 @@ impl<'a> Analyzer<'a> {
             let later =
                 views[index + 1..].iter().copied().zip(call.outputs.iter().skip(index + 1).map(|arg| arg.value.span));
             let reads = inputs.views.len();
+            // An operation that updates its outputs reads them behind its other inputs.
+            let updated = if operation.updates(&inputs.attrs) { reads - views.len().min(reads)..reads } else { 0..0 };
             for (place, (other, other_at)) in others.chain(later).enumerate() {
-                let same = place < reads && other == view && operation.in_place();
+                let same = place < reads && other == view && (operation.in_place() || updated.contains(&place));
                 if !same
                     && self.program.views.overlap(view, other)
                     && !(place < reads && operation.own_part() && self.is_own_part(view, other, team))

@@ -434,15 +434,13 @@ impl<'a> Analyzer<'a> {
         let computes = |category: Category| {
             matches!(category, Category::Matrix | Category::Elementwise | Category::RowWise | Category::Movement)
         };
-        let place = found.filter(|&place| {
-            let operation = ops::CATALOGUE[place];
-            computes(operation.category()) && !operation.updates()
-        });
-        let Some(place) = place else {
+        let place = found.filter(|&place| computes(ops::CATALOGUE[place].category()));
+        let computes_nothing = |this: &mut Self| {
             let why = format!("is `{}`, which computes no new tensors from others", names.join("."));
             let help = "write an operation such as `map`, `gemm` or `softmax` on the inputs of the kernel".to_owned();
-            return wrong(self, why, help, call.span);
+            wrong(this, why, help, call.span)
         };
+        let Some(place) = place else { return computes_nothing(self) };
         if let Some(arg) = call.outputs.first() {
             let help = "remove the arrow and what stands behind it".to_owned();
             return wrong(self, "names outputs, and writes those of the kernel".to_owned(), help, arg.value.span);
@@ -453,6 +451,9 @@ impl<'a> Analyzer<'a> {
         let options_good = self.op_options(operation, call, &mut inner.attrs);
         if inner.failed || !options_good {
             return None;
+        }
+        if operation.updates(&inner.attrs) {
+            return computes_nothing(self);
         }
         if !operation.own_inputs(&inner.attrs).is_empty() {
             let help = "write an operation on the inputs of the kernel".to_owned();

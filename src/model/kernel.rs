@@ -254,8 +254,13 @@ impl<'a> Analyzer<'a> {
             return wrong(self, "has a size that is a range", "write a name or a number: `x: f32[n, 128]`", range.span);
         }
         let sizes = if is_output && sizes.is_none() { Some(&[][..]) } else { sizes };
-        if sizes.is_none() && matches!(dtype, DType::F16 | DType::BF16) {
-            return wrong(self, "is a number of 16 bits", "write `f32`: the kernel rounds it if it has to", ty.span);
+        if sizes.is_none() && dtype.is_float() && dtype.size() < 4 {
+            return wrong(
+                self,
+                "is a number of fewer than 32 bits",
+                "write `f32`: the kernel rounds it if it has to",
+                ty.span,
+            );
         }
         Some(KernelParam { name: param.name, dtype, sizes, span: ty.span })
     }

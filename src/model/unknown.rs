@@ -4,11 +4,13 @@ use crate::base::{DType, suggest};
 use crate::ops::{self, Category};
 
 /// Names of element types in other tools.
-const TYPES: [(&[&str], DType); 8] = [
+const TYPES: [(&[&str], DType); 10] = [
     (&["double", "float64", "fp64"], DType::F64),
     (&["float", "float32", "fp32", "single"], DType::F32),
     (&["half", "float16", "fp16"], DType::F16),
     (&["bfloat16", "bfloat", "nv_bfloat16"], DType::BF16),
+    (&["fp8", "f8", "float8", "float8_e4m3fn", "e4m3fn", "fp8_e4m3"], DType::E4M3),
+    (&["float8_e5m2", "fp8_e5m2"], DType::E5M2),
     (&["long", "int64", "int64_t", "longlong"], DType::I64),
     (&["int", "int32", "int32_t"], DType::I32),
     (&["int8", "int8_t", "char"], DType::I8),
@@ -16,10 +18,8 @@ const TYPES: [(&[&str], DType); 8] = [
 ];
 
 /// Element types of other tools that are not supported.
-const OTHERS: [&str; 15] = [
-    "i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp8", "f8", "fp4", "tf32",
-    "size_t",
-];
+const OTHERS: [&str; 13] =
+    ["i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4", "tf32", "size_t"];
 
 /// Option words of other tools, and the word to write instead.
 const WORDS: [(&[&str], &str); 10] = [

@@ -4,7 +4,8 @@ use super::*;
 
 /// Every operation, in the order of the documentation.
 pub static CATALOGUE: &[&dyn Operation] = &[
-    &matrix::Gemm,
+    &matrix::Gemm::Plain,
+    &matrix::Gemm::Scaled,
     &attention::Attention,
     &attention::AttentionBackward,
     &elementwise::Map,

@@ -24,6 +24,8 @@ typedef float f32;
 typedef double f64;
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
+struct e4m3 { unsigned char bits; };
+struct e5m2 { unsigned char bits; };
 
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
 #define WHOLE_CLOCK() wall_clock64()
@@ -45,6 +47,32 @@ template <typename C> __device__ inline C load(f64 x) { return (C)x; }
 template <typename C> __device__ inline C load(f32 x) { return (C)x; }
 template <typename C> __device__ inline C load(f16 x) { return (C)half_to_float(x.bits); }
 template <typename C> __device__ inline C load(bf16 x) { return (C)bits_to_float((u32)x.bits << 16); }
+// Floats of 8 bits: FRACTION bits of fraction, and 2^LEAST as the smallest normal number.
+template <int FRACTION, int LEAST> __device__ inline f32 narrow_to_float(u32 bits) {
+  const u32 magnitude = bits & 0x7fu;
+  const f32 small = (f32)magnitude * bits_to_float((u32)(127 + LEAST - FRACTION) << 23);
+  const f32 normal = bits_to_float((magnitude << (23 - FRACTION)) + ((u32)(126 + LEAST) << 23));
+  const f32 value = magnitude >> FRACTION ? normal : small;
+  return bits & 0x80u ? -value : value;
+}
+// To nearest even. What is larger than LARGEST becomes ABOVE.
+template <int FRACTION, int LEAST, u32 LARGEST, u32 ABOVE> __device__ inline u32 float_to_narrow(f32 x) {
+  const u32 bits = float_to_bits(x), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu, smallest = (u32)(127 + LEAST) << 23;
+  const int shift = 23 - FRACTION;
+  if (magnitude > 0x7f800000u) return sign | 0x7fu;
+  // A sum with this number has the last place of a subnormal number.
+  const u32 place = (u32)(150 + LEAST - FRACTION) << 23;
+  const u32 small = float_to_bits(bits_to_float(magnitude) + bits_to_float(place)) - place;
+  const u32 normal = ((magnitude + (1u << (shift - 1)) - 1u + (magnitude >> shift & 1u)) >> shift) - (smallest >> shift) + (1u << FRACTION);
+  const u32 rounded = magnitude < smallest ? small : normal;
+  return sign | (rounded > LARGEST ? ABOVE : rounded);
+}
+template <typename C> __device__ inline C load(e4m3 x) { return (x.bits & 0x7fu) == 0x7fu ? (C)bits_to_float(0x7fc00000u) : (C)narrow_to_float<3, -6>(x.bits); }
+template <typename C> __device__ inline C load(e5m2 x) {
+  const u32 magnitude = x.bits & 0x7fu;
+  if (magnitude >= 0x7cu) return (C)bits_to_float(magnitude > 0x7cu ? 0x7fc00000u : (x.bits & 0x80u) << 24 | 0x7f800000u);
+  return (C)narrow_to_float<2, -14>(x.bits);
+}
 template <typename C> __device__ inline C load(i64 x) { return (C)x; }
 template <typename C> __device__ inline C load(i32 x) { return (C)x; }
 template <typename C> __device__ inline C load(i8 x) { return (C)x; }
@@ -62,6 +90,8 @@ template <typename C> __device__ inline void store(bf16& to, C x) {
   to.bits = (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 #endif
 }
+template <typename C> __device__ inline void store(e4m3& to, C x) { to.bits = (unsigned char)float_to_narrow<3, -6, 0x7e, 0x7f>((f32)x); }
+template <typename C> __device__ inline void store(e5m2& to, C x) { to.bits = (unsigned char)float_to_narrow<2, -14, 0x7b, 0x7c>((f32)x); }
 // Cut off and saturated; NaN becomes 0. The bounds are exact in either type.
 template <typename C> __device__ inline i32 whole(C x, C low, C high, i32 above) {
   return x >= high ? above : x <= low ? (i32)low : x == x ? (i32)x : 0;

@@ -10,7 +10,8 @@ use crate::base::{DType, Dims, GroupId, Nanos};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     Kernel(Kernel),
-    Gemm(Gemm),
+    /// A product, and the kernel that computes its epilogue if the library cannot.
+    Gemm(Gemm, Option<Kernel>),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
     Memset {
@@ -29,9 +30,17 @@ pub enum Launch {
 }
 
 impl Launch {
+    /// The generated kernel that it runs, or that it runs if a library cannot compute all of it.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        match self {
+            Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => Some(kernel),
+            _ => None,
+        }
+    }
+
     /// Bytes of the workspace that it needs.
     pub fn workspace(&self) -> u64 {
-        let Launch::Kernel(kernel) = self else { return 0 };
+        let Some(kernel) = self.kernel() else { return 0 };
         let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
         kernel.args.iter().map(bytes).max().unwrap_or(0)
     }
@@ -123,7 +132,8 @@ impl Arg {
     }
 }
 
-/// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`.
+/// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`. With `accumulate`,
+/// `c += a * b`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
     pub m: u64,
@@ -134,6 +144,38 @@ pub struct Gemm {
     pub b: Matrix,
     pub c: Matrix,
     pub arithmetic: Arithmetic,
+    /// Adds to what `c` holds.
+    pub accumulate: bool,
+    /// The epilogue that the library computes with the product; `None` if there is none.
+    pub epilogue: Option<Epilogue>,
+    /// Factors of the matrices; `None` without.
+    pub scales: Option<Scales>,
+}
+
+/// Factors in `f32` that elements of 8 bits are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scales {
+    /// The operands with those of `a` and of `b`.
+    pub operands: [u8; 2],
+    /// Whether each row of `a` and each column of `b` has a factor. One factor serves all of a matrix otherwise.
+    pub each: bool,
+}
+
+/// The last steps of a product: `c = function(c + bias)`, for each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// The operand with a row of `n` elements of `c`'s type, which begins at a multiple of 16 bytes; `None` without a bias.
+    pub bias: Option<u8>,
+    pub function: Activation,
+}
+
+/// Functions that the vendors' libraries apply to the elements of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    Identity,
+    Relu,
+    /// The approximation of GELU by `tanh`.
+    GeluTanh,
 }
 
 /// One operand of a GEMM.
@@ -163,6 +205,10 @@ pub enum Arithmetic {
     /// 16-bit inputs, added up in `f32`.
     F16,
     BF16,
+    /// Inputs of 8 bits in `e4m3` or `e5m2`, added up in `f32`. NVIDIA's Hopper keeps fewer digits of partial sums.
+    F8,
+    /// Inputs in `i8`, added up in `i32`.
+    I8,
 }
 
 impl Arithmetic {
@@ -173,6 +219,8 @@ impl Arithmetic {
             Arithmetic::Tf32 => "tf32",
             Arithmetic::F16 => "f16",
             Arithmetic::BF16 => "bf16",
+            Arithmetic::F8 => "f8",
+            Arithmetic::I8 => "i8",
         }
     }
 }

@@ -171,7 +171,7 @@ pub trait Operation: Sync {
     }
 
     /// Whether the operation reads its outputs. They are then inputs as well, behind the others.
-    fn updates(&self) -> bool {
+    fn updates(&self, _attrs: &Attrs) -> bool {
         false
     }
 

@@ -204,7 +204,7 @@ impl Operation for Optimizer {
         true
     }
 
-    fn updates(&self) -> bool {
+    fn updates(&self, _: &Attrs) -> bool {
         true
     }
 

@@ -16,7 +16,7 @@ pub struct Signature {
 
 impl Signature {
     /// The options of a use that no text has: those given, and the defaults of all others, in the order of the signature.
-    pub(super) fn attrs(&self, given: &[(&'static str, Attr)]) -> Attrs {
+    pub fn attrs(&self, given: &[(&'static str, Attr)]) -> Attrs {
         let scalars = self.inputs.iter().filter_map(|input| match input {
             Input::Scalar(option) => Some(option),
             _ => None,

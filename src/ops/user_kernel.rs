@@ -160,6 +160,8 @@ fn c_name(dtype: DType) -> &'static str {
         DType::F32 => "float",
         DType::F16 => "f16",
         DType::BF16 => "bf16",
+        DType::E4M3 => "e4m3",
+        DType::E5M2 => "e5m2",
         DType::I64 => "long long",
         DType::I32 => "int",
         DType::I8 => "signed char",

@@ -9,6 +9,8 @@ fn descr(dtype: DType) -> &'static str {
         DType::F32 => "<f4",
         DType::F16 => "<f2",
         DType::BF16 => "<u2",
+        // The bits, as NumPy has no floats of 8 bits either.
+        DType::E4M3 | DType::E5M2 => "|u1",
         DType::I64 => "<i8",
         DType::I32 => "<i4",
         DType::I8 => "|i1",

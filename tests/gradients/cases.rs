@@ -94,8 +94,14 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
                 let own = if turned { vec![b, a] } else { vec![a, b] };
                 [if with { lead.clone() } else { Vec::new() }, own].concat()
             };
-            text = format!("f: gemm($0, $1 -> @0, transpose_a: {turned_a}, transpose_b: {turned_b})");
-            let inputs = vec![matrix(with_a, m, k, turned_a), matrix(with_b, k, n, turned_b)];
+            let epilogue = d.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
+            let has_bias = d.below(2) == 1;
+            text = format!(
+                "f: gemm($0, $1{} -> @0, transpose_a: {turned_a}, transpose_b: {turned_b}, epilogue: {epilogue})",
+                if has_bias { ", $2" } else { "" }
+            );
+            let mut inputs = vec![matrix(with_a, m, k, turned_a), matrix(with_b, k, n, turned_b)];
+            inputs.extend(has_bias.then(|| vec![n]));
             Function { statement: &text, inputs, outputs: vec![matrix(true, m, n, false)], ..PLAIN }
         }
         "attention" => {

@@ -49,7 +49,9 @@ const SIGNS: [&str; 33] = [
 ];
 
 /// Words that mean something in their place.
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 46] = [
+    "e4m3",
+    "e5m2",
     "f64",
     "f32",
     "f16",

@@ -4,7 +4,7 @@ use super::Generator;
 use super::tensors::Tensor;
 
 pub const FLOATS: [&str; 4] = ["f32", "f16", "bf16", "f64"];
-pub const TYPES: [&str; 8] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8", "i64"];
+pub const TYPES: [&str; 10] = ["f32", "f16", "bf16", "i32", "f64", "i8", "u8", "i64", "e4m3", "e5m2"];
 
 /// A call of an operation as text, without a label.
 pub struct Use {
@@ -315,9 +315,31 @@ impl Generator<'_> {
         Use { text, scratch }
     }
 
+    fn scaled_gemm(&mut self) -> Use {
+        let (m, n, k) = (self.choices.pick(&[1, 8, 3]), self.choices.pick(&[16, 5]), self.choices.pick(&[16, 32]));
+        if self.choices.once_in(4) {
+            let text =
+                format!("gemm({}, {}, transpose_b: true)", tensor_type("i8", &[m, k]), tensor_type("i8", &[n, k]));
+            return Use { text, scratch: vec![("", "i32", vec![m, n])] };
+        }
+        let [a, b] = [(); 2].map(|()| self.choices.pick(&["e4m3", "e5m2"]));
+        let (scale_a, scale_b) = if self.choices.once_in(2) { (1, 1) } else { (m, n) };
+        let text = format!(
+            "scaled_gemm({}, {}, {}, {}, transpose_b: true)",
+            tensor_type(a, &[m, k]),
+            tensor_type(b, &[n, k]),
+            tensor_type("f32", &[scale_a]),
+            tensor_type("f32", &[scale_b])
+        );
+        Use { text, scratch: vec![("", "bf16", vec![m, n])] }
+    }
+
     fn gemm(&mut self) -> Use {
         if self.choices.once_in(4) {
             return self.attention();
+        }
+        if self.choices.once_in(8) {
+            return self.scaled_gemm();
         }
         let a = self.operand(&FLOATS, |a| a.space != "host" && !a.gaps && a.dims.len() == 2);
         let [m, k] = a.dims[..] else { return Use::new("nop()".to_owned()) };
@@ -325,10 +347,27 @@ impl Generator<'_> {
         let turned = self.choices.once_in(2);
         let sizes = if turned { [n, k] } else { [k, n] };
         let b = self.operand(&[a.dtype], |b| b.space != "host" && !b.gaps && b.dims == sizes);
+        let other = b.clone();
         let b = if b.dims == sizes { b.name } else { tensor_type(a.dtype, &sizes) };
         let option = self.choices.pick(&["", ", transpose_a: false", ", compute: f32", ", compute: auto"]);
         let option = if a.dtype == "f32" && self.choices.once_in(4) { ", compute: tf32" } else { option };
-        let b = if turned { format!("{b}, transpose_b: true{option}") } else { format!("{b}{option}") };
+        let bias = if self.choices.once_in(4) { format!(", {}", tensor_type(a.dtype, &[n])) } else { String::new() };
+        let epilogue = self.choices.pick(&[
+            "",
+            "",
+            ", epilogue: relu",
+            ", epilogue: gelu",
+            ", epilogue: gelu_tanh",
+            ", epilogue: silu",
+        ]);
+        let turn = if turned { ", transpose_b: true" } else { "" };
+        if self.choices.once_in(8) {
+            let like = Tensor { dims: vec![m, n], ..a.clone() };
+            if let Some(c) = self.written(&like, &[&a, &other]) {
+                return Use::new(format!("gemm({}, {b}{bias} -> {c}{turn}{epilogue}, accumulate: true)", a.name));
+            }
+        }
+        let b = format!("{b}{bias}{turn}{option}{epilogue}");
         if self.choices.once_in(8) {
             let text = format!(
                 "gemm({}, {}, transpose_a: true)",

@@ -6,7 +6,7 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
-use crate::backend::gpu::{Api, Call, Handle, Step};
+use crate::backend::gpu::{Addresses, Api, Call, Handle, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Health};
@@ -270,12 +270,16 @@ impl Api for Cuda {
     }
 
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
-        CublasLt::products(self.cublaslt()?, gemm, workspace, wanted)
-            .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })
+        /// CUBLAS_STATUS_NOT_SUPPORTED.
+        const NONE: i64 = 15;
+        match CublasLt::products(self.cublaslt()?, gemm, workspace, wanted) {
+            Err(fault) if fault.code == NONE => Ok(Vec::new()),
+            found => found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None }),
+        }
     }
 
     #[inline]
-    unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+    unsafe fn multiply(&self, product: &Product, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { product.multiply(operands, workspace, stream) }
     }

@@ -42,6 +42,17 @@ static DIALECT: Dialect = Dialect {
         LayoutField::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT as c_int,
         LayoutField::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET as c_int,
     ],
+    epilogue: [
+        DescField::CUBLASLT_MATMUL_DESC_EPILOGUE as c_int,
+        DescField::CUBLASLT_MATMUL_DESC_BIAS_POINTER as c_int,
+        DescField::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE as c_int,
+    ],
+    scales: [
+        DescField::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER as c_int,
+        DescField::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER as c_int,
+    ],
+    // CUBLASLT_MATMUL_DESC_A_SCALE_MODE and CUBLASLT_MATMUL_DESC_B_SCALE_MODE, from cuBLAS 12.8 on.
+    scale_modes: [31, 32],
     preferences,
     queries_without_workspace: true,
 };
@@ -64,6 +75,10 @@ fn element(dtype: DType) -> c_int {
         DType::F64 => DataType::CUDA_R_64F,
         DType::F16 => DataType::CUDA_R_16F,
         DType::BF16 => DataType::CUDA_R_16BF,
+        DType::I8 => DataType::CUDA_R_8I,
+        DType::I32 => DataType::CUDA_R_32I,
+        DType::E4M3 => DataType::CUDA_R_8F_E4M3,
+        DType::E5M2 => DataType::CUDA_R_8F_E5M2,
         _ => DataType::CUDA_R_32F,
     }) as c_int
 }
@@ -71,6 +86,7 @@ fn element(dtype: DType) -> c_int {
 fn arithmetic(arithmetic: Arithmetic) -> c_int {
     (match arithmetic {
         Arithmetic::F64 => Compute::CUBLAS_COMPUTE_64F,
+        Arithmetic::I8 => Compute::CUBLAS_COMPUTE_32I,
         Arithmetic::Tf32 => Compute::CUBLAS_COMPUTE_32F_FAST_TF32,
         _ => Compute::CUBLAS_COMPUTE_32F,
     }) as c_int

@@ -14,6 +14,18 @@ use crate::schedule::Topology;
 use super::parts::Part;
 use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
 
+/// Addresses of a product's operands.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    pub a: u64,
+    pub b: u64,
+    pub c: u64,
+    /// Address of the bias; 0 without a bias.
+    pub bias: u64,
+    /// Addresses of the factors of `a` and of `b`; 0 without factors.
+    pub scales: [u64; 2],
+}
+
 /// Handle under which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
 pub type Handle = [u8; 64];
 
@@ -405,7 +417,7 @@ pub trait Api: Send + Sync + 'static {
     unsafe fn multiply(
         &self,
         product: &Self::Product,
-        operands: [u64; 3],
+        operands: Addresses,
         workspace: (u64, u64),
         stream: Stream,
     ) -> Call;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::backend::libraries::{Opened, functions};
 use crate::base::DType;
 use crate::exec::{ExecError, Fault};
-use crate::ops::{Arithmetic, Gemm, Matrix};
+use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix};
 
-use super::api::Call;
+use super::api::{Addresses, Call};
 use super::runtime::Stream;
 
 /// The library's handle, bound to a device.
@@ -63,6 +63,12 @@ pub struct Dialect {
     pub transposes: [c_int; 2],
     /// Attributes of a layout for the number of matrices in a batch and for the stride between them, in elements.
     pub batch: [c_int; 2],
+    /// Attributes of a product for its epilogue, and for the address and the element type of its bias.
+    pub epilogue: [c_int; 3],
+    /// Attributes of a product for the addresses of the factors of its first and its second operand.
+    pub scales: [c_int; 2],
+    /// Attributes of a product that say what these factors belong to.
+    pub scale_modes: [c_int; 2],
     /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,
     /// True if the heuristic is queried a second time, for algorithms without a workspace.
@@ -130,26 +136,45 @@ pub struct Product<const WORDS: usize> {
     scalars: Scalars,
 }
 
-/// The factors 1 and 0 in the library's scale type.
+/// The factors of a product in the library's scale type: `c = alpha * a * b + beta * c`.
 pub struct Scalars {
-    pub one: [u8; 8],
-    pub zero: [u8; 8],
+    pub alpha: [u8; 8],
+    pub beta: [u8; 8],
 }
 
 impl Scalars {
-    pub fn of(arithmetic: Arithmetic) -> Scalars {
+    pub fn of(gemm: &Gemm) -> Scalars {
         let mut one = [0; 8];
-        match arithmetic {
+        match gemm.arithmetic {
             Arithmetic::F64 => one = 1f64.to_le_bytes(),
+            Arithmetic::I8 => one[..4].copy_from_slice(&1i32.to_le_bytes()),
             _ => one[..4].copy_from_slice(&1f32.to_le_bytes()),
         }
-        Scalars { one, zero: [0; 8] }
+        Scalars { alpha: one, beta: if gemm.accumulate { one } else { [0; 8] } }
+    }
+}
+
+/// The number of an epilogue in `cublasLtEpilogue_t` and in `hipblasLtEpilogue_t`.
+fn epilogue_number(epilogue: Epilogue) -> c_int {
+    let function = match epilogue.function {
+        Activation::Identity => 1,
+        Activation::Relu => 2,
+        Activation::GeluTanh => 32,
+    };
+    match (epilogue.bias, function) {
+        (None, function) => function,
+        (Some(_), 1) => 4,
+        (Some(_), function) => function | 4,
     }
 }
 
 /// The type of the factors alpha and beta.
 pub fn scale_type(arithmetic: Arithmetic) -> DType {
-    if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 }
+    match arithmetic {
+        Arithmetic::F64 => DType::F64,
+        Arithmetic::I8 => DType::I32,
+        _ => DType::F32,
+    }
 }
 
 /// Returns a fault with the library's description if a call's status is not 0.
@@ -204,13 +229,27 @@ impl<const WORDS: usize> BlasLt<WORDS> {
                         layouts: layouts.clone(),
                         algorithm: proposal.algorithm,
                         workspace: proposal.workspace,
-                        scalars: Scalars::of(gemm.arithmetic),
+                        scalars: Scalars::of(gemm),
                     });
                 }
             }
         }
         products.truncate(wanted.max(1) as usize);
         Ok(products)
+    }
+
+    /// Sets an attribute of a product. `T` is the type that the library's header gives for it.
+    fn set<T: Copy>(&self, desc: Desc, field: c_int, value: &T) -> Call {
+        // SAFETY: the value is valid for the call and has the stated size; the description is alive.
+        let code = unsafe { (self.table.desc_set)(desc, field, std::ptr::from_ref(value).cast(), size_of::<T>()) };
+        self.check(self.table.names.desc_set, code)
+    }
+
+    /// Sets the addresses of the factors of `a` and `b`. The library's first operand is `b`.
+    fn set_scales(&self, desc: Desc, [a, b]: [u64; 2]) -> Call {
+        let [first, second] = self.dialect.scales;
+        self.set(desc, first, &b)?;
+        self.set(desc, second, &a)
     }
 
     fn proposals(
@@ -285,22 +324,29 @@ impl<const WORDS: usize> Product<WORDS> {
     /// The addresses are device memory that holds the operands, the workspace has at least the stated size, and the
     /// stream is alive.
     #[inline]
-    pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
-        let [a, b, c] = operands;
+    pub unsafe fn multiply(&self, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
+        let Addresses { a, b, c, bias, scales } = operands;
         let Product { layouts, scalars, .. } = self;
         let library = &layouts.library;
+        if bias != 0 {
+            let [_, pointer, _] = library.dialect.epilogue;
+            library.set(layouts.desc, pointer, &bias)?;
+        }
+        if scales != [0; 2] {
+            library.set_scales(layouts.desc, scales)?;
+        }
         let size = self.workspace.min(workspace.1 as usize);
         // SAFETY: the caller vouches for memory and stream; scalars and algorithm live in the product.
         let code = unsafe {
             (library.table.matmul)(
                 library.handle,
                 layouts.desc,
-                scalars.one.as_ptr().cast(),
+                scalars.alpha.as_ptr().cast(),
                 b as *const c_void,
                 layouts.a,
                 a as *const c_void,
                 layouts.b,
-                scalars.zero.as_ptr().cast(),
+                scalars.beta.as_ptr().cast(),
                 c as *const c_void,
                 layouts.c,
                 c as *mut c_void,
@@ -333,10 +379,26 @@ impl<const WORDS: usize> Layouts<WORDS> {
         unsafe {
             let code = (table.desc_create)(&mut layouts.desc, compute, scale);
             library.check(table.names.desc_create, code)?;
-            for (field, matrix) in dialect.transposes.into_iter().zip([&gemm.b, &gemm.a]) {
-                let operation = dialect.operations[usize::from(matrix.transposed)];
-                let code = (table.desc_set)(layouts.desc, field, (&raw const operation).cast(), size_of::<c_int>());
-                library.check(table.names.desc_set, code)?;
+        }
+        for (field, matrix) in dialect.transposes.into_iter().zip([&gemm.b, &gemm.a]) {
+            library.set(layouts.desc, field, &dialect.operations[usize::from(matrix.transposed)])?;
+        }
+        if let Some(epilogue) = gemm.epilogue {
+            let [function, pointer, element] = dialect.epilogue;
+            library.set(layouts.desc, function, &epilogue_number(epilogue))?;
+            if epilogue.bias.is_some() {
+                library.set(layouts.desc, element, &(dialect.element)(gemm.c.dtype))?;
+                // Each launch sets its own. The heuristic only asks whether there is one.
+                library.set(layouts.desc, pointer, &16u64)?;
+            }
+        }
+        if let Some(scales) = gemm.scales {
+            // Each launch sets its own addresses. The heuristic only asks whether there are any.
+            library.set_scales(layouts.desc, [16; 2])?;
+            if scales.each {
+                // CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F and HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F.
+                const OUTER_VECTOR: c_int = 3;
+                dialect.scale_modes.iter().try_for_each(|mode| library.set(layouts.desc, *mode, &OUTER_VECTOR))?;
             }
         }
         layouts.a = library.layout(&gemm.b, (gemm.k, gemm.n), gemm.batch)?;

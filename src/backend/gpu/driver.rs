@@ -85,6 +85,7 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Multiply { product, operands, workspace, stream } => {
                     api.multiply(&products[product as usize], operands, workspace, stream)
                 }
+                Prepared::Epilogue { .. } | Prepared::Nothing => Ok(()),
                 Prepared::Copy { copy, source, target, stream } => {
                     api.copy(&calls.copies[copy as usize], source, target, stream)
                 }

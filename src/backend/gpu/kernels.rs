@@ -59,7 +59,7 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
                 Launch::Peer(peer) => peer.sends.as_ref().map(|sent| &*sent.launch),
                 launch => Some(launch),
             };
-            if let Some(Launch::Kernel(kernel)) = sent {
+            if let Some(kernel) = sent.and_then(Launch::kernel) {
                 let index = add(&kernel.source, work.spec.operation.name(), work.span);
                 declared.extend(index.zip(user_kernel(&work.spec)));
             }

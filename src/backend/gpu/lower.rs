@@ -11,7 +11,7 @@ use crate::base::{Bytes, Space, counted};
 use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
 use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
-use super::api::{Api, Residency, Step};
+use super::api::{Addresses, Api, Residency, Step};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -22,6 +22,7 @@ use super::runtime::{Function, Stream};
 const UNASKED_SHARED: u32 = 48 << 10;
 
 /// A driver or library call, resolved during preparation, with every argument.
+#[derive(Clone, Copy)]
 pub enum Prepared {
     Kernel {
         function: Function,
@@ -33,10 +34,17 @@ pub enum Prepared {
     },
     Multiply {
         product: u32,
-        operands: [u64; 3],
+        operands: Addresses,
         workspace: (u64, u64),
         stream: Stream,
     },
+    /// The kernel that computes a product's epilogue, by its index in [`Calls::epilogues`]. The choice of the product's
+    /// algorithm replaces it by this kernel, or by nothing.
+    Epilogue {
+        product: u32,
+        kernel: u32,
+    },
+    Nothing,
     Copy {
         copy: u32,
         source: u64,
@@ -82,6 +90,8 @@ pub struct Calls<A: Api> {
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
+    /// Kernels that compute the epilogues of products, where these do not.
+    pub epilogues: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
     pub peers: Vec<Arc<A>>,
@@ -102,6 +112,7 @@ impl<A: Api> Calls<A> {
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
+            epilogues: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
             steps: Vec::new(),
@@ -172,8 +183,9 @@ impl Args {
     }
 
     /// The argument pointers of the kernel whose first index is `first`.
-    pub fn pointers(&mut self, first: u32) -> *mut *mut c_void {
-        self.pointers.as_mut_ptr().wrapping_add(first as usize)
+    pub fn pointers(&self, first: u32) -> *mut *mut c_void {
+        // Drivers only read them.
+        self.pointers.as_ptr().wrapping_add(first as usize).cast_mut()
     }
 }
 
@@ -181,8 +193,17 @@ impl Args {
 #[derive(Debug)]
 pub struct Product {
     pub gemm: Gemm,
-    /// Operand addresses and lane of its first use on each lane.
-    pub uses: Vec<([u64; 3], u32)>,
+    /// Its first use on each lane.
+    pub uses: Vec<Use>,
+}
+
+/// A use of a matrix product.
+#[derive(Debug)]
+pub struct Use {
+    pub operands: Addresses,
+    pub lane: u32,
+    /// The kernel that computes the epilogue, in [`Calls::epilogues`]; `None` if the launch has none.
+    pub epilogue: Option<u32>,
 }
 
 /// What launches are resolved with.
@@ -247,6 +268,17 @@ impl<A: Api> Context<'_, A> {
             for launch in work.launches.iter() {
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
+                if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call) {
+                    let (workspace, _) = self.workspaces[op.lane as usize];
+                    let kernel = self.kernel(kernel, stream, (&operands, workspace), &mut calls.args)?;
+                    let index = calls.epilogues.len() as u32;
+                    calls.epilogues.push(kernel);
+                    calls.calls.push(Prepared::Epilogue { product, kernel: index });
+                    let uses = &mut calls.products[product as usize].uses;
+                    uses.iter_mut().filter(|one| one.lane == op.lane).for_each(|one| {
+                        one.epilogue.get_or_insert(index);
+                    });
+                }
             }
             calls.ops.push((first, calls.calls.len() as u32));
             calls.observed.push((first, calls.calls.len() as u32));
@@ -334,9 +366,16 @@ impl<A: Api> Context<'_, A> {
                 }
                 self.kernel(kernel, stream, (operands, workspace), &mut calls.args)?
             }
-            Launch::Gemm(gemm) => {
+            Launch::Gemm(gemm, _) => {
                 let address = |matrix: &crate::ops::Matrix| at(matrix.operand) + matrix.offset * matrix.dtype.size();
-                let operands = [address(&gemm.a), address(&gemm.b), address(&gemm.c)];
+                let bias = gemm.epilogue.and_then(|epilogue| epilogue.bias);
+                let operands = Addresses {
+                    a: address(&gemm.a),
+                    b: address(&gemm.b),
+                    c: address(&gemm.c),
+                    bias: bias.map_or(0, at),
+                    scales: gemm.scales.map_or([0; 2], |scales| scales.operands.map(at)),
+                };
                 // Products that differ only in their addresses share an algorithm.
                 let mut key = gemm.clone();
                 for matrix in [&mut key.a, &mut key.b, &mut key.c] {
@@ -347,8 +386,8 @@ impl<A: Api> Context<'_, A> {
                     calls.products.len() as u32 - 1
                 });
                 let uses = &mut calls.products[product as usize].uses;
-                if !uses.iter().any(|&(_, known)| known == lane) {
-                    uses.push((operands, lane));
+                if !uses.iter().any(|known| known.lane == lane) {
+                    uses.push(Use { operands, lane, epilogue: None });
                 }
                 Prepared::Multiply { product, operands, workspace: self.workspaces[lane as usize], stream }
             }

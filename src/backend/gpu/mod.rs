@@ -37,7 +37,7 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Api, Call, Handle, Step};
+pub use api::{Addresses, Api, Call, Handle, Step};
 use driver::GpuDriver;
 pub use parts::Part;
 

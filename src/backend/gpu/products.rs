@@ -6,10 +6,10 @@
 
 use crate::base::Nanos;
 use crate::exec::ExecError;
-use crate::ops::Gemm;
+use crate::ops::{Arithmetic, Gemm};
 
 use super::api::{Api, Call};
-use super::lower::Product;
+use super::lower::{Args, Prepared, Product, Use};
 use super::runtime::{Event, Graph, Stream};
 
 /// Timed runs of an algorithm, after one untimed run.
@@ -27,6 +27,25 @@ const REPEATS: f64 = 8.0;
 /// Ratio of times below which a later proposal replaces an earlier one; a smaller gain may be noise.
 const GAIN: f64 = 0.99;
 
+/// In a note: the library does not compute the epilogue.
+const SPLIT: &str = ", its epilogue by a kernel";
+
+/// An algorithm that the library proposes.
+struct Candidate<A: Api> {
+    algorithm: A::Product,
+    /// True if a kernel computes the epilogue.
+    split: bool,
+}
+
+/// The choice for a product.
+pub struct Chosen<A: Api> {
+    pub product: A::Product,
+    /// True if a kernel computes the epilogue.
+    pub split: bool,
+    /// How it was chosen; `None` if there was no choice.
+    pub note: Option<String>,
+}
+
 /// What algorithms are timed with.
 pub struct Chooser<'a, A: Api> {
     pub api: &'a A,
@@ -35,6 +54,9 @@ pub struct Chooser<'a, A: Api> {
     pub workspaces: &'a [(u64, u64)],
     /// Number of algorithms that are timed for each product.
     pub candidates: u32,
+    /// Kernels of epilogues, and the arguments of all kernels.
+    pub epilogues: &'a [Prepared],
+    pub args: &'a Args,
     /// Two timed events and one without a timestamp.
     pub from: Event,
     pub to: Event,
@@ -42,18 +64,18 @@ pub struct Chooser<'a, A: Api> {
 }
 
 impl<A: Api> Chooser<'_, A> {
-    /// The algorithm for a product, and a note on how it was chosen; `None` if there was only one.
-    pub fn choose(&self, product: &Product) -> Result<(A::Product, Option<String>), ExecError> {
+    /// The algorithm for a product.
+    pub fn choose(&self, product: &Product) -> Result<Chosen<A>, ExecError> {
         let gemm = &product.gemm;
-        let (_, lane) = product.uses[0];
-        let candidates = self.api.products(gemm, self.workspaces[lane as usize].1, self.candidates)?;
+        let candidates = self.candidates(product)?;
         let count = candidates.len();
         let mut first = None;
         let mut failed = None;
-        let mut best: Option<(Nanos, usize, A::Product)> = None;
+        let mut best: Option<(Nanos, usize, Candidate<A>)> = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
             if count == 1 {
-                return Ok((candidate, None));
+                let note = candidate.split.then(|| format!("product {}{SPLIT}", describe(gemm)));
+                return Ok(Chosen { product: candidate.algorithm, split: candidate.split, note });
             }
             match self.time(&candidate, product) {
                 Ok(time) if best.as_ref().is_none_or(|(least, ..)| (time.0 as f64) < GAIN * least.0 as f64) => {
@@ -67,37 +89,75 @@ impl<A: Api> Chooser<'_, A> {
             first.get_or_insert(candidate);
         }
         let what = describe(gemm);
+        let epilogue = |split: bool| match (split, gemm.epilogue) {
+            (true, _) => SPLIT,
+            (false, Some(_)) => ", with its epilogue",
+            (false, None) => "",
+        };
         match (best, first, failed) {
-            (Some((time, place, algorithm)), ..) => {
+            (Some((time, place, Candidate { algorithm, split })), ..) => {
                 let streams = match product.uses.len() {
                     1 => "alone".to_owned(),
                     streams => format!("on {streams} streams at once"),
                 };
-                let note = format!("product {what}: algorithm {} of {count}, {time} {streams}", place + 1);
-                Ok((algorithm, Some(note)))
+                let epilogue = epilogue(split);
+                let note = format!("product {what}{epilogue}: algorithm {} of {count}, {time} {streams}", place + 1);
+                Ok(Chosen { product: algorithm, split, note: Some(note) })
             }
-            (None, Some(algorithm), Some(fault)) => {
-                let note = format!("product {what}: algorithm 1 of {count}, since none could be timed: {fault}");
-                Ok((algorithm, Some(note)))
+            (None, Some(Candidate { algorithm, split }), Some(fault)) => {
+                let epilogue = epilogue(split);
+                let note =
+                    format!("product {what}{epilogue}: algorithm 1 of {count}, since none could be timed: {fault}");
+                Ok(Chosen { product: algorithm, split, note: Some(note) })
             }
             _ => Err(ExecError::Device {
                 fault: format!("the library has no algorithm for a product of {what}"),
-                help: Some("try another element type, or sizes that are multiples of 8".to_owned()),
+                help: Some(match gemm.arithmetic {
+                    Arithmetic::F8 | Arithmetic::I8 => {
+                        "8-bit matrices need `transpose_b: true` without `transpose_a`, rows of `a`, `b` and `c` that \
+                         are multiples of 16 bytes, and not both `e5m2`; f16 holds all of their values"
+                            .to_owned()
+                    }
+                    _ => "try another element type, or sizes that are multiples of 8".to_owned(),
+                }),
             }),
         }
     }
 
+    /// The algorithms that are timed: those that compute the epilogue too, then those that leave it to a kernel.
+    fn candidates(&self, product: &Product) -> Result<Vec<Candidate<A>>, ExecError> {
+        let gemm = &product.gemm;
+        let workspace = self.workspaces[product.uses[0].lane as usize].1;
+        let made = |split: bool| move |algorithm| Candidate { algorithm, split };
+        if gemm.epilogue.is_none() {
+            let found = self.api.products(gemm, workspace, self.candidates)?;
+            return Ok(found.into_iter().map(made(false)).collect());
+        }
+        // A library that has no algorithm with an epilogue may say so by an error.
+        let whole = self.api.products(gemm, workspace, self.candidates).unwrap_or_default();
+        let mut all: Vec<Candidate<A>> = whole.into_iter().map(made(false)).collect();
+        if self.candidates > 1 || all.is_empty() {
+            let plain = Gemm { epilogue: None, ..gemm.clone() };
+            match self.api.products(&plain, workspace, self.candidates) {
+                Ok(found) => all.extend(found.into_iter().map(made(true))),
+                Err(error) if all.is_empty() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(all)
+    }
+
     /// Median time of one product when it runs on each of its streams concurrently.
-    fn time(&self, algorithm: &A::Product, product: &Product) -> Call<Nanos> {
+    fn time(&self, candidate: &Candidate<A>, product: &Product) -> Call<Nanos> {
         let Gemm { m, n, k, batch, .. } = product.gemm;
         let flops = 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 * product.uses.len() as f64;
         let repeats = (FLOPS / flops).ceil().clamp(1.0, REPEATS) as u32;
-        let first = self.streams[product.uses[0].1 as usize];
+        let first = self.streams[product.uses[0].lane as usize];
         // SAFETY: the operands are the operations' own, in memory that nothing else uses now. Streams and events are
         // alive until the device is idle, and a capture that was begun is ended.
         unsafe {
             self.api.begin_capture(first)?;
-            let issued = self.issue(algorithm, &product.uses, repeats);
+            let issued = self.issue(candidate, &product.uses, repeats);
             let graph = self.api.end_capture(first)?;
             let time = issued.and_then(|()| self.time_graph(graph, first));
             self.api.destroy_graph(graph);
@@ -137,21 +197,25 @@ impl<A: Api> Chooser<'_, A> {
     /// # Safety
     ///
     /// The operands lie in memory that nothing else uses; streams and events are alive.
-    unsafe fn issue(&self, algorithm: &A::Product, uses: &[([u64; 3], u32)], repeats: u32) -> Call {
-        let first = self.streams[uses[0].1 as usize];
+    unsafe fn issue(&self, candidate: &Candidate<A>, uses: &[Use], repeats: u32) -> Call {
+        let first = self.streams[uses[0].lane as usize];
         // SAFETY: the caller guarantees it. A wait refers to the latest record before it, so one event serves all.
         unsafe {
             self.api.record(self.order, first)?;
-            for &(operands, lane) in uses {
+            for &Use { operands, lane, epilogue } in uses {
                 let stream = self.streams[lane as usize];
-                if lane != uses[0].1 {
+                if lane != uses[0].lane {
                     self.api.wait(stream, self.order)?;
                 }
+                let kernel = epilogue.filter(|_| candidate.split).map(|kernel| self.epilogues[kernel as usize]);
                 for _ in 0..repeats {
-                    self.api.multiply(algorithm, operands, self.workspaces[lane as usize], stream)?;
+                    self.api.multiply(&candidate.algorithm, operands, self.workspaces[lane as usize], stream)?;
+                    if let Some(Prepared::Kernel { function, grid, block, shared, stream, args }) = kernel {
+                        self.api.launch(function, grid, block, shared, stream, self.args.pointers(args))?;
+                    }
                 }
             }
-            for &(_, lane) in &uses[1..] {
+            for &Use { lane, .. } in &uses[1..] {
                 self.api.record(self.order, self.streams[lane as usize])?;
                 self.api.wait(first, self.order)?;
             }

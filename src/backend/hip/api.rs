@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
-use crate::backend::gpu::{Api, Call, Handle, Part, Step};
+use crate::backend::gpu::{Addresses, Api, Call, Handle, Part, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
@@ -376,7 +376,7 @@ impl Api for Hip {
     }
 
     #[inline]
-    unsafe fn multiply(&self, product: &Product, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+    unsafe fn multiply(&self, product: &Product, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { product.multiply(operands, workspace, stream) }
     }

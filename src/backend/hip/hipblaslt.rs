@@ -39,6 +39,11 @@ static DIALECT: Dialect = Dialect {
     transposes: [0, 1],
     // HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT and HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET.
     batch: [0, 1],
+    // HIPBLASLT_MATMUL_DESC_EPILOGUE, HIPBLASLT_MATMUL_DESC_BIAS_POINTER and HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE.
+    epilogue: [2, 3, 4],
+    // HIPBLASLT_MATMUL_DESC_A_SCALE_POINTER and HIPBLASLT_MATMUL_DESC_B_SCALE_POINTER, and their modes.
+    scales: [5, 6],
+    scale_modes: [31, 32],
     preferences,
     queries_without_workspace: false,
 };
@@ -71,6 +76,11 @@ fn element(dtype: DType) -> c_int {
         DType::F64 => 1,
         DType::F16 => 2,
         DType::BF16 => 14,
+        DType::I8 => 3,
+        DType::I32 => 10,
+        // The formats of the Open Compute Project. MI300X has others, without a negative zero.
+        DType::E4M3 => 28,
+        DType::E5M2 => 29,
         _ => 0,
     }
 }
@@ -80,6 +90,7 @@ fn arithmetic(arithmetic: Arithmetic) -> c_int {
     match arithmetic {
         Arithmetic::F64 => 7,
         Arithmetic::Tf32 => 6,
+        Arithmetic::I8 => 9,
         _ => 2,
     }
 }

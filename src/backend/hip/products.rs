@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::backend::gpu::Call;
 use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Addresses, Call};
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Gemm};
 
@@ -30,7 +30,8 @@ impl Hip {
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// Up to `wanted` algorithms for a product, the best guess first.
+    /// Up to `wanted` algorithms for a product, the best guess first. rocBLAS has none with an epilogue or
+    /// for 8-bit types.
     pub(super) fn algorithms(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Product>, ExecError> {
         let why = match self.hipblaslt() {
             Ok(library) => match HipblasLt::products(library, gemm, workspace, wanted) {
@@ -40,6 +41,9 @@ impl Hip {
             },
             Err(error) => error.to_string(),
         };
+        if gemm.epilogue.is_some() || matches!(gemm.arithmetic, Arithmetic::F8 | Arithmetic::I8) {
+            return Ok(Vec::new());
+        }
         let library = self.rocblas()?;
         let arithmetic = if gemm.arithmetic == Arithmetic::Tf32 { ", in f32 instead of tf32" } else { "" };
         let Gemm { m, n, k, .. } = gemm;
@@ -55,7 +59,7 @@ impl Product {
     ///
     /// As for `Api::multiply`.
     #[inline]
-    pub unsafe fn multiply(&self, operands: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+    pub unsafe fn multiply(&self, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         match self {
             // SAFETY: the caller vouches for memory and stream.
             Product::Lt(product) => unsafe { product.multiply(operands, workspace, stream) },

@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::backend::gpu::Call;
 use crate::backend::gpu::blas::{self, Scalars};
 use crate::backend::gpu::runtime::Stream;
+use crate::backend::gpu::{Addresses, Call};
 use crate::backend::libraries::{SearchPaths, functions};
 use crate::base::DType;
 use crate::exec::ExecError;
@@ -124,7 +124,7 @@ impl RocBlas {
             sizes: [size(gemm.n)?, size(gemm.m)?, size(gemm.k)?, size(gemm.batch)?],
             operands: [operand(&gemm.b)?, operand(&gemm.a)?, operand(&gemm.c)?],
             compute: number(blas::scale_type(gemm.arithmetic)),
-            scalars: Scalars::of(gemm.arithmetic),
+            scalars: Scalars::of(gemm),
         })
     }
 }
@@ -136,11 +136,11 @@ impl Product {
     ///
     /// The addresses are device memory that holds the operands, the workspace has the stated size, the stream is alive,
     /// and no other thread uses the library's handle.
-    pub unsafe fn multiply(&self, at: [u64; 3], workspace: (u64, u64), stream: Stream) -> Call {
+    pub unsafe fn multiply(&self, at: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         let Product { library, sizes: [m, n, k, count], operands: [a, b, c], .. } = self;
         let RocBlas { table, handle, .. } = library.as_ref();
-        let (first, second, result) = (at[1] as *const c_void, at[0] as *const c_void, at[2] as *mut c_void);
-        let (one, zero) = (self.scalars.one.as_ptr().cast(), self.scalars.zero.as_ptr().cast());
+        let (first, second, result) = (at.b as *const c_void, at.a as *const c_void, at.c as *mut c_void);
+        let (alpha, beta) = (self.scalars.alpha.as_ptr().cast(), self.scalars.beta.as_ptr().cast());
         let (standard, solution, flags) = (0, 0, 0);
         // SAFETY: the caller vouches for memory and stream; the scalars live in the product.
         unsafe {
@@ -154,7 +154,7 @@ impl Product {
                 *m,
                 *n,
                 *k,
-                one,
+                alpha,
                 first,
                 a.dtype,
                 a.row,
@@ -163,7 +163,7 @@ impl Product {
                 b.dtype,
                 b.row,
                 b.batch,
-                zero,
+                beta,
                 result.cast_const(),
                 c.dtype,
                 c.row,

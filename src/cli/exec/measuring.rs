@@ -106,7 +106,10 @@ impl<'a> Run<'a> {
             for (memory, bytes) in buffers {
                 let (dtype, dims) = rank.program.shapes.get(rank.program.memory(memory).shape);
                 let name = rank.program.names.name(rank.program.memory(memory).name);
-                let mark = if dtype == DType::BF16 { ".bf16" } else { "" };
+                let mark = match dtype {
+                    DType::BF16 | DType::E4M3 | DType::E5M2 => format!(".{dtype}"),
+                    _ => String::new(),
+                };
                 output::write_file(&folder.join(format!("{name}{mark}.npy")), &report::npy(dtype, &dims, &bytes))?;
             }
         }

@@ -4,6 +4,7 @@
 //! first, and the backward of each is written down on a tape. Then what is of use on the tape gets memory.
 
 mod emit;
+mod join;
 mod walk;
 mod writers;
 
@@ -419,7 +420,7 @@ impl<'a> Analyzer<'a> {
                 }
             }
         }
-        let Walk { tape, used, .. } = walk;
+        let Walk { mut tape, used, .. } = walk;
         self.expansion.step = step;
         if let Err(stop) = found {
             self.stopped(stop, call);
@@ -431,6 +432,14 @@ impl<'a> Analyzer<'a> {
             self.error(GradientError::Zero { name, of: target.text.clone(), at: at.into() }.into());
             return None;
         }
+        let goals_of: Vec<(OnTape, ViewId)> = results.iter().copied().zip(goal_views.iter().copied()).collect();
+        join::join_products(&mut tape, |to| {
+            let view = goals_of.iter().find(|(result, _)| *result == to).map(|(_, view)| *view);
+            view.is_some_and(|view| {
+                let tensor = self.program.views.tensor(view);
+                tensor.strides.last() == Some(&1) || tensor.dims.last() == Some(&1)
+            })
+        });
         let steps = emit::needed(&tape);
         self.check_reads(call, target, &tape, (&used, &steps), &goal_views)?;
         let base = label.unwrap_or_else(|| self.unnamed_label(target));

@@ -1,10 +1,33 @@
 //! Gradients of matrix products: products with the transposes of the factors.
 
+use super::super::derivative::Derivatives;
+use super::super::matrix::{Finish, Function};
 use super::*;
 
 /// `gemm`.
 pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
+    if rule.spec.inputs[0].dtype.is_float8() {
+        return Err(
+            "its factors have 8 bits, and so would their gradients: `cast` them to bf16 for the product that is differentiated",
+        );
+    }
+    let finish = Finish::of(rule.spec);
+    let gradient = of_sums(rule, finish, gradient)?;
+    if let Some(before) = finish.before
+        && rule.wants(before)
+    {
+        rule.set(before, gradient);
+    }
+    if let Some(bias) = finish.bias
+        && rule.wants(bias)
+    {
+        let rows = rule.tape.dims(gradient).len() - 1;
+        let axes: Vec<usize> = (0..rows).collect();
+        let dtype = rule.spec.inputs[bias].dtype;
+        let sum = rule.reduce("sum", ([gradient], &axes), dtype, |_, [x]| x);
+        rule.set(bias, sum);
+    }
     let [a, b] = [0, 1].map(|input| rule.spec.inputs[input]);
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
     let compute = Attr::Word(rule.spec.attrs.word("compute"));
@@ -51,6 +74,44 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         rule.set(1, found);
     }
     Ok(())
+}
+
+/// The gradient of the sums that the epilogue's function is applied to.
+fn of_sums(rule: &mut Backward, finish: Finish, gradient: Value) -> Result<Value, NoRule> {
+    let dtype = rule.tape.dtype(gradient);
+    match finish.function {
+        Function::Identity => Ok(gradient),
+        // A sum is positive exactly where its result is.
+        Function::Relu => {
+            let result = rule.output(0);
+            Ok(rule.map([gradient, result], dtype, |formula, [gradient, result]| {
+                let zero = formula.constant(0.0);
+                let positive = formula.less(zero, result);
+                formula.multiply(gradient, positive)
+            }))
+        }
+        _ if finish.before.is_some() => Err(
+            "the sums that its function is applied to are gone: `relu` has gradients with `accumulate: true`, or write `map` behind it",
+        ),
+        function => {
+            // The sums are computed again.
+            let mut options: Vec<(&'static str, Attr)> =
+                ["transpose_a", "transpose_b"].map(|name| (name, Attr::Bool(rule.spec.attrs.bool(name)))).to_vec();
+            options.push(("compute", Attr::Word(rule.spec.attrs.word("compute"))));
+            let inputs: Vec<Value> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
+            let sums = rule.tape.operation("gemm", &options, &inputs, (dtype, rule.spec.outputs[0].dims));
+            let mut formula = Formula::default();
+            let x = formula.input(0);
+            let result = function.of(&mut formula, x);
+            let expression = formula.with_outputs([result]);
+            let slope = Derivatives::of(&expression, 1, &[true], 1.0).ok_or("its epilogue has no derivative")?;
+            let (expression, used) = slope.select(&[0]);
+            let operands: Vec<Value> = used.iter().map(|&place| if place == 0 { sums } else { gradient }).collect();
+            let output = rule.tape.scratch(dtype, rule.spec.outputs[0].dims);
+            rule.tape.map(expression, &operands, &[output]);
+            Ok(output)
+        }
+    }
 }
 
 /// The sum of matrices over that many leading dimensions.

@@ -53,6 +53,15 @@ impl Step {
     pub fn is_move(&self) -> bool {
         self.expression.as_ref().is_some_and(Expression::is_identity) && self.operation.name() == "map"
     }
+
+    /// The tensor that a step adds another one to, and that other one; `None` for any other step.
+    pub fn addition(&self) -> Option<(Value, Value)> {
+        let is_sum = self.operation.name() == "map" && self.expression.as_ref() == Some(&sum(2));
+        match (&*self.inputs, &*self.outputs) {
+            (&[to, from], &[output]) if is_sum && to == output => Some((to, from)),
+            _ => None,
+        }
+    }
 }
 
 /// Operations in the order in which they run, and the tensors that they work on.

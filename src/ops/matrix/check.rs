@@ -14,8 +14,9 @@ use crate::base::{DType, parallel};
 
 use super::super::check::{Check, Method, Tolerance, Worst, compare};
 use super::super::{Arithmetic, Spec};
+use super::epilogue::{Added, Finish, Function};
 use super::product::{Factors, multiply};
-use super::{arithmetic, sizes};
+use super::{arithmetic, sizes, unscaled};
 
 /// Operations up to which each element of a product is computed.
 const WHOLE: f64 = 4e9;
@@ -52,6 +53,10 @@ const GROUP: usize = 8;
 /// The largest relative error of a factor that is rounded or truncated to `tf32`.
 const NARROWED: f64 = 1.0 / 1024.0;
 
+/// What Hopper's matrix units keep of a partial sum of products of 8-bit numbers: 13 bits behind the point of its largest
+/// term (DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.3.2).
+const KEPT: f64 = 1.0 / 8192.0;
+
 /// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
 const TERMS: usize = 4;
 
@@ -62,36 +67,77 @@ const SMALLEST_NORMAL: f64 = 1.0 / 16384.0;
 
 /// Compares all products of a batch.
 pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
+    let mut room = [Vec::new(), Vec::new()];
+    let inputs = &*unscaled(spec, inputs, &mut room);
     let (m, n, ..) = sizes(spec);
     let size = (m * n).max(1) as usize;
-    let large = spec.cost().flops > WHOLE;
-    let dtype = spec.outputs[0].dtype;
+    let flops = spec.cost().flops;
+    let finish = Finish::of(spec);
     let mut all: Option<Check> = None;
     for (index, (factors, c)) in Factors::of(spec, inputs).zip(actual.chunks(size)).enumerate() {
-        let product = Product::new(factors, c, dtype, arithmetic(spec));
-        let found = if large { product.by_vectors() } else { None };
+        let added = finish.added(inputs, (index, size, n as usize));
+        let first = (index * size) as u64;
+        let all = all.get_or_insert_with(Check::none);
+        if finish.function != Function::Identity {
+            // A function of sums is not linear: of a large product, rows from all over it are compared element by element.
+            let count = ((m as f64 * WHOLE / flops) as u64).clamp(1, m.max(1));
+            let row = |number: u64| (m * number + hash(3, number) % m) / count;
+            let rows: Vec<usize> = (0..count.min(m)).map(|number| row(number) as usize).collect();
+            let found = by_function(spec, (factors, added.as_ref(), c), &rows);
+            all.add(&found, |index| first + rows[(index / n) as usize] as u64 * n + index % n);
+            continue;
+        }
+        let product = Product::of(spec, factors, added, c);
+        let found = if flops > WHOLE { product.by_vectors() } else { None };
         let mut found = found.unwrap_or_else(|| product.by_elements());
         found.worst = found.worst.larger(product.samples.worst);
-        let first = (index * size) as u64;
-        all.get_or_insert_with(Check::none).add(&found, |index| first + index);
+        all.add(&found, |index| first + index);
     }
     all.unwrap_or_else(Check::none)
 }
 
-/// How far each element of the first output may be from the reference's.
-pub fn tolerance(spec: &Spec, inputs: &[&[f64]], expected: &[f64]) -> Tolerance {
+/// How far each element of the output may be from the reference's; `sums` are what the epilogue's function is applied to.
+pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
+    let mut room = [Vec::new(), Vec::new()];
+    let inputs = &*unscaled(spec, inputs, &mut room);
     let (m, n, ..) = sizes(spec);
-    let dtype = spec.outputs[0].dtype;
-    let parts = Factors::of(spec, inputs).zip(expected.chunks((m * n).max(1) as usize));
-    let radii = parts.flat_map(|(factors, c)| Product::new(factors, c, dtype, arithmetic(spec)).radii(c));
-    Tolerance::Within(radii.collect())
+    let finish = Finish::of(spec);
+    let (size, mut radii) = ((m * n) as usize, Vec::with_capacity(sums.len()));
+    for (index, (factors, sums)) in Factors::of(spec, inputs).zip(sums.chunks(size.max(1))).enumerate() {
+        let added = finish.added(inputs, (index, size, n as usize));
+        let own = Product::of(spec, factors, added, sums).radii(sums);
+        radii.extend(own.into_iter().zip(sums).map(|(radius, &sum)| finish.radius(spec, sum, radius)));
+    }
+    Tolerance::Within(radii)
+}
+
+/// Compares some rows of a product whose epilogue has a function.
+fn by_function(spec: &Spec, (factors, added, c): (Factors, Option<&Added>, &[f64]), rows: &[usize]) -> Check {
+    let n = factors.columns();
+    let some = |values: &[f64]| rows.iter().flat_map(|row| values[row * n..][..n].to_vec()).collect::<Vec<f64>>();
+    let (a, actual) = (factors.a.select(Axis(0), rows), some(c));
+    let added = added.map(|added| Added { sums: some(&added.sums), sizes: some(&added.sizes) });
+    let factors = Factors { a: a.view(), b: factors.b };
+    let finish = Finish::of(spec);
+    let mut sums = vec![0.0; rows.len() * n];
+    factors.multiply(&mut sums);
+    let terms = added.iter().flat_map(|added| &added.sums);
+    sums.iter_mut().zip(terms).for_each(|(sum, added)| *sum += added);
+    let radii = Product::of(spec, factors, added, &sums).radii(&sums);
+    let radii = radii.into_iter().zip(&sums).map(|(radius, &sum)| finish.radius(spec, sum, radius)).collect();
+    let expected: Vec<f64> = sums.iter().map(|&sum| finish.apply(sum)).collect();
+    compare(spec.outputs[0].dtype, &actual, &expected, &Tolerance::Within(radii))
 }
 
 /// A product with what a device made of it.
 struct Product<'a> {
     factors: Factors<'a>,
+    /// The terms that are added to the product: their sums and the sums of their absolute values.
+    added: Option<(Array2<f64>, Array2<f64>)>,
     c: ArrayView2<'a, f64>,
     dtype: DType,
+    /// The relative error by which sums are rounded before the bias is added to them; 0 where they never are.
+    early: f64,
     /// The type in which products are added up.
     sum: DType,
     /// The relative error bound of a sum whose terms have one sign.
@@ -112,16 +158,42 @@ struct Samples {
 }
 
 impl<'a> Product<'a> {
-    fn new(factors: Factors<'a>, c: &'a [f64], dtype: DType, arithmetic: Arithmetic) -> Product<'a> {
+    /// A product of the operation's batch. `added` are the terms that are added to it.
+    fn of(spec: &Spec, factors: Factors<'a>, added: Option<Added>, c: &'a [f64]) -> Product<'a> {
+        let dtype = spec.outputs[0].dtype;
+        let (finish, arithmetic) = (Finish::of(spec), arithmetic(spec));
+        // An H200 rounds sums of 8-bit products to the type of `c` before it adds them to what `c` holds: 15.16 + 1 gave
+        // 16.25 in bf16.
+        let twice = finish.has_epilogue() || finish.before.is_some() && arithmetic == Arithmetic::F8;
+        let early = if twice { dtype.epsilon() } else { 0.0 };
+        Product::new(factors, (added, early), c, (dtype, arithmetic))
+    }
+
+    fn new(
+        factors: Factors<'a>,
+        (added, early): (Option<Added>, f64),
+        c: &'a [f64],
+        (dtype, arithmetic): (DType, Arithmetic),
+    ) -> Product<'a> {
         let least = if arithmetic == Arithmetic::F16 { SMALLEST_NORMAL } else { 0.0 };
         let (rows, columns) = (lengths(factors.a, least), lengths(factors.b.t(), least));
-        let c = ArrayView2::from_shape((factors.rows(), factors.columns()), c).expect("as many as the product has");
-        let sum = if arithmetic == Arithmetic::F64 { DType::F64 } else { DType::F32 };
+        let shape = (factors.rows(), factors.columns());
+        let fits = "as many as the product has";
+        let of_shape = |values| Array2::from_shape_vec(shape, values).expect(fits);
+        let added = added.map(|Added { sums, sizes }| (of_shape(sums), of_shape(sizes)));
+        let c = ArrayView2::from_shape(shape, c).expect(fits);
+        let exact = matches!(arithmetic, Arithmetic::F64 | Arithmetic::I8);
+        let sum = if exact { DType::F64 } else { DType::F32 };
         // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
-        let narrowed = if arithmetic == Arithmetic::Tf32 { 2.0 * NARROWED } else { 0.0 };
+        let narrowed = match arithmetic {
+            Arithmetic::Tf32 => 2.0 * NARROWED,
+            // Libraries add up parts of 128 terms in f32, each of four sums that are cut off.
+            Arithmetic::F8 => 4.0 * KEPT,
+            _ => 0.0,
+        };
         let growing = factors.depth() as f64 / 3.0 * sum.epsilon() + narrowed;
         let samples = Samples { roundings: 0.0, worst: Worst::default() };
-        let mut product = Product { factors, c, dtype, sum, growing, rows, columns, samples };
+        let mut product = Product { factors, added, c, dtype, early, sum, growing, rows, columns, samples };
         product.samples = product.sample(arithmetic);
         product
     }
@@ -129,6 +201,17 @@ impl<'a> Product<'a> {
     /// The scale of an element's rounding errors: no sum of some of its terms is larger.
     fn scale(&self, row: usize, column: usize) -> f64 {
         self.rows[row] * self.columns[column]
+    }
+
+    /// The sum of the terms that are added to an element of the product, and that of their absolute values.
+    fn added(&self, row: usize, column: usize) -> (f64, f64) {
+        self.added.as_ref().map_or((0.0, 0.0), |(sums, sizes)| (sums[[row, column]], sizes[[row, column]]))
+    }
+
+    /// The relative errors of a product and of what is added to it, beyond those of the sum itself: adding the terms, and
+    /// rounding the sums early.
+    fn joined(&self) -> f64 {
+        if self.added.is_some() { self.early + 2.0 * self.sum.epsilon() } else { self.early }
     }
 
     // --- Rounding ---------------------------------------------------------------------------------------------
@@ -158,12 +241,13 @@ impl<'a> Product<'a> {
         // Terms of both signs are off in both directions.
         let narrow = match arithmetic {
             Arithmetic::Tf32 => (1.25 / depth.sqrt()).min(1.0) * 2.0 * NARROWED / self.sum.epsilon(),
+            Arithmetic::F8 => 2.0 * KEPT / self.sum.epsilon(),
             _ => 0.0,
         };
         // A product of few terms is rounded no more often than that.
         let measured = (2.0 * largest + 8.0).max(wandering(depth, arithmetic));
         let roundings = match arithmetic {
-            Arithmetic::Tf32 => measured + narrow,
+            Arithmetic::Tf32 | Arithmetic::F8 => measured + narrow,
             Arithmetic::F64 => 2.0 * measured,
             _ => measured.min(depth + 1.0),
         };
@@ -182,11 +266,13 @@ impl<'a> Product<'a> {
         let a = self.factors.a.row(row);
         let exact = if self.sum == DType::F64 { careful(a, b) } else { dot(a, b) };
         let unit = self.sum.epsilon() * self.scale(row, column);
-        let actual = self.c[[row, column]];
+        let (added, size) = self.added(row, column);
+        let actual = self.c[[row, column]] - added;
         if !(exact.is_finite() && actual.is_finite() && unit > self.sum.smallest()) {
             return None;
         }
-        let stored = (self.dtype.epsilon() + self.growing) * exact.abs() + self.dtype.smallest();
+        let joined = (self.dtype.epsilon() + self.joined()) * (exact.abs() + size);
+        let stored = joined + self.growing * exact.abs() + self.dtype.smallest();
         let index = (row * self.columns.len() + column) as u64;
         Some(Sample {
             growing: self.growing * exact.abs() / unit,
@@ -202,6 +288,8 @@ impl<'a> Product<'a> {
         let c = self.c.as_slice().expect("a device's product was given without gaps");
         let mut expected = vec![0.0; c.len()];
         self.factors.multiply(&mut expected);
+        let added = self.added.iter().flat_map(|(sums, _)| sums);
+        expected.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
         compare(self.dtype, c, &expected, &Tolerance::Within(self.radii(&expected)))
     }
 
@@ -211,12 +299,17 @@ impl<'a> Product<'a> {
         let unit = self.samples.roundings * self.sum.epsilon();
         let lost = self.factors.depth() as f64 * self.sum.smallest();
         let mut radii = Vec::with_capacity(expected.len());
-        for (row, expected) in self.rows.iter().zip(expected.chunks(self.columns.len())) {
-            radii.extend(self.columns.iter().zip(expected).map(|(column, expected)| {
+        let joined = self.joined();
+        for (place, (row, expected)) in self.rows.iter().zip(expected.chunks(self.columns.len().max(1))).enumerate() {
+            radii.extend(self.columns.iter().zip(expected).enumerate().map(|(at, (column, expected))| {
                 let scale = row * column;
+                let (added, size) = self.added(place, at);
+                let product = (expected - added).abs();
                 match (expected.is_nan(), scale < largest / 4.0) {
                     (true, _) => 0.0,
-                    (false, true) => unit * scale + self.growing * expected.abs() + lost,
+                    // Whole numbers are not rounded.
+                    _ if self.dtype == DType::I32 => 0.0,
+                    (false, true) => unit * scale + self.growing * product + joined * (product + size) + lost,
                     // A part of the sum may be infinite, though the whole is not, or is so the other way.
                     (false, false) => f64::INFINITY,
                 }
@@ -230,7 +323,7 @@ impl<'a> Product<'a> {
     /// Multiplies each row of each block of columns with random vectors, on both sides of the equation; `None` where this
     /// is no less work than all elements, or where some are infinite or not numbers.
     fn by_vectors(&self) -> Option<Check> {
-        let Product { factors, c, .. } = self;
+        let Product { factors, c, added, .. } = self;
         let (m, n) = (self.rows.len(), self.columns.len());
         let blocks = n.div_ceil(WIDTH);
         let largest = if self.sum == DType::F64 { f64::MAX.sqrt() } else { f64::from(f32::MAX) / 4.0 };
@@ -265,14 +358,25 @@ impl<'a> Product<'a> {
         // For some rows the largest error, with its row and block; `None` where one has what is not a number.
         let worst = parallel::map(m.div_ceil(ROWS), |part| {
             let rows = part * ROWS..m.min((part + 1) * ROWS);
-            let own = c.slice_axis(Axis(0), Slice::from(rows.clone()));
-            let actual = times(own);
+            let along = Slice::from(rows.clone());
+            let own = c.slice_axis(Axis(0), along);
+            let of_rows = |all: &'_ Array2<f64>| all.slice_axis(Axis(0), along).to_owned();
+            let added = added.as_ref().map(|(sums, sizes)| (of_rows(sums), of_rows(sizes)));
+            let mut actual = times(own);
+            if let Some((sums, _)) = &added {
+                actual -= &times(sums.view());
+            }
             let mut worst = (0.0, rows.start, 0);
+            let first = rows.start;
             for (row, (own, actual)) in rows.zip(own.rows().into_iter().zip(actual.rows())) {
                 for (block, width) in widths.iter().enumerate() {
                     let range = columns(block);
-                    let part = own.slice(s![range.clone()]);
-                    let stored = part.dot(&part).sqrt();
+                    let length = |row: ArrayView1<f64>| {
+                        let part = row.slice(s![range.clone()]);
+                        part.dot(&part).sqrt()
+                    };
+                    let joined = added.as_ref().map_or(0.0, |(_, sizes)| length(sizes.row(row - first)));
+                    let stored = length(own) + 2.0 * joined;
                     if !stored.is_finite() {
                         return None;
                     }
@@ -294,7 +398,7 @@ impl<'a> Product<'a> {
     /// The bound on the length of the vector of errors. `scale` is the length of the scales, `stored` that of the elements.
     fn error_of(&self, scale: f64, stored: f64, count: usize) -> f64 {
         let lost = (self.factors.depth() as f64 * self.sum.smallest() + self.dtype.smallest()) * (count as f64).sqrt();
-        let stored = (self.growing + self.dtype.epsilon()) * stored;
+        let stored = (self.growing + self.joined() + self.dtype.epsilon()) * stored;
         self.samples.roundings * self.sum.epsilon() * scale + stored + lost
     }
 
@@ -303,8 +407,9 @@ impl<'a> Product<'a> {
         let b = self.factors.b.slice_axis(Axis(1), Slice::from(columns.clone()));
         let expected = self.factors.a.row(row).dot(&b);
         let of = |(column, expected): (usize, &f64)| {
-            let (actual, expected) = (self.c[[row, column]], *expected);
-            let allowed = self.error_of(self.scale(row, column), expected.abs(), 1);
+            let (added, size) = self.added(row, column);
+            let (actual, expected) = (self.c[[row, column]], expected + added);
+            let allowed = self.error_of(self.scale(row, column), expected.abs() + 2.0 * size, 1);
             let index = (row * self.columns.len() + column) as u64;
             Worst { error: (actual - expected).abs() / allowed, index, actual, expected, allowed }
         };
@@ -394,9 +499,9 @@ fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
 /// such terms where those that were looked at have not.
 fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
     match arithmetic {
-        Arithmetic::F32 | Arithmetic::F64 => depth.sqrt(),
+        Arithmetic::F32 | Arithmetic::F64 | Arithmetic::I8 => depth.sqrt(),
         // Truncation moves the sum towards zero, and the sign of the sum seldom changes.
-        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 => 0.5 * depth / TERMS as f64,
+        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => 0.5 * depth / TERMS as f64,
     }
 }
 
@@ -405,9 +510,9 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
     let terms = a.iter().zip(b);
     let cut_off = |sum: f64| f64::from_bits(sum.to_bits() & !((1 << 29) - 1));
     match arithmetic {
-        Arithmetic::F64 => terms.fold(0.0, |sum, (x, y)| sum + x * y),
+        Arithmetic::F64 | Arithmetic::I8 => terms.fold(0.0, |sum, (x, y)| sum + x * y),
         Arithmetic::F32 => f64::from(terms.fold(0.0f32, |sum, (x, y)| sum + *x as f32 * *y as f32)),
-        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 => {
+        Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => {
             // 10 of the 52 bits behind the point.
             let mask = if arithmetic == Arithmetic::Tf32 { !((1u64 << 42) - 1) } else { u64::MAX };
             let factor = |x: &f64| f64::from_bits(x.to_bits() & mask);
@@ -444,7 +549,7 @@ mod tests {
             let factors = Factors { a: matrix(&a, (m, k)), b: matrix(&b, (k, n)) };
             let element = |index: usize| plain(factors.a.row(index / n), factors.b.column(index % n), Arithmetic::BF16);
             let c: Vec<f64> = (0..m * n).map(element).collect();
-            let found = Product::new(factors, &c, DType::F32, Arithmetic::BF16).by_elements();
+            let found = Product::new(factors, (None, 0.0), &c, (DType::F32, Arithmetic::BF16)).by_elements();
             assert!(found.held(), "column {special}: {found:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! Matrix products.
 
 mod check;
+mod epilogue;
 mod product;
 
 use crate::base::{DType, Dims};
@@ -8,10 +9,16 @@ use crate::base::{DType, Dims};
 use super::layout::collapse;
 use super::*;
 pub use check::MISSES;
+pub use epilogue::{Finish, Function};
 use product::Factors;
 
-/// `gemm(a, b)`.
-pub struct Gemm;
+/// Matrix products.
+pub enum Gemm {
+    /// `gemm(a, b)`.
+    Plain,
+    /// `scaled_gemm(a, b, scale_a, scale_b)`.
+    Scaled,
+}
 
 /// Rows and columns of the part of the result that one thread block computes. The vendors' libraries use larger parts
 /// where there are many, and smaller ones, or parts of the inner sum, where there are few; this lies between.
@@ -32,13 +39,35 @@ fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
     again(&spec.inputs[0], n.max(1)) + again(&spec.inputs[1], m.max(1))
 }
 
+const OPTIONS: [OptionSpec; 5] = [
+    OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
+    OptionSpec::bool("transpose_b", false, "multiply by the transpose of `b`"),
+    OptionSpec::word(
+        "compute",
+        &["auto", "f32", "tf32"],
+        "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
+    ),
+    OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
+    OptionSpec::word(
+        "epilogue",
+        &epilogue::NAMES,
+        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
+    ),
+];
+
 impl Operation for Gemm {
     fn name(&self) -> &'static str {
-        "gemm"
+        match self {
+            Gemm::Plain => "gemm",
+            Gemm::Scaled => "scaled_gemm",
+        }
     }
 
     fn summary(&self) -> &'static str {
-        "matrix product of the last two dimensions, for each index of the leading ones; added up in f32"
+        if matches!(self, Gemm::Scaled) {
+            return "matrix product of 8-bit floats, of which each matrix, or each row of `a` and column of `b`, has a factor in f32";
+        }
+        "matrix product of the last two dimensions, for each index of the leading ones; added up in f32, with a bias and a function of the sums where wanted"
     }
 
     fn category(&self) -> Category {
@@ -46,32 +75,62 @@ impl Operation for Gemm {
     }
 
     fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
-                inputs: &[Input::Tensor("a"), Input::Tensor("b")],
-                outputs: &["c"],
-                options: &[
-                    OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
-                    OptionSpec::bool("transpose_b", false, "multiply by the transpose of `b`"),
-                    OptionSpec::word(
-                        "compute",
-                        &["auto", "f32", "tf32"],
-                        "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
-                    ),
-                ],
+        match self {
+            Gemm::Plain => {
+                const {
+                    &Signature {
+                        inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
+                        outputs: &["c"],
+                        options: &OPTIONS,
+                    }
+                }
+            }
+            Gemm::Scaled => {
+                const {
+                    &Signature {
+                        inputs: &[
+                            Input::Tensor("a"),
+                            Input::Tensor("b"),
+                            Input::Tensor("scale_a"),
+                            Input::Tensor("scale_b"),
+                            Input::Optional("bias"),
+                        ],
+                        outputs: &["c"],
+                        options: &OPTIONS,
+                    }
+                }
             }
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
+            return Err(OpError::OutputMissing {
+                op: self.name(),
+                help: "write the tensor that the product is added to: `-> c`",
+                at: call.span.into(),
+            });
+        }
         call.needs_device()?;
-        for input in call.inputs {
-            call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices")?;
+        for (place, input) in call.inputs.iter().enumerate() {
+            match self {
+                Gemm::Scaled if place < 2 => {
+                    call.needs_dtype(input, input.tensor.dtype.is_float8(), "matrices of type e4m3 or e5m2")?;
+                }
+                Gemm::Scaled if place < 4 => {
+                    call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?
+                }
+                // Whole numbers are added up exactly, without what follows a product of fractions.
+                Gemm::Plain if input.tensor.dtype == DType::I8 && place < 2 => {}
+                Gemm::Plain if input.tensor.dtype == DType::I32 && place == 2 && call.attrs.bool("accumulate") => {}
+                _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices, or i8")?,
+            }
         }
         call.needs_rank(0, 2, "rows and columns")?;
         call.needs_rank(1, 2, "rows and columns")?;
         let (a, b) = (&call.inputs[0].tensor, &call.inputs[1].tensor);
-        if a.dtype != b.dtype {
+        let narrow = a.dtype.is_float8() && b.dtype.is_float8();
+        if a.dtype != b.dtype && !narrow {
             return Err(call.differs(
                 0,
                 format!("this is {}", a.dtype),
@@ -114,7 +173,7 @@ impl Operation for Gemm {
             }
         };
         let too_many = || OpError::Rank {
-            op: "gemm",
+            op: self.name(),
             needs: format!("at most {} dimensions", Dims::MAX),
             found: a.to_string(),
             at: call.span.into(),
@@ -122,18 +181,38 @@ impl Operation for Gemm {
         dims.push(m).ok_or_else(too_many)?;
         dims.push(n).ok_or_else(too_many)?;
         let dtype = match call.given_dtype(0) {
-            Some(DType::F32) if matches!(a.dtype, DType::F16 | DType::BF16) => DType::F32,
+            Some(DType::F32) if a.dtype.size() == 2 || narrow => DType::F32,
+            _ if a.dtype == DType::I8 => DType::I32,
+            Some(DType::F16) if narrow => DType::F16,
+            _ if narrow => DType::BF16,
             _ => a.dtype,
         };
         let result = call.output(0, dtype, dims)?;
+        if a.dtype == DType::I8 {
+            whole_sums_fit(call, k)?;
+        }
+        if let Gemm::Scaled = self {
+            factors_fit(call, (m, n), dims.len())?;
+        }
+        let factors = self.factors();
+        let has_bias = call.inputs.len() - usize::from(call.attrs.bool("accumulate")) > factors;
+        if let Some(bias) = call.inputs.get(factors).filter(|_| has_bias) {
+            let fits = bias.tensor.dims.len() == 1 && bias.tensor.dims[0] == n && bias.tensor.dtype == dtype;
+            if !fits {
+                let help = "the bias is a row that is added to each row of the product, of the product's element type";
+                let (product, row) =
+                    (format!("the product is {dtype}{dims}"), format!("this is {}, not {dtype}[{n}]", bias.tensor));
+                return Err(call.differs(0, product, factors, row, help));
+            }
+        }
         // The vendors' libraries step over rows, not over single elements.
-        let operands = call.inputs.iter().chain(call.outputs.iter().flatten());
+        let operands = call.inputs[..2].iter().chain(call.outputs.iter().flatten());
         for operand in operands {
             let tensor = &operand.tensor;
             let last = tensor.dims.len() - 1;
             if tensor.strides[last] != 1 && tensor.dims[last] != 1 {
                 return Err(OpError::Gaps {
-                    op: "gemm",
+                    op: self.name(),
                     help: "the elements of a row have to lie side by side: copy the slice first, or transpose",
                     at: operand.span.into(),
                 });
@@ -145,11 +224,20 @@ impl Operation for Gemm {
     fn cost(&self, spec: &Spec) -> Cost {
         let (m, n, k, batch) = sizes(spec);
         let arithmetic = arithmetic(spec);
+        let finish = Finish::of(spec);
+        let output = &spec.outputs[0];
+        let each = if finish.has_epilogue() { f64::from(finish.expression().flops()) } else { 0.0 };
+        let terms = if finish.before.is_some() { each + 1.0 } else { each };
+        // A kernel of its own reads the sums that the product has written, and writes the result in their place.
+        let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() {
+            true => Traffic::of(output.space, 2 * output.bytes()),
+            false => Traffic::NONE,
+        };
         Cost {
-            flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64,
+            flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            reread: reread(spec, m, n),
+            reread: reread(spec, m, n) + twice,
             blocks: (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1),
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic),
@@ -158,33 +246,35 @@ impl Operation for Gemm {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        let (m, n, ..) = sizes(spec);
-        for (factors, c) in Factors::of(spec, inputs).zip(outputs[0].chunks_mut((m * n).max(1) as usize)) {
-            factors.multiply(c);
-        }
+        let finish = Finish::of(spec);
+        sums(spec, inputs, &mut outputs[0]);
+        outputs[0].iter_mut().for_each(|value| *value = finish.apply(*value));
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
-        self.reference(spec, inputs, outputs);
-        vec![check::tolerance(spec, inputs, &outputs[0])]
+        let finish = Finish::of(spec);
+        sums(spec, inputs, &mut outputs[0]);
+        let tolerance = check::tolerance(spec, inputs, &outputs[0]);
+        outputs[0].iter_mut().for_each(|value| *value = finish.apply(*value));
+        vec![tolerance]
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         vec![check::check(spec, inputs, &actual[0])]
     }
 
+    fn updates(&self, attrs: &Attrs) -> bool {
+        attrs.bool("accumulate")
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (m, n, k, _) = sizes(spec);
         let output = &spec.outputs[0];
-        let lead = output.dims.len() - 2;
-        let lead_dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
-        let batch_strides = |tensor: &Tensor| {
-            let own = tensor.dims.len() - 2;
-            let strides: Vec<u64> = (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
-            Dims::from_slice(&strides).unwrap_or_default()
-        };
+        let finish = Finish::of(spec);
+        let (epilogue, kernel) = (library_epilogue(spec), finish.kernel(spec));
         let tensors = [&spec.inputs[0], &spec.inputs[1], output];
-        let walk = collapse(lead_dims, &tensors.map(batch_strides));
+        let operand_of = [0, 1, spec.inputs.len()];
+        let walk = batches(spec);
         // The innermost dimension that is left is the library's batch; each index of the others is a product of its own.
         let (batch, inner) = match walk.dims.last() {
             Some(&last) => (last, walk.dims.len() - 1),
@@ -206,7 +296,7 @@ impl Operation for Gemm {
             let row = if tensor.dims[rank - 2] == 1 { tensor.dims[rank - 1] } else { tensor.strides[rank - 2] };
             let offset = offsets[operand][index];
             Matrix {
-                operand: operand as u8,
+                operand: operand_of[operand] as u8,
                 offset,
                 dtype: tensor.dtype,
                 row: row.max(tensor.dims[rank - 1]).max(1),
@@ -219,20 +309,24 @@ impl Operation for Gemm {
                 },
             }
         };
-        (0..offsets[2].len())
-            .map(|index| {
-                Launch::Gemm(super::launch::Gemm {
-                    m,
-                    n,
-                    k,
-                    batch,
-                    a: matrix(0, spec.attrs.bool("transpose_a"), index),
-                    b: matrix(1, spec.attrs.bool("transpose_b"), index),
-                    c: matrix(2, false, index),
-                    arithmetic: arithmetic(spec),
-                })
-            })
-            .collect()
+        let product = |index: usize| super::launch::Gemm {
+            m,
+            n,
+            k,
+            batch,
+            a: matrix(0, spec.attrs.bool("transpose_a"), index),
+            b: matrix(1, spec.attrs.bool("transpose_b"), index),
+            c: matrix(2, false, index),
+            arithmetic: arithmetic(spec),
+            accumulate: finish.before.is_some(),
+            epilogue,
+            scales: scales(spec),
+        };
+        if epilogue.is_some() {
+            return vec![Launch::Gemm(product(0), kernel)];
+        }
+        let products = (0..offsets[2].len()).map(|index| Launch::Gemm(product(index), None));
+        products.chain(kernel.map(Launch::Kernel)).collect()
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -240,10 +334,125 @@ impl Operation for Gemm {
     }
 }
 
+impl Gemm {
+    /// Number of inputs that come before the bias.
+    fn factors(&self) -> usize {
+        match self {
+            Gemm::Plain => 2,
+            Gemm::Scaled => 4,
+        }
+    }
+}
+
+/// Fails if a sum of products of `i8` may be too large for `i32`, or if something follows it that is for fractions.
+fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
+    /// Products of 128 × 128 that a sum has room for.
+    const MOST: u64 = (1 << 31) / (128 * 128) - 1;
+    if call.attrs.word("epilogue") != "none" {
+        let why = "products of i8 are whole numbers".to_owned();
+        return Err(call.bad_option("epilogue", why, "remove `epilogue`, and write `map` behind the product"));
+    }
+    if k > MOST {
+        let [a, b] = [0, 1].map(|input| call.inputs[input].tensor.to_string());
+        let help = format!("sums of more than {MOST} products of i8 do not fit i32: split the product");
+        return Err(call.differs(0, format!("this is {a}"), 1, format!("this is {b}"), &help));
+    }
+    Ok(())
+}
+
+/// Fails unless there is a factor for each matrix, or for each row of the first and each column of the second.
+fn factors_fit(call: &Call, (m, n): (u64, u64), rank: usize) -> Result<(), OpError> {
+    let [a, b] = [2, 3].map(|input| call.inputs[input].tensor.dims);
+    let row = |size: u64, dims: Dims| dims.len() == 1 && dims[0] == size && rank == 2;
+    let fits = (row(m, a) && row(n, b)) || [a, b].iter().all(|dims| dims.iter().all(|&size| size == 1));
+    if !fits {
+        let help = match rank {
+            2 => "give one factor for each matrix, `f32[1]`, or one for each row of `a` and one for each column of `b`",
+            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`",
+        };
+        return Err(call.differs(
+            2,
+            format!("this is {a}"),
+            3,
+            format!("this is {b}, for a product of {m} × {n}"),
+            help,
+        ));
+    }
+    let gaps = |input: &usize| !call.inputs[*input].tensor.contiguous();
+    match [2, 3].iter().find(|input| gaps(input)) {
+        Some(&input) => Err(OpError::Gaps {
+            op: call.operation.name(),
+            help: "factors have to lie side by side: copy the slice first",
+            at: call.inputs[input].span.into(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// The factors of both matrices; `None` without.
+fn scales(spec: &Spec) -> Option<Scales> {
+    let factors = spec.inputs.get(2..4).filter(|_| spec.operation.name() == Gemm::Scaled.name())?;
+    let each = factors.iter().any(|factor| factor.elements() > 1);
+    Some(Scales { operands: [2, 3], each })
+}
+
+/// The inputs, with both matrices multiplied by their factors in `room`.
+fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
+    let mut all = inputs.to_vec();
+    if scales(spec).is_none() {
+        return all;
+    }
+    let (m, n, k, _) = sizes(spec);
+    // A row of `a`, and a column of `b`, by the place of an element in memory.
+    let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+    let row = |place: u64| if turned[0] { place % m } else { place / k };
+    let column = |place: u64| if turned[1] { place / k } else { place % n };
+    let [a, b] = room;
+    let factor = |factors: &[f64], place: u64| if factors.len() == 1 { factors[0] } else { factors[place as usize] };
+    *a = inputs[0].iter().zip(0..).map(|(value, place)| value * factor(inputs[2], row(place))).collect();
+    *b = inputs[1].iter().zip(0..).map(|(value, place)| value * factor(inputs[3], column(place))).collect();
+    (all[0], all[1]) = (a, b);
+    all
+}
+
 fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {
     let rank = tensor.dims.len();
     let (rows, columns) = (tensor.dims[rank - 2], tensor.dims[rank - 1]);
     if transposed { (columns, rows) } else { (rows, columns) }
+}
+
+/// The leading dimensions of the output with as few dimensions as possible, and the strides of `a`, `b` and `c` along them.
+fn batches(spec: &Spec) -> Geometry {
+    let output = &spec.outputs[0];
+    let lead = output.dims.len() - 2;
+    let strides = |tensor: &Tensor| {
+        let own = tensor.dims.len() - 2;
+        let strides: Vec<u64> = (0..lead).map(|axis| if own == lead { tensor.strides[axis] } else { 0 }).collect();
+        Dims::from_slice(&strides).unwrap_or_default()
+    };
+    let dims = Dims::from_slice(&output.dims[..lead]).unwrap_or_default();
+    collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
+}
+
+/// The epilogue that a library may compute with the product; `None` where a kernel computes it, or where there is none.
+fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
+    // Products of several batches have one kernel behind all of them.
+    Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1)
+}
+
+/// Writes the sums that the function of the epilogue is applied to.
+fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
+    let mut room = [Vec::new(), Vec::new()];
+    let inputs = &*unscaled(spec, inputs, &mut room);
+    let finish = Finish::of(spec);
+    let (m, n, ..) = sizes(spec);
+    let (size, columns) = ((m * n) as usize, n as usize);
+    for (index, (factors, c)) in Factors::of(spec, inputs).zip(output.chunks_mut(size.max(1))).enumerate() {
+        let added = finish.added(inputs, (index, size, columns));
+        factors.multiply(c);
+        let added = added.iter().flat_map(|added| &added.sums);
+        c.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
+    }
 }
 
 /// Rows, columns, depth and number of products.
@@ -259,6 +468,8 @@ fn arithmetic(spec: &Spec) -> Arithmetic {
         DType::F64 => Arithmetic::F64,
         DType::F16 => Arithmetic::F16,
         DType::BF16 => Arithmetic::BF16,
+        DType::E4M3 | DType::E5M2 => Arithmetic::F8,
+        DType::I8 => Arithmetic::I8,
         _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
         _ => Arithmetic::F32,
     }

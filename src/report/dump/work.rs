@@ -6,7 +6,6 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{MemoryId, hex};
 use crate::model::Program;
-use crate::ops::Launch;
 use crate::schedule::Schedule;
 
 use super::model::memory;
@@ -21,7 +20,7 @@ pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::R
     for (number, spec) in program.specs.iter().enumerate() {
         writeln!(out, "spec {number}: team {:?}", spec.team)?;
         for launch in spec.launch() {
-            if let Launch::Kernel(kernel) = &launch {
+            if let Some(kernel) = launch.kernel() {
                 out.write_str(&kernel.source.text)?;
                 if let Some(code) = &kernel.source.code {
                     writeln!(out, "{}", hex(Sha256::digest(code)))?;

@@ -21,7 +21,7 @@ use crate::backend::gpu::gate::{self, Gates};
 use crate::backend::gpu::host_lanes::HostLanes;
 use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
-use crate::backend::gpu::lower::{Args, Calls, Context, address};
+use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
 use crate::backend::gpu::pageable::Pageable;
 use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::Chooser;
@@ -222,7 +222,7 @@ impl<A: Api> GpuDriver<A> {
         let works = self.image.works.iter();
         let needs: Vec<(bool, u64)> = works
             .map(|work| {
-                let multiplies = work.launches.iter().any(|launch| matches!(launch, Launch::Gemm(_)));
+                let multiplies = work.launches.iter().any(|launch| matches!(launch, Launch::Gemm(..)));
                 (multiplies, work.launches.iter().map(Launch::workspace).max().unwrap_or(0))
             })
             .collect();
@@ -324,6 +324,8 @@ impl<A: Api> GpuDriver<A> {
             streams: &self.streams,
             workspaces: &self.workspaces,
             candidates: self.image.gemm_candidates,
+            epilogues: &self.calls.epilogues,
+            args: &self.calls.args,
             from: event(true)?,
             to: event(true)?,
             order: event(false)?,
@@ -337,9 +339,17 @@ impl<A: Api> GpuDriver<A> {
             // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
         }
-        for (product, note) in chosen? {
-            self.products.push(product);
-            self.notes.extend(note);
+        let mut split = Vec::with_capacity(self.calls.products.len());
+        for chosen in chosen? {
+            self.products.push(chosen.product);
+            split.push(chosen.split);
+            self.notes.extend(chosen.note);
+        }
+        for call in &mut self.calls.calls {
+            if let Prepared::Epilogue { product, kernel } = *call {
+                let kernel = self.calls.epilogues[kernel as usize];
+                *call = if split[product as usize] { kernel } else { Prepared::Nothing };
+            }
         }
         Ok(())
     }

@@ -39,7 +39,29 @@ impl Matrix {
     }
 }
 
-/// `d = alpha · a · b + beta · c`, for each matrix of a batch: `m` × `k` times `k` × `n`.
+/// The function that an epilogue applies to each element.
+#[derive(Clone, Copy, Debug)]
+pub enum Function {
+    Identity,
+    Relu,
+    /// By `tanh`, as the libraries approximate it.
+    Gelu,
+}
+
+impl Function {
+    fn apply(self, x: f64) -> f64 {
+        match self {
+            Function::Identity => x,
+            Function::Relu => if x < 0.0 { 0.0 } else { x },
+            Function::Gelu => {
+                let inner = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x.powi(3));
+                0.5 * x * (1.0 + inner.tanh())
+            }
+        }
+    }
+}
+
+/// `d = function(alpha · a · b + beta · c + bias)`, for each matrix of a batch: `m` × `k` times `k` × `n`.
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
     pub m: usize,
@@ -54,6 +76,12 @@ pub struct Product {
     pub d: Matrix,
     /// Products are formed and added up in double precision, or else in single.
     pub double: bool,
+    /// Address of an element for each row of `d`, of its type; 0 without a bias.
+    pub bias: usize,
+    /// Addresses of factors in single precision, of `a` and of `b`; 0 without. With `each`, one for each row and column.
+    pub scales: [usize; 2],
+    pub each: bool,
+    pub function: Function,
 }
 
 impl Product {
@@ -93,7 +121,14 @@ impl Product {
                         0.0 => 0.0,
                         beta => beta * self.c.element.load(from, column * self.c.leading + row),
                     };
-                    self.d.element.store(to, column * self.d.leading + row, self.alpha * sum + old);
+                    let bias = if self.bias == 0 { 0.0 } else { self.d.element.load(self.bias, row) };
+                    let factor = |side: usize, place: usize| match self.scales[side] {
+                        0 => 1.0,
+                        address => Element::F32.load(address, if self.each { place } else { 0 }),
+                    };
+                    let sum = sum * factor(0, row) * factor(1, column);
+                    let value = self.function.apply(self.alpha * sum + old + bias);
+                    self.d.element.store(to, column * self.d.leading + row, value);
                 }
             }
         }

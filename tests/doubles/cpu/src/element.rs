@@ -13,6 +13,8 @@ pub enum Element {
     BF16,
     F32,
     F64,
+    E4M3,
+    E5M2,
 }
 
 impl Element {
@@ -29,6 +31,8 @@ impl Element {
             Element::F32,
             Element::F64,
             Element::BF16,
+            Element::E4M3,
+            Element::E5M2,
         ];
         all.get(usize::try_from(number).ok()?).copied()
     }
@@ -39,14 +43,18 @@ impl Element {
             0 => Some(Element::F32),
             1 => Some(Element::F64),
             2 => Some(Element::F16),
+            3 => Some(Element::I8),
+            10 => Some(Element::I32),
             14 => Some(Element::BF16),
+            28 => Some(Element::E4M3),
+            29 => Some(Element::E5M2),
             _ => None,
         }
     }
 
     pub fn size(self) -> usize {
         match self {
-            Element::I8 | Element::U8 => 1,
+            Element::I8 | Element::U8 | Element::E4M3 | Element::E5M2 => 1,
             Element::F16 | Element::BF16 => 2,
             Element::I32 | Element::U32 | Element::F32 => 4,
             Element::I64 | Element::U64 | Element::F64 => 8,
@@ -54,7 +62,11 @@ impl Element {
     }
 
     pub fn whole(self) -> bool {
-        !matches!(self, Element::F16 | Element::BF16 | Element::F32 | Element::F64)
+        !matches!(self, Element::F16 | Element::BF16 | Element::F32 | Element::F64) && !self.is_float8()
+    }
+
+    pub fn is_float8(self) -> bool {
+        matches!(self, Element::E4M3 | Element::E5M2)
     }
 
     /// Element `index` behind an address, as a double.
@@ -76,6 +88,7 @@ impl Element {
                 Element::BF16 => f64::from(f32::from_bits(u32::from((at as *const u16).read_unaligned()) << 16)),
                 Element::F32 => f64::from((at as *const f32).read_unaligned()),
                 Element::F64 => (at as *const f64).read_unaligned(),
+                Element::E4M3 | Element::E5M2 => self.narrow((at as *const u8).read_unaligned()),
             }
         }
     }
@@ -99,8 +112,40 @@ impl Element {
                 Element::BF16 => (at as *mut u16).write_unaligned(float_to_bfloat(value as f32)),
                 Element::F32 => (at as *mut f32).write_unaligned(value as f32),
                 Element::F64 => (at as *mut f64).write_unaligned(value),
+                Element::E4M3 | Element::E5M2 => (at as *mut u8).write_unaligned(self.nearest(value)),
             }
         }
+    }
+}
+
+impl Element {
+    /// The value of a float of 8 bits.
+    fn narrow(self, bits: u8) -> f64 {
+        let (fraction, bias, special) = if self == Element::E4M3 { (3, 7, 0x7f) } else { (2, 15, 0x7c) };
+        let (magnitude, sign) = (bits & 0x7f, if bits & 0x80 == 0 { 1.0 } else { -1.0 });
+        if magnitude >= special {
+            return if magnitude == 0x7c { sign * f64::INFINITY } else { f64::NAN };
+        }
+        let (exponent, rest) = (i32::from(magnitude >> fraction), f64::from(magnitude & ((1 << fraction) - 1)));
+        let step = 2f64.powi(exponent.max(1) - bias - fraction);
+        let hidden = if exponent == 0 { 0.0 } else { f64::from(1u8 << fraction) };
+        sign * step * (hidden + rest)
+    }
+
+    /// The float of 8 bits that is nearest, by trying all of them; of two, the even one. NaN or infinity beyond the largest.
+    fn nearest(self, value: f64) -> u8 {
+        let (sign, last) = (if value.is_sign_negative() { 0x80 } else { 0 }, if self == Element::E4M3 { 0x7e } else { 0x7b });
+        let size = f64::from(value as f32).abs();
+        if size.is_nan() {
+            return sign | 0x7f;
+        }
+        let beyond = self.narrow(last) + (self.narrow(last) - self.narrow(last - 1)) / 2.0;
+        if size > beyond || size == beyond && last & 1 == 1 {
+            return sign | (last + 1);
+        }
+        let distance = |bits: &u8| ((self.narrow(*bits) - size).abs(), bits & 1);
+        let best = (0..=last).min_by(|a, b| distance(a).partial_cmp(&distance(b)).expect("no NaN"));
+        sign | best.expect("there are some")
     }
 }
 

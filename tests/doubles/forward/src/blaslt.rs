@@ -88,6 +88,7 @@ unsafe fn element_bytes(library: &CublasLt, layout: Handle) -> u32 {
     match element {
         1 => 8,
         2 | 14 => 2,
+        3 | 28 | 29 => 1,
         _ => 4,
     }
 }
@@ -127,9 +128,9 @@ blas! {
     fn hipblasLtMatrixLayoutCreate(
         library, to: *mut Handle, element: c_int, rows: u64, columns: u64, leading: i64,
     ) {
-        // f32, f64, f16 and bf16 have the same numbers in both.
+        // f32, f64, f16, i8, i32, bf16, e4m3 and e5m2 have the same numbers in both.
         match element {
-            0 | 1 | 2 | 14 => status((library.layout_create)(to, element, rows, columns, leading)),
+            0 | 1 | 2 | 3 | 10 | 14 | 28 | 29 => status((library.layout_create)(to, element, rows, columns, leading)),
             _ => NOT_SUPPORTED,
         }
     }
@@ -148,12 +149,23 @@ blas! {
             2 => 68,
             6 => 77,
             7 => 70,
+            9 => 72,
             _ => return NOT_SUPPORTED,
         };
         status((library.desc_create)(to, compute, scale))
     }
     fn hipblasLtMatmulDescDestroy(library, desc: Handle) { status((library.desc_destroy)(desc)) }
     fn hipblasLtMatmulDescSetAttribute(library, desc: Handle, attribute: c_int, value: *const c_void, size: usize) {
+        // The epilogue with the address of its bias, whose numbers of types and functions are the same in both.
+        match attribute {
+            2 => return status((library.desc_set)(desc, 7, value, size)),
+            3 => return status((library.desc_set)(desc, 8, value, size)),
+            4 => return status((library.desc_set)(desc, 26, value, size)),
+            // Factors of 8-bit matrices, and what they belong to.
+            5 | 6 => return status((library.desc_set)(desc, attribute + 12, value, size)),
+            31 | 32 => return status((library.desc_set)(desc, attribute, value, size)),
+            _ => {}
+        }
         if value.is_null() || size != size_of::<c_int>() || !matches!(attribute, 0 | 1) {
             return NOT_SUPPORTED;
         }

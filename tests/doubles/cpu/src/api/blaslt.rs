@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::blas::{Matrix, Product};
+use crate::blas::{Function, Matrix, Product};
 use crate::device;
 use crate::element::Element;
 use crate::handles::Handles;
@@ -22,6 +22,7 @@ const TRANSPOSED: c_int = 112;
 const COMPUTE_32F: c_int = 2;
 const COMPUTE_FAST_TF32: c_int = 6;
 const COMPUTE_64F: c_int = 7;
+const COMPUTE_32I: c_int = 9;
 
 #[derive(Clone, Copy)]
 struct Layout {
@@ -37,7 +38,20 @@ struct Layout {
 struct Desc {
     compute: c_int,
     transposed: [bool; 2],
+    /// `hipblasLtEpilogue_t`, with the address and the `hipDataType` of the bias.
+    epilogue: c_int,
+    bias: usize,
+    bias_type: c_int,
+    /// Addresses of factors of both operands, and whether each row and column has one.
+    scales: [usize; 2],
+    each: [bool; 2],
 }
+
+/// `HIPBLASLT_EPILOGUE_DEFAULT`, `_RELU`, `_BIAS` and `_GELU`, of which the last three are bits.
+const EPILOGUE_DEFAULT: c_int = 1;
+const EPILOGUE_RELU: c_int = 2;
+const EPILOGUE_BIAS: c_int = 4;
+const EPILOGUE_GELU: c_int = 32;
 
 static LIBRARIES: Handles<()> = Handles::new();
 static LAYOUTS: Handles<Mutex<Layout>> = Handles::new();
@@ -154,12 +168,14 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
     let wanted = match compute {
         COMPUTE_32F | COMPUTE_FAST_TF32 => 0,
         COMPUTE_64F => 1,
+        // `HIP_R_32I`.
+        COMPUTE_32I => 10,
         _ => return NOT_SUPPORTED,
     };
     if scale != wanted {
         return NOT_SUPPORTED;
     }
-    let desc = Desc { compute, transposed: [false; 2] };
+    let desc = Desc { compute, transposed: [false; 2], epilogue: EPILOGUE_DEFAULT, bias: 0, bias_type: 0, scales: [0; 2], each: [false; 2] };
     // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(DESCS.add(Arc::new(Mutex::new(desc)))) };
     SUCCESS
@@ -182,13 +198,28 @@ pub unsafe extern "C" fn hipblasLtMatmulDescSetAttribute(
     let Ok(desc) = DESCS.get(desc) else { return INVALID_VALUE };
     let mut desc = desc.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: there are as many bytes as are told.
-    let operation: Result<c_int, c_int> = unsafe { value(from, size) };
+    let (operation, pointer): (Result<c_int, c_int>, Result<usize, c_int>) =
+        unsafe { (value(from, size), value(from, size)) };
     match (attribute, operation) {
+        (2, Ok(epilogue)) => {
+            desc.epilogue = epilogue;
+            SUCCESS
+        }
+        (3, _) => number(pointer.map(|pointer| desc.bias = pointer)),
+        (5 | 6, _) => number(pointer.map(|pointer| desc.scales[attribute as usize - 5] = pointer)),
+        (31 | 32, Ok(mode @ (0 | 3))) => {
+            desc.each[attribute as usize - 31] = mode == 3;
+            SUCCESS
+        }
+        (4, Ok(element)) => {
+            desc.bias_type = element;
+            SUCCESS
+        }
         (0 | 1, Ok(operation @ 111..=TRANSPOSED)) => {
             desc.transposed[attribute as usize] = operation == TRANSPOSED;
             SUCCESS
         }
-        (0 | 1, _) => INVALID_VALUE,
+        (0 | 1 | 2 | 4, _) => INVALID_VALUE,
         _ => NOT_SUPPORTED,
     }
 }
@@ -274,13 +305,43 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
     if !fits || !wide {
         return Err(INVALID_VALUE);
     }
-    let double = desc.compute == COMPUTE_64F;
+    // Double precision has all digits of whole numbers.
+    let double = matches!(desc.compute, COMPUTE_64F | COMPUTE_32I);
     let supported = match (a.element, b.element, d.element) {
-        (Element::F64, Element::F64, Element::F64) => double,
+        (Element::F64, Element::F64, Element::F64) => desc.compute == COMPUTE_64F,
+        (Element::I8, Element::I8, Element::I32) => {
+            desc.compute == COMPUTE_32I && desc.transposed == [true, false] && k % 4 == 0
+        }
         (Element::F32, Element::F32, Element::F32) => !double,
+        // As on NVIDIA's Hopper: columns of both operands along the depth, in pieces of 16 bytes.
+        (x, y, z) if x.is_float8() && y.is_float8() => {
+            let form = desc.transposed == [true, false] && k % 16 == 0 && (x, y) != (Element::E5M2, Element::E5M2);
+            form && !double && matches!(z, Element::F16 | Element::BF16 | Element::F32)
+        }
         (x, y, z) => !double && x == y && matches!(x, Element::F16 | Element::BF16) && (z == x || z == Element::F32),
     };
+    if desc.scales != [0; 2] && !a.element.is_float8() || desc.each[0] != desc.each[1] {
+        return Err(NOT_SUPPORTED);
+    }
     if !supported || c.element != d.element {
+        return Err(NOT_SUPPORTED);
+    }
+    let epilogue = match desc.epilogue {
+        EPILOGUE_DEFAULT => 0,
+        epilogue if epilogue & !(EPILOGUE_RELU | EPILOGUE_BIAS | EPILOGUE_GELU) == 0 => epilogue,
+        _ => return Err(INVALID_VALUE),
+    };
+    if epilogue & EPILOGUE_BIAS != 0 && Element::of_product(desc.bias_type) != Some(d.element) {
+        return Err(NOT_SUPPORTED);
+    }
+    let function = match epilogue & !EPILOGUE_BIAS {
+        0 => Function::Identity,
+        EPILOGUE_RELU => Function::Relu,
+        EPILOGUE_GELU => Function::Gelu,
+        _ => return Err(INVALID_VALUE),
+    };
+    // A library has no algorithm with an epilogue for each product: here not for an odd depth.
+    if epilogue != 0 && k % 2 == 1 {
         return Err(NOT_SUPPORTED);
     }
     let matrix = |layout: Layout, transposed| Matrix {
@@ -302,6 +363,10 @@ fn described(desc: Handle, layouts: [Handle; 4]) -> Result<Product, c_int> {
         c: matrix(c, false),
         d: matrix(d, false),
         double,
+        bias: if epilogue & EPILOGUE_BIAS != 0 { desc.bias } else { 0 },
+        scales: desc.scales,
+        each: desc.each[0],
+        function,
     })
 }
 
@@ -334,7 +399,10 @@ pub unsafe extern "C" fn hipblasLtMatmul(
         Ok(product) => product,
         Err(code) => return code,
     };
+    let whole = product.d.element == Element::I32;
     let scalar = |from: *const c_void| match product.double {
+        // SAFETY: scalars are of the type that the description says.
+        true if whole => f64::from(unsafe { from.cast::<i32>().read_unaligned() }),
         // SAFETY: scalars are of the type that the description says.
         true => unsafe { from.cast::<f64>().read_unaligned() },
         // SAFETY: as above.

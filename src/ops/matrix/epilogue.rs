@@ -1,0 +1,200 @@
+//! Terms that a product adds to its sums, and the function that it applies to them.
+
+use super::super::ball::{FUNCTION, Precision};
+use super::super::elementwise::compute_type;
+use super::super::expression::{Expression, Unary};
+use super::super::formula::Formula;
+use super::super::layout::broadcast_strides;
+use super::super::walk::{self, Operand, Task};
+use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
+use super::scales;
+use crate::base::DType;
+
+/// Names of the functions in the text.
+pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];
+
+/// The function of an epilogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    Identity,
+    Relu,
+    /// The exact GELU, by the error function, as in expressions.
+    Gelu,
+    /// `0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))` (Hendrycks and Gimpel, "Gaussian error linear units", 2016).
+    GeluTanh,
+    Silu,
+}
+
+/// What a `gemm` does with the sums of its products: `c = function(sum + c + bias)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Finish {
+    /// The input with a row that is added to each row of the result.
+    pub bias: Option<usize>,
+    /// The input with what the output held before, which is added.
+    pub before: Option<usize>,
+    pub function: Function,
+}
+
+/// The terms that are added to each element of a product.
+#[derive(Clone, Debug)]
+pub struct Added {
+    pub sums: Vec<f64>,
+    /// The sums of the terms' absolute values.
+    pub sizes: Vec<f64>,
+}
+
+/// No slope of a function of an epilogue is larger: that of GELU is 1.129 at √2, that of SiLU 1.0998 at 2.3994.
+const SLOPE: f64 = 1.13;
+
+/// The relative error of the `tanh` that NVIDIA's special-function unit computes (PTX ISA, `tanh.approx.f32`: 2⁻¹¹). Products
+/// with 16-bit results may use it.
+const TANH: f64 = 1.0 / 2048.0;
+
+impl Finish {
+    pub fn of(spec: &Spec) -> Finish {
+        let accumulates = spec.attrs.bool("accumulate");
+        let inputs = spec.inputs.len();
+        let factors = if scales(spec).is_some() { 4 } else { 2 };
+        let function = match spec.attrs.word("epilogue") {
+            "relu" => Function::Relu,
+            "gelu" => Function::Gelu,
+            "gelu_tanh" => Function::GeluTanh,
+            "silu" => Function::Silu,
+            _ => Function::Identity,
+        };
+        Finish {
+            bias: (inputs - usize::from(accumulates) > factors).then_some(factors),
+            before: accumulates.then(|| inputs - 1),
+            function,
+        }
+    }
+
+    /// Whether the sums are rounded to the type of `c` before the bias and the function, at worst.
+    pub fn has_epilogue(&self) -> bool {
+        self.bias.is_some() || self.function != Function::Identity
+    }
+
+    /// The terms that are added to the product of number `index`, which has `size` elements and rows of `columns`; `None`
+    /// if there are none.
+    pub fn added(&self, inputs: &[&[f64]], (index, size, columns): (usize, usize, usize)) -> Option<Added> {
+        let before = self.before.map(|input| &inputs[input][index * size..][..size]);
+        let bias = self.bias.map(|input| inputs[input]);
+        if before.is_none() && bias.is_none() {
+            return None;
+        }
+        let terms = |place: usize| {
+            let before = before.map_or(0.0, |before| before[place]);
+            let bias = bias.map_or(0.0, |bias| bias[place % columns]);
+            [before, bias]
+        };
+        let sums = (0..size).map(|place| terms(place).iter().sum()).collect();
+        let sizes = (0..size).map(|place| terms(place).iter().map(|term| term.abs()).sum()).collect();
+        Some(Added { sums, sizes })
+    }
+
+    /// The function of a sum.
+    pub fn apply(&self, sum: f64) -> f64 {
+        match self.function {
+            Function::Identity => sum,
+            Function::Relu => Unary::Relu.apply(sum),
+            Function::Gelu => Unary::Gelu.apply(sum),
+            Function::GeluTanh => {
+                let inner = SCALE * (sum + CUBIC * sum * sum * sum);
+                0.5 * sum * (1.0 + inner.tanh())
+            }
+            Function::Silu => Unary::Silu.apply(sum),
+        }
+    }
+
+    /// How far a device's result may be from the function of `sum`, if its own sum is at most `radius` away.
+    pub fn radius(&self, spec: &Spec, sum: f64, radius: f64) -> f64 {
+        let precision = Precision::of(compute_type(spec));
+        let rounded = 2.0 * FUNCTION * precision.unit() * sum.abs() + precision.smallest();
+        match self.function {
+            Function::Identity | Function::Relu => radius,
+            Function::GeluTanh if spec.outputs[0].dtype.size() == 2 => {
+                SLOPE * radius + rounded + TANH * 0.5 * sum.abs()
+            }
+            _ => SLOPE * radius + rounded,
+        }
+    }
+
+    /// The epilogue as an expression of an element of `c` and, if there is a bias, of its element.
+    pub fn expression(&self) -> Expression {
+        let mut formula = Formula::default();
+        let mut sum = formula.input(0);
+        if self.bias.is_some() {
+            let bias = formula.input(1);
+            sum = formula.add(sum, bias);
+        }
+        let result = self.function.of(&mut formula, sum);
+        formula.with_outputs([result])
+    }
+
+    /// The part of the epilogue that the vendors' libraries can compute with the product; `None` if they cannot, or if
+    /// there is no epilogue. Whether a library has an algorithm for the product is known when it is asked.
+    pub fn in_library(&self, spec: &Spec) -> Option<Epilogue> {
+        let output = spec.outputs[0].dtype;
+        let function = match self.function {
+            Function::Identity => Activation::Identity,
+            Function::Relu => Activation::Relu,
+            Function::GeluTanh if output.size() == 2 => Activation::GeluTanh,
+            _ => return None,
+        };
+        let fits = |input: usize| {
+            let bias = &spec.inputs[input];
+            bias.contiguous() && bias.align >= 16
+        };
+        let possible = self.has_epilogue() && output != DType::F64 && self.bias.is_none_or(fits);
+        possible.then(|| Epilogue { bias: self.bias.map(|input| input as u8), function })
+    }
+
+    /// The kernel that computes the epilogue on sums that lie in the output; `None` without an epilogue.
+    pub fn kernel(&self, spec: &Spec) -> Option<Kernel> {
+        if !self.has_epilogue() {
+            return None;
+        }
+        let (output, expression) = (&spec.outputs[0], self.expression());
+        let place = Operand::of(spec.inputs.len(), output, output.strides);
+        let bias = self.bias.map(|input| {
+            let tensor = &spec.inputs[input];
+            Operand::of(input, tensor, broadcast_strides(tensor, output.dims))
+        });
+        let task = Task {
+            expression: &expression,
+            dims: output.dims,
+            outputs: vec![place],
+            inputs: [Some(place), bias].into_iter().flatten().collect(),
+        };
+        match walk::launch_all("gemm_epilogue", &[task], output.dtype.compute()) {
+            Launch::Kernel(kernel) => Some(kernel),
+            _ => None,
+        }
+    }
+}
+
+/// √(2/π) and the factor of the cube in the approximation of GELU.
+const SCALE: f64 = 0.797_884_560_802_865_4;
+const CUBIC: f64 = 0.044_715;
+
+impl Function {
+    /// Adds the function of a node to a formula.
+    pub fn of(self, formula: &mut Formula, x: u16) -> u16 {
+        match self {
+            Function::Identity => x,
+            Function::Relu => formula.relu(x),
+            Function::Gelu => formula.apply(Unary::Gelu, x),
+            Function::GeluTanh => {
+                let square = formula.square(x);
+                let (cubic, one) = (formula.scale(CUBIC, square), formula.constant(1.0));
+                let stretch = formula.add(one, cubic);
+                let (scaled, half) = (formula.scale(SCALE, x), formula.scale(0.5, x));
+                let inner = formula.multiply(scaled, stretch);
+                let tanh = formula.apply(Unary::Tanh, inner);
+                let share = formula.add(one, tanh);
+                formula.multiply(half, share)
+            }
+            Function::Silu => formula.apply(Unary::Silu, x),
+        }
+    }
+}
