@@ -163,7 +163,7 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     let aligned = columns.pack == whole && columns.read == whole;
     // Threads that have a row, or a pack of one, do as well if there are enough of them.
     let alike = columns.pack == columns.written && columns.pack == columns.read;
-    let many = spec.inputs[1].elements() * columns.threads >= RESIDENT_BLOCKS * u64::from(BLOCK);
+    let many = spec.inputs[1].elements().saturating_mul(columns.threads) >= RESIDENT_BLOCKS * u64::from(BLOCK);
     if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many) {
         return None;
     }

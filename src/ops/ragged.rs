@@ -35,13 +35,13 @@ template <typename Element> struct Held {
 // Reads the elements from `j` on of a row of `n`. Those outside of the row are zero or come from beside it: memory neither
 // begins nor ends between two packs, and a pack without any element of the row is not read.
 template <typename Element> __device__ inline Held<Element> read_row(const Element* row, i64 j, i64 n) {
-  const i64 low = j < 0 ? -j : 0, high = n - j < V ? n - j : V;
+  const int low = j < -V ? V : j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
   u64 at = (u64)(row + j);
   Held<Element> held = {};
   held.shift = (u32)(at % 16);
   const Pack<u32, 4>* from = (const Pack<u32, 4>*)(at - held.shift);
-  if (low < high && held.shift + low * (i64)sizeof(Element) < 16) held.packs[0] = from[0];
-  if (low < high && held.shift + high * (i64)sizeof(Element) > 16) held.packs[1] = from[1];
+  if (low < high && (int)held.shift + low * (int)sizeof(Element) < 16) held.packs[0] = from[0];
+  if (low < high && (int)held.shift + high * (int)sizeof(Element) > 16) held.packs[1] = from[1];
   return held;
 }
 
@@ -55,7 +55,9 @@ template <typename Element> __device__ inline void put_row(Element* row, i64 j, 
     *(Pack<Element, V>*)(row + j) = v;
     return;
   }
+  const int low = j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
+  Element* to = row + j;
 #pragma unroll
-  for (int c = 0; c < V; c++) if (j + c >= 0 && j + c < n) row[j + c] = v.at[c];
+  for (int c = 0; c < V; c++) if (c >= low && c < high) to[c] = v.at[c];
 }
 "#;

@@ -135,7 +135,7 @@ impl Split {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
                 // Few results have more threads each.
                 // A single launch of larger blocks, if their threads read all at once.
-                let reads = pieces * spec.inputs.len() as u64;
+                let reads = pieces.saturating_mul(spec.inputs.len() as u64);
                 let most = if reads <= UNDER_WAY / 2 * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
                 while threads < most && 2 * threads < pieces && groups * threads < ENOUGH_THREADS {
                     threads *= 2;

@@ -23,6 +23,9 @@ const FEW: u64 = 256;
 const STEPS: u64 = 4;
 const STEPS_OF_A_SEGMENT: u64 = 2;
 
+/// Instructions of each thread besides: about a quarter of the kernel's text, which is 30 to 50 KB for compute capability 9.0.
+const OF_A_THREAD: f64 = 500.0;
+
 /// Indices that a block looks at in a step.
 const ROUND: u64 = 2048;
 
@@ -34,6 +37,9 @@ const LEAST_TERMS: u64 = 16;
 
 /// Bytes of what segments have for rows that a device writes and reads in the time of a launch.
 const LIGHT: u64 = 8 << 20;
+
+/// Bytes of an output of which most is zero that are worth a launch which writes nothing else.
+const ZEROS: u64 = 1 << 20;
 
 /// Blocks that a unit holds at the same time: while one waits, others look.
 const RESIDENT: u64 = 4;
@@ -57,13 +63,16 @@ pub struct Look {
     segments: u64,
     /// Terms that a thread reads at once.
     ahead: u64,
+    /// All rows are set to zero before, and only those with a term are written.
+    sparse: bool,
     rows: u64,
     count: u64,
 }
 
 impl Look {
-    /// Returns how blocks find their terms; `None` where there are too many indices for that.
-    pub fn of(spec: &Spec, columns: &Columns, adds: bool) -> Option<Look> {
+    /// Returns how blocks find their terms; `None` where there are too many indices for that. If the output is `sparse`, most
+    /// rows have no term.
+    pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool) -> Option<Look> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let (rows, count) = (y.dims[0].max(1), i.elements());
         let (pack, ragged) = columns.packs(x.dtype);
@@ -81,7 +90,7 @@ impl Look {
         let mut segments = 1;
         if adds && steps > STEPS {
             let of_rows = rows.saturating_mul(chunks * lanes * pack * scatter_type(spec).size());
-            let light = (count / (LEAST_TERMS * rows)).max(LIGHT / of_rows);
+            let light = (count / rows / LEAST_TERMS).max(LIGHT / of_rows);
             let room = (2 * RESIDENT_BLOCKS).div_ceil(rows.div_ceil(beside).saturating_mul(chunks));
             segments = (steps / STEPS_OF_A_SEGMENT).min(light).min(room).max(1);
             if segments > 1 {
@@ -99,7 +108,8 @@ impl Look {
             several *= 2;
         }
         let ahead = (average / (segments * terms)).next_power_of_two().clamp(2, AHEAD);
-        let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, rows, count };
+        let sparse = sparse && segments == 1 && y.bytes() >= ZEROS;
+        let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, sparse, rows, count };
         let fits =
             look.looks() <= LOOKS.max((x.bytes() + y.bytes()) / BYTES_OF_A_LOOK) && count / segments <= OF_A_BLOCK;
         (count <= FEW || fits).then_some(look)
@@ -111,12 +121,12 @@ impl Look {
     }
 
     fn blocks(&self) -> u64 {
-        self.rows.div_ceil(self.own()) * self.chunks * self.segments
+        self.rows.div_ceil(self.own()).saturating_mul(self.chunks * self.segments)
     }
 
     /// Indices that all blocks look at.
     fn looks(&self) -> u64 {
-        self.rows.div_ceil(self.own()).saturating_mul(self.chunks * self.count)
+        self.rows.div_ceil(self.own()).saturating_mul(self.chunks).saturating_mul(self.count)
     }
 
     /// Elements that a row has in whole chunks.
@@ -128,20 +138,22 @@ impl Look {
     fn joining(&self) -> u64 {
         match self.segments {
             1 => 0,
-            _ => (self.rows * self.chunks * self.lanes).div_ceil(u64::from(BLOCK)),
+            _ => self.rows.saturating_mul(self.chunks * self.lanes).div_ceil(u64::from(BLOCK)),
         }
     }
 
     /// Bytes of what the segments have for each row.
     fn partials(&self, spec: &Spec) -> u64 {
         let segments = if self.segments > 1 { self.segments } else { 0 };
-        segments * self.rows * self.width() * scatter_type(spec).size()
+        (segments * self.width() * scatter_type(spec).size()).saturating_mul(self.rows)
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
         let partials = Traffic::of(Space::Device, self.partials(spec));
         Cost {
-            instructions: OF_AN_INDEX * self.looks() as f64 + OF_AN_ELEMENT * spec.inputs[0].elements() as f64,
+            instructions: OF_AN_INDEX * self.looks() as f64
+                + OF_AN_ELEMENT * spec.inputs[0].elements() as f64
+                + OF_A_THREAD * self.blocks() as f64 * f64::from(BLOCK),
             read: Spec::bytes_of(&spec.inputs) + partials,
             written: Spec::bytes_of(&spec.outputs) + partials,
             blocks: self.blocks() + self.joining(),
@@ -154,7 +166,7 @@ impl Look {
         parts.bind("segment", self.count.div_ceil(self.segments));
         let before = format!(
             "typedef {} Row;\ntypedef u32 P;\ntypedef {} Index;\n#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
-             #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n{}",
+             #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n#define SPARSE {}\n{}",
             index_type(self.rows),
             c_type(spec.inputs[1].dtype),
             u32::from(adds),
@@ -164,9 +176,15 @@ impl Look {
             self.several,
             self.segments,
             self.ahead,
+            u32::from(self.sparse),
             columns.text_of_packs(self.pack, self.ragged),
         ) + &format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({BLOCK}, {RESIDENT})\n");
-        let mut launches = vec![parts.launch("scatter", &before, &format!("{FIND}{ADD}{LOOK}"), self.blocks())];
+        let mut launches = Vec::new();
+        if self.sparse {
+            let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
+            launches.push(Launch::Memset { operand, value: 0, bytes });
+        }
+        launches.push(parts.launch("scatter", &before, &format!("{FIND}{ADD}{LOOK}"), self.blocks()));
         if self.segments > 1 {
             launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
         }
@@ -246,6 +264,8 @@ const ADD: &str = r#"  u32 lane = t % LANES, own_term = t / LANES % TERMS, group
   u64 from = number * segment, to = count - from < segment ? count : from + segment;
   if (from > count) from = to = count;
   C sum[SEVERAL][V] = {};
+  // A bit for each row that has a term.
+  u32 made = 0;
   i64 column[SEVERAL];
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
@@ -256,6 +276,7 @@ const ADD: &str = r#"  u32 lane = t % LANES, own_term = t / LANES % TERMS, group
 #pragma unroll
     for (u32 s = 0; s < SEVERAL; s++) {
       u32 own = s * BESIDE + group, l = starts[own], end = starts[own + 1];
+      if (l < end) made |= 1u << s;
       if (!ADDS && l < end) l = end - 1;
       if (column[s] >= (i64)n) continue;
       for (l += own_term; l < end; l += AHEAD * TERMS) {
@@ -294,32 +315,36 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     }
   };
   look(from);
-  for (u64 base = from; base < to; base += ROUND) {
-    u32 own[EACH], mine = 0;
+  for (u64 base = from;; base += ROUND) {
+    bool last = base >= to;
+    u32 own[EACH], mine = 0, before = 0, all = 0;
+    if (!last) {
 #pragma unroll
-    for (u32 e = 0; e < EACH; e++) {
-      u64 behind = (u64)((i64)next[e] - (i64)first);
-      own[e] = behind < own_rows ? (u32)behind : OWN;
-      mine += own[e] < OWN;
-    }
-    if (base + ROUND < to) look(base + ROUND);
-    u32 of_warp = sum32(mine);
-    if (lane32 == 0) counted[turn][warp] = of_warp;
-    __syncthreads();
-    u32 before = 0, all = 0;
+      for (u32 e = 0; e < EACH; e++) {
+        u64 behind = (u64)((i64)next[e] - (i64)first);
+        own[e] = behind < own_rows ? (u32)behind : OWN;
+        mine += own[e] < OWN;
+      }
+      look(base + ROUND);
+      u32 of_warp = sum32(mine);
+      if (lane32 == 0) counted[turn][warp] = of_warp;
+      __syncthreads();
 #pragma unroll
-    for (u32 w = 0; w < 8; w++) {
-      if (w == warp) before = all;
-      all += counted[turn][w];
+      for (u32 w = 0; w < 8; w++) {
+        if (w == warp) before = all;
+        all += counted[turn][w];
+      }
+      turn = 1 - turn;
     }
-    turn = 1 - turn;
-    if (all == 0) continue;
-    if (held + all > ROUND) {
+    if (held > 0 && (last || held + all > ROUND)) {
+      __syncthreads();
       arrange(held);
       add();
       __syncthreads();
       held = 0;
     }
+    if (last) break;
+    if (all == 0) continue;
     // A byte for each of the eight steps of a warp.
     u64 flags = 0;
 #pragma unroll
@@ -337,9 +362,6 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     }
     held += all;
   }
-  __syncthreads();
-  arrange(held);
-  add();
 #if TERMS > 1
   // The threads of the first term have the total.
   __shared__ C sums[256][V];
@@ -359,7 +381,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {
     u32 own = s * BESIDE + group;
-    if (own >= own_rows || column[s] >= (i64)n) continue;
+    if (own >= own_rows || column[s] >= (i64)n || (SPARSE && !(made >> s & 1))) continue;
 #if SEGMENTS > 1
     C* partial = partials + ((number * rows + first + own) * (CHUNKS * LANES) + chunk * LANES + lane) * V;
 #pragma unroll

@@ -282,7 +282,7 @@ impl Split {
         let sort = RowSort::of(count, rows);
         let sparse = count <= rows / 2 && y.contiguous() && y.space == Space::Device;
         let finder = match adds {
-            _ if let Some(look) = Look::of(spec, &columns, adds) => Finder::Look(look),
+            _ if let Some(look) = Look::of(spec, &columns, adds, sparse) => Finder::Look(look),
             _ if sparse => Finder::Sort(sort),
             true => Finder::Sort(sort),
             false => Finder::Last,
