@@ -38,7 +38,7 @@ fn each_block_runs_once() {
              step{sync} {{ on s {{ map(y + x -> y) }} }}\n\
              teardown {{ map(z + y -> z) }}\n"
         );
-        let (backend, control) = (Host::default(), Control::default());
+        let (backend, control) = (Host, Control::default());
         let world = World::new(&text, 1, &backend);
         let mut ranks = world.open(&backend, TIMEOUT).expect("it opens");
         let values = |ranks: &mut Ranks| ["x", "y", "z"].map(|name| first(&world, ranks, 0, name));
@@ -67,7 +67,7 @@ const RANKS: &str = "stream s\nstream t\nbuffer x, y, w: f32[6] = zeros\n\
 
 #[test]
 fn ranks_take_part_in_blocks() {
-    let (backend, control) = (Host::default(), Control::default());
+    let (backend, control) = (Host, Control::default());
     let world = World::new(RANKS, 3, &backend);
     let mut ranks = world.open(&backend, TIMEOUT).expect("it opens");
     ranks.iterate(LaunchMode::Stream, 0, 2, &control).expect("it runs");
