@@ -1,5 +1,5 @@
 //! The generated tables of the language reference, of the metrics' definitions and of the settings match the code: each
-//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language.md, docs/operations.md, docs/metrics.md or
+//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language-reference.md, docs/operations.md, docs/metrics.md or
 //! docs/settings.md.
 //! `AORTA_DOCS=write cargo test --test suite reference::` writes them.
 
@@ -150,7 +150,7 @@ fn settings() -> String {
 fn tables_are_what_the_code_says() {
     check("docs/settings.md", &[("settings", settings())]);
     check(
-        "docs/language.md",
+        "docs/language-reference.md",
         &[
             ("words", words()),
             ("types", types()),

@@ -6,6 +6,7 @@ mod choices;
 mod kernels;
 mod metrics;
 mod operations;
+mod products;
 mod statements;
 mod tensors;
 mod values;

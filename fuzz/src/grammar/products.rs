@@ -1,0 +1,96 @@
+//! Generates calls of matrix products and attention.
+
+use super::Generator;
+use super::operations::{FLOATS, Use, tensor_type};
+use super::tensors::Tensor;
+
+impl Generator<'_> {
+    /// Attention of heads that share keys, or its gradients.
+    fn attention(&mut self) -> Use {
+        let dtype = self.choices.pick(&FLOATS);
+        let sums = if dtype == "f64" { "f64" } else { "f32" };
+        let [queries, keys] = [0, 0].map(|_| self.choices.pick(&[3, 1, 8]));
+        let turned = self.choices.once_in(3);
+        let dims = |heads: u64, positions: u64, size: u64| match turned {
+            true => [positions, heads, size],
+            false => [heads, positions, size],
+        };
+        let (q, k, v) = (dims(4, queries, 8), dims(2, keys, 8), dims(2, keys, 5));
+        let (o, rows) = (dims(4, queries, 5), [4, queries]);
+        let [all_q, all_k, all_v, all_o] = [&q, &k, &v, &o].map(|dims| tensor_type(dtype, dims));
+        let option = self.choices.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.5"]);
+        let option = if turned { format!("{option}, layout: positions_first") } else { option.to_owned() };
+        if self.choices.once_in(2) {
+            let text = format!("attention({all_q}, {all_k}, {all_v}{option})");
+            return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
+        }
+        let rows = tensor_type(sums, &rows);
+        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {rows}, {all_o}, {rows}{option})");
+        let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
+        Use { text, scratch }
+    }
+
+    fn scaled_gemm(&mut self) -> Use {
+        let (m, n, k) = (self.choices.pick(&[1, 8, 3]), self.choices.pick(&[16, 5]), self.choices.pick(&[16, 32]));
+        if self.choices.once_in(4) {
+            let text =
+                format!("gemm({}, {}, transpose_b: true)", tensor_type("i8", &[m, k]), tensor_type("i8", &[n, k]));
+            return Use { text, scratch: vec![("", "i32", vec![m, n])] };
+        }
+        let [a, b] = [(); 2].map(|()| self.choices.pick(&["e4m3", "e5m2"]));
+        let (scale_a, scale_b) = if self.choices.once_in(2) { (1, 1) } else { (m, n) };
+        let text = format!(
+            "scaled_gemm({}, {}, {}, {}, transpose_b: true)",
+            tensor_type(a, &[m, k]),
+            tensor_type(b, &[n, k]),
+            tensor_type("f32", &[scale_a]),
+            tensor_type("f32", &[scale_b])
+        );
+        Use { text, scratch: vec![("", "bf16", vec![m, n])] }
+    }
+
+    pub fn gemm(&mut self) -> Use {
+        if self.choices.once_in(4) {
+            return self.attention();
+        }
+        if self.choices.once_in(8) {
+            return self.scaled_gemm();
+        }
+        let a = self.operand(&FLOATS, |a| a.space != "host" && !a.gaps && a.dims.len() == 2);
+        let [m, k] = a.dims[..] else { return Use::new("nop()".to_owned()) };
+        let n = self.choices.pick(&[8, 4, 16]);
+        let turned = self.choices.once_in(2);
+        let sizes = if turned { [n, k] } else { [k, n] };
+        let b = self.operand(&[a.dtype], |b| b.space != "host" && !b.gaps && b.dims == sizes);
+        let other = b.clone();
+        let b = if b.dims == sizes { b.name } else { tensor_type(a.dtype, &sizes) };
+        let option = self.choices.pick(&["", ", transpose_a: false", ", compute: f32", ", compute: auto"]);
+        let option = if a.dtype == "f32" && self.choices.once_in(4) { ", compute: tf32" } else { option };
+        let bias = if self.choices.once_in(4) { format!(", {}", tensor_type(a.dtype, &[n])) } else { String::new() };
+        let epilogue = self.choices.pick(&[
+            "",
+            "",
+            ", epilogue: relu",
+            ", epilogue: gelu",
+            ", epilogue: gelu_tanh",
+            ", epilogue: silu",
+        ]);
+        let turn = if turned { ", transpose_b: true" } else { "" };
+        if self.choices.once_in(8) {
+            let like = Tensor { dims: vec![m, n], ..a.clone() };
+            if let Some(c) = self.written(&like, &[&a, &other]) {
+                return Use::new(format!("gemm({}, {b}{bias} -> {c}{turn}{epilogue}, accumulate: true)", a.name));
+            }
+        }
+        let b = format!("{b}{bias}{turn}{option}{epilogue}");
+        if self.choices.once_in(8) {
+            let text = format!(
+                "gemm({}, {}, transpose_a: true)",
+                tensor_type(a.dtype, &[2, 3, 5]),
+                tensor_type(a.dtype, &[2, 3, n])
+            );
+            return Use { text, scratch: vec![("", a.dtype, vec![2, 5, n])] };
+        }
+        Use { text: format!("gemm({}, {b})", a.name), scratch: vec![("", a.dtype, vec![m, n])] }
+    }
+}
