@@ -10,6 +10,7 @@ use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
 use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
+use crate::ops::Direction;
 
 use super::api::{Api, Call};
 use super::comms::Comms;
@@ -75,7 +76,7 @@ unsafe impl<A: Api> Send for GpuDriver<A> {}
 impl<A: Api> GpuDriver<A> {
     /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, collectives, shared, .. } = self;
+        let Self { api, calls, products, collectives, shared, host, capturing, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -87,7 +88,15 @@ impl<A: Api> GpuDriver<A> {
                 }
                 Prepared::Epilogue { .. } | Prepared::Nothing => Ok(()),
                 Prepared::Copy { copy, source, target, stream } => {
-                    api.copy(&calls.copies[copy as usize], source, target, stream)
+                    let copy = &calls.copies[copy as usize];
+                    // The call itself reads ordinary memory, which a host stream may still have to write. A graph reads it
+                    // when it comes to the copy.
+                    if copy.pageable && copy.direction == Direction::HostToDevice && host.is_used() && !*capturing {
+                        while !api.idle(stream)? {
+                            std::thread::yield_now();
+                        }
+                    }
+                    api.copy(copy, source, target, stream)
                 }
                 Prepared::Steps { steps: (first, last), stream } => {
                     api.execute_steps(&calls.steps[first as usize..last as usize], stream)

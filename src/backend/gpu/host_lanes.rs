@@ -127,6 +127,11 @@ impl HostLanes {
         Ok(())
     }
 
+    /// Whether the image has host streams.
+    pub fn is_used(&self) -> bool {
+        !self.lanes.is_empty()
+    }
+
     /// The steps of an operation of a host stream; `None` for operations of the device.
     pub fn steps(&self, op: usize) -> Option<[Step; 2]> {
         self.steps.get(op).copied().flatten()

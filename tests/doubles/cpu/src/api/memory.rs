@@ -65,12 +65,17 @@ fn copy_async(rows: Rows, kind: c_int, stream: Handle) -> Done {
     let stream = STREAMS.get(stream)?;
     device::get(stream.device)?.check()?;
     rows.check(kind)?;
-    // Ordinary memory is read before the call returns, but not where a graph reads it at each launch.
+    // Ordinary memory is read at once, before earlier work of the stream is done, but not where a graph reads it at each
+    // launch.
     let pageable = memory::place(rows.source, 0).is_none();
     if pageable && stream.capture().is_none() {
-        stream.synchronize()?;
-        rows.copy();
-        return Ok(());
+        let mut staged = vec![0u8; rows.width * rows.height];
+        let staging = Rows { target: staged.as_mut_ptr() as usize, target_pitch: rows.width, ..rows };
+        staging.copy();
+        return stream.issue(Task::new(move || {
+            Rows { source: staged.as_ptr() as usize, source_pitch: rows.width, ..rows }.copy();
+            Ok(())
+        }));
     }
     let copied = stream.issue(Task::new(move || {
         rows.copy();
