@@ -1,58 +1,6 @@
 """Cases of each operation for shapes.py, drawn by seed: odd sizes, primes, broadcasts, gaps, every type."""
-import math
-
-SIZES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1}
-FLOATS = ("f32", "bf16", "f16", "f64", "e4m3", "e5m2")
-
-
-class Case:
-    """One operation on one set of shapes."""
-
-    def __init__(self, what, buffers, call, torch, bytes_moved, setup=""):
-        # A description; buffers by name, as (type, dimensions); the operation; PyTorch's call, made from tensors by name;
-        # bytes that have to be moved; operations that prepare indices, once.
-        self.what, self.buffers, self.call, self.torch = what, buffers, call, torch
-        self.bytes, self.setup = bytes_moved, setup
-
-    def total(self):
-        return sum(SIZES[dtype] * math.prod(dims) for dtype, dims in self.buffers.values())
-
-
-def log_uniform(draw, low, high):
-    return int(round(math.exp(draw.uniform(math.log(low), math.log(high)))))
-
-
-def size(draw, low, high):
-    """A dimension as people have them: round, odd, prime or any."""
-    n = max(1, log_uniform(draw, low, high))
-    kind = draw.randrange(4)
-    if kind == 0:
-        return 1 << max(0, round(math.log2(n)))
-    if kind == 1:
-        return max(1, n // 8 * 8)
-    if kind == 2:
-        return n | 1
-    return n
-
-
-def shape(draw, rank, elements):
-    """A shape of about that many elements."""
-    dims, left = [], elements
-    for axis in range(rank, 1, -1):
-        n = size(draw, 1, max(1, left) ** (draw.uniform(0.3, 1.6) / axis)) if left > 1 else 1
-        dims.append(max(1, n))
-        left = max(1, left // max(1, n))
-    dims.append(max(1, left if draw.random() < 0.5 else size(draw, max(1, left * 0.7), max(1, left))))
-    draw.shuffle(dims)
-    return dims
-
-
-def elements(draw, dtype, tensors=2):
-    return max(1, log_uniform(draw, 1 << 12, 1 << 28) // SIZES[dtype] // tensors)
-
-
-def count(dims):
-    return math.prod(dims)
+from drawn_case import SIZES, Case, count, elements, log_uniform, shape, size
+from drawn_products import draw_gemm, draw_scaled_gemm
 
 
 def draw_map(draw):
@@ -567,69 +515,6 @@ def draw_sort(draw):
                 f"sort(x -> v, p, descending: {str(descending).lower()})",
                 lambda t, torch: (lambda: torch.sort(t["x"], dim=-1, descending=descending, stable=True)),
                 count(dims) * (2 * SIZES[dtype] + 8))
-
-
-def draw_gemm(draw):
-    """Products with what may follow them: a bias, a function, the sum with what the output held."""
-    dtype = draw.choice(("bf16", "bf16", "f16", "f32"))
-    flops = math.exp(draw.uniform(math.log(1e7), math.log(2e11 if dtype != "f32" else 2e10)))
-    m, n = (size(draw, 1, 16384) for _ in range(2))
-    k = max(1, min(16384, int(flops / (2 * m * n))))
-    k = k if draw.random() < 0.3 else max(8, k // 8 * 8)
-    turned = draw.random() < 0.5
-    b = [n, k] if turned else [k, n]
-    kind = draw.choice(("plain", "accumulate", "bias", "relu", "gelu_tanh", "silu"))
-    buffers = {"a": (dtype, [m, k]), "b": (dtype, b), "y": (dtype, [m, n])}
-    if kind not in ("plain", "accumulate"):
-        buffers["v"] = (dtype, [n])
-    bias = ", v" if "v" in buffers else ""
-    options = ", transpose_b: true" if turned else ""
-    options += ", accumulate: true" if kind == "accumulate" else ""
-    options += f", epilogue: {kind}" if kind in ("relu", "gelu_tanh", "silu") else ""
-
-    def torch_call(t, torch):
-        w = t["b"].T if turned else t["b"]
-        if kind == "plain":
-            return lambda: torch.mm(t["a"], w, out=t["y"])
-        if kind == "accumulate":
-            return lambda: t["y"].addmm_(t["a"], w)
-        if kind == "bias":
-            return lambda: torch.addmm(t["v"], t["a"], w)
-        if kind == "silu":
-            return lambda: torch.nn.functional.silu(torch.addmm(t["v"], t["a"], w))
-        # Both functions are epilogues of cuBLASLt where PyTorch can use them.
-        return lambda: torch.ops.aten._addmm_activation(t["v"], t["a"], w, use_gelu=kind == "gelu_tanh")
-
-    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
-    return Case(f"{kind} {dtype} [{m}, {k}] x {'turned ' if turned else ''}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})",
-                torch_call, moved)
-
-
-def draw_scaled_gemm(draw):
-    """Products of 8-bit floats in the form that cuBLASLt has on Hopper: rows of both factors along the depth."""
-    flops = math.exp(draw.uniform(math.log(1e8), math.log(1e12)))
-    m = size(draw, 1, 16384)
-    n = max(16, size(draw, 16, 16384) // 16 * 16)
-    k = max(16, min(16384, int(flops / (2 * m * n))) // 16 * 16)
-    a, b = draw.choice((("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e5m2", "e4m3"), ("i8", "i8")))
-    if a == "i8":
-        # PyTorch's product of whole numbers is for more than 16 rows.
-        m = max(24, m // 8 * 8)
-        return Case(f"i8 [{m}, {k}] x [{k}, {n}]", {"a": (a, [m, k]), "b": (b, [n, k]), "y": ("i32", [m, n])},
-                    "gemm(a, b -> y, transpose_b: true)", lambda t, torch: (lambda: torch._int_mm(t["a"], t["b"].T)),
-                    m * k + n * k + 4 * m * n)
-    each = draw.random() < 0.4
-    rows, columns = (m, n) if each else (1, 1)
-    buffers = {"a": (a, [m, k]), "b": (b, [n, k]), "s": ("f32", [rows]), "v": ("f32", [columns]), "y": ("bf16", [m, n])}
-
-    def torch_call(t, torch):
-        scales = (t["s"].abs().reshape(rows, 1), t["v"].abs().reshape(1, columns)) if each else (t["s"].abs()[0], t["v"].abs()[0])
-        w = t["b"].T
-        return lambda: torch._scaled_mm(t["a"], w, scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16)
-
-    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
-    return Case(f"{a} x {b} [{m}, {k}] x [{k}, {n}], {'a factor for each row and column' if each else 'two factors'}", buffers,
-                "scaled_gemm(a, b, s, v -> y, transpose_b: true)", torch_call, moved)
 
 
 DRAWN = {"scaled_gemm": draw_scaled_gemm, "gemm": draw_gemm, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,

@@ -24,7 +24,8 @@ import sys
 import tempfile
 import time
 
-from drawn import DRAWN, FLOATS, Case, count
+from drawn import DRAWN
+from drawn_case import FLOATS, Case, count
 
 CALLS = 20
 

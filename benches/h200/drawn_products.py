@@ -1,0 +1,67 @@
+"""Matrix products for shapes.py, drawn by seed."""
+import math
+
+from drawn_case import SIZES, Case, count, size
+
+
+def draw_gemm(draw):
+    """Products with what may follow them: a bias, a function, the sum with what the output held."""
+    dtype = draw.choice(("bf16", "bf16", "f16", "f32"))
+    flops = math.exp(draw.uniform(math.log(1e7), math.log(2e11 if dtype != "f32" else 2e10)))
+    m, n = (size(draw, 1, 16384) for _ in range(2))
+    k = max(1, min(16384, int(flops / (2 * m * n))))
+    k = k if draw.random() < 0.3 else max(8, k // 8 * 8)
+    turned = draw.random() < 0.5
+    b = [n, k] if turned else [k, n]
+    kind = draw.choice(("plain", "accumulate", "bias", "relu", "gelu_tanh", "silu"))
+    buffers = {"a": (dtype, [m, k]), "b": (dtype, b), "y": (dtype, [m, n])}
+    if kind not in ("plain", "accumulate"):
+        buffers["v"] = (dtype, [n])
+    bias = ", v" if "v" in buffers else ""
+    options = ", transpose_b: true" if turned else ""
+    options += ", accumulate: true" if kind == "accumulate" else ""
+    options += f", epilogue: {kind}" if kind in ("relu", "gelu_tanh", "silu") else ""
+
+    def torch_call(t, torch):
+        w = t["b"].T if turned else t["b"]
+        if kind == "plain":
+            return lambda: torch.mm(t["a"], w, out=t["y"])
+        if kind == "accumulate":
+            return lambda: t["y"].addmm_(t["a"], w)
+        if kind == "bias":
+            return lambda: torch.addmm(t["v"], t["a"], w)
+        if kind == "silu":
+            return lambda: torch.nn.functional.silu(torch.addmm(t["v"], t["a"], w))
+        # Both functions are epilogues of cuBLASLt where PyTorch can use them.
+        return lambda: torch.ops.aten._addmm_activation(t["v"], t["a"], w, use_gelu=kind == "gelu_tanh")
+
+    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+    return Case(f"{kind} {dtype} [{m}, {k}] x {'turned ' if turned else ''}[{k}, {n}]", buffers, f"gemm(a, b{bias} -> y{options})",
+                torch_call, moved)
+
+
+def draw_scaled_gemm(draw):
+    """Products of 8-bit floats in the form that cuBLASLt has on Hopper: rows of both factors along the depth."""
+    flops = math.exp(draw.uniform(math.log(1e8), math.log(1e12)))
+    m = size(draw, 1, 16384)
+    n = max(16, size(draw, 16, 16384) // 16 * 16)
+    k = max(16, min(16384, int(flops / (2 * m * n))) // 16 * 16)
+    a, b = draw.choice((("e4m3", "e4m3"), ("e4m3", "e4m3"), ("e5m2", "e4m3"), ("i8", "i8")))
+    if a == "i8":
+        # PyTorch's product of whole numbers is for more than 16 rows.
+        m = max(24, m // 8 * 8)
+        return Case(f"i8 [{m}, {k}] x [{k}, {n}]", {"a": (a, [m, k]), "b": (b, [n, k]), "y": ("i32", [m, n])},
+                    "gemm(a, b -> y, transpose_b: true)", lambda t, torch: (lambda: torch._int_mm(t["a"], t["b"].T)),
+                    m * k + n * k + 4 * m * n)
+    each = draw.random() < 0.4
+    rows, columns = (m, n) if each else (1, 1)
+    buffers = {"a": (a, [m, k]), "b": (b, [n, k]), "s": ("f32", [rows]), "v": ("f32", [columns]), "y": ("bf16", [m, n])}
+
+    def torch_call(t, torch):
+        scales = (t["s"].abs().reshape(rows, 1), t["v"].abs().reshape(1, columns)) if each else (t["s"].abs()[0], t["v"].abs()[0])
+        w = t["b"].T
+        return lambda: torch._scaled_mm(t["a"], w, scale_a=scales[0], scale_b=scales[1], out_dtype=torch.bfloat16)
+
+    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+    return Case(f"{a} x {b} [{m}, {k}] x [{k}, {n}], {'a factor for each row and column' if each else 'two factors'}", buffers,
+                "scaled_gemm(a, b, s, v -> y, transpose_b: true)", torch_call, moved)
