@@ -196,8 +196,9 @@ fn code_runs_on_a_gpu_with_permission_alone() {
         let suite = folder.path().join("own.suite.ron").display().to_string();
         for arguments in [&ab[..], &["suite", &suite, "--effort", "sanity"]] {
             let (status, text) = told(libraries, &[arguments, &["--backend", "hip"], allow].concat());
-            // A suite skips the case, and the double's times decide whether a comparison finds that one side is worse.
-            assert!(matches!(status, Some(0..=2)), "{arguments:?}: {text}");
+            // A suite skips the case and fails since none ran; the double's times decide whether a comparison finds that
+            // one side is worse.
+            assert!(matches!(status, Some(0..=2 | 4)), "{arguments:?}: {text}");
             assert_eq!(text.contains("whose code would run on the GPU"), !permitted, "{arguments:?}: {text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use aorta::base::DType;
 
-use super::{Chain, ELEMENTS, FLOATS, SIZES, STREAMS, Tensor, list};
+use super::{Chain, ELEMENTS, FLOATS, SIZES, STREAMS, TYPES, Tensor, list};
 
 impl Chain {
     /// Writes a random operation, unless no tensor fits it.
@@ -141,7 +141,7 @@ impl Chain {
 
     fn cast(&mut self) {
         let Some(x) = self.pick(|_| true) else { return };
-        let dtype = self.random.of(&DType::ALL);
+        let dtype = self.random.of(&TYPES);
         match self.place(dtype, &x.dims) {
             None => self.emit(&format!("cast({}", x.text), &format!(", to: {dtype}"), dtype, &x.dims, None),
             to => self.emit(&format!("cast({}", x.text), "", dtype, &x.dims, to),
