@@ -459,7 +459,7 @@ impl Ranks {
         self.is_one_process().then_some(RankSamples { slowest, ranks })
     }
 
-    /// Runs the `setup` on every rank unless it has run since the contents were restored: [`Session::set_up`].
+    /// Runs the `setup` on every rank unless it has run since the contents were restored.
     pub fn set_up(&mut self, control: &Control) -> Result<(), ExecError> {
         self.each_or_none("the setup", control, |session| session.set_up(control), |_| ()).map(drop)
     }

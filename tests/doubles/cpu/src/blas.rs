@@ -52,7 +52,13 @@ impl Function {
     fn apply(self, x: f64) -> f64 {
         match self {
             Function::Identity => x,
-            Function::Relu => if x < 0.0 { 0.0 } else { x },
+            Function::Relu => {
+                if x < 0.0 {
+                    0.0
+                } else {
+                    x
+                }
+            }
             Function::Gelu => {
                 let inner = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x.powi(3));
                 0.5 * x * (1.0 + inner.tanh())

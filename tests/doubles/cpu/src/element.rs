@@ -134,7 +134,8 @@ impl Element {
 
     /// The float of 8 bits that is nearest, by trying all of them; of two, the even one. NaN or infinity beyond the largest.
     fn nearest(self, value: f64) -> u8 {
-        let (sign, last) = (if value.is_sign_negative() { 0x80 } else { 0 }, if self == Element::E4M3 { 0x7e } else { 0x7b });
+        let (sign, last) =
+            (if value.is_sign_negative() { 0x80 } else { 0 }, if self == Element::E4M3 { 0x7e } else { 0x7b });
         let size = f64::from(value as f32).abs();
         if size.is_nan() {
             return sign | 0x7f;

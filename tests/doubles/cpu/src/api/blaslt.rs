@@ -175,7 +175,15 @@ pub unsafe extern "C" fn hipblasLtMatmulDescCreate(to: *mut Handle, compute: c_i
     if scale != wanted {
         return NOT_SUPPORTED;
     }
-    let desc = Desc { compute, transposed: [false; 2], epilogue: EPILOGUE_DEFAULT, bias: 0, bias_type: 0, scales: [0; 2], each: [false; 2] };
+    let desc = Desc {
+        compute,
+        transposed: [false; 2],
+        epilogue: EPILOGUE_DEFAULT,
+        bias: 0,
+        bias_type: 0,
+        scales: [0; 2],
+        each: [false; 2],
+    };
     // SAFETY: the output pointer is valid for the call.
     unsafe { to.write(DESCS.add(Arc::new(Mutex::new(desc)))) };
     SUCCESS

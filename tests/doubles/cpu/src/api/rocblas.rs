@@ -119,7 +119,23 @@ pub unsafe extern "C" fn rocblas_gemm_strided_batched_ex(
     // SAFETY: scalars are of the type that is computed in.
     let (alpha, beta) = unsafe { (compute.load(alpha as usize, 0), compute.load(beta as usize, 0)) };
     let (m, n, k, batch) = (m as usize, n as usize, k as usize, batch as usize);
-    let product = Product { m, n, k, batch, alpha, beta, a, b, c, d, double: compute == Element::F64, bias: 0, scales: [0; 2], each: false, function: Function::Identity };
+    let product = Product {
+        m,
+        n,
+        k,
+        batch,
+        alpha,
+        beta,
+        a,
+        b,
+        c,
+        d,
+        double: compute == Element::F64,
+        bias: 0,
+        scales: [0; 2],
+        each: false,
+        function: Function::Identity,
+    };
     let task = Task::new(move || {
         // SAFETY: whoever issued the product vouched for its operands.
         unsafe { product.run() };
