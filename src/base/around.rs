@@ -11,7 +11,7 @@ pub struct Around<T> {
     pub teardown: Option<T>,
 }
 
-/// One of the blocks.
+/// A block of statements that runs once: `setup` before the first iteration, `teardown` after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OnceBlock {
     Setup,
@@ -64,7 +64,7 @@ impl<T> Around<T> {
     /// Like [`Around::map`], up to the first failure.
     ///
     /// # Errors
-    /// That of `change`.
+    /// The first error that `change` returns.
     pub fn try_map<U, E>(self, mut change: impl FnMut(T) -> Result<U, E>) -> Result<Around<U>, E> {
         let setup = self.setup.map(&mut change).transpose()?;
         Ok(Around { setup, teardown: self.teardown.map(change).transpose()? })

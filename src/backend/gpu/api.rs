@@ -31,7 +31,7 @@ pub type Handle = [u8; 64];
 
 pub type Call<T = ()> = Result<T, Box<Fault>>;
 
-/// What a kernel takes of a compute unit, from its compiled code.
+/// Registers and memory of a compiled kernel, and the number of its blocks that a compute unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Residency {
     /// Registers of a thread.
@@ -152,7 +152,8 @@ pub trait Api: Send + Sync + 'static {
         Ok(threads.max(0) as u32)
     }
 
-    /// What a function takes of a compute unit, with blocks of `threads` threads and `shared` bytes of dynamic shared memory.
+    /// Returns registers, memory and resident blocks of a loaded kernel for blocks of `threads` threads with `shared` bytes of
+    /// dynamic shared memory.
     unsafe fn residency(&self, function: Function, threads: u32, shared: u32) -> Call<Residency> {
         let runtime = self.runtime();
         let attribute = |number: u32| -> Call<u32> {

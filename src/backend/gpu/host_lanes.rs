@@ -45,7 +45,7 @@ pub struct HostLanes {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads of a host stream share. The first of them leads: it awaits requests and raises the flag.
+/// State that the threads of one host stream share. The first thread awaits requests and raises the flag `done`.
 #[derive(Debug)]
 struct Lane {
     /// Address of the request: 0, or the number of an operation in `works`, from 1.

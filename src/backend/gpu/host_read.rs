@@ -51,7 +51,7 @@ impl FileRead {
         Ok(FileRead { file, part, target })
     }
 
-    /// Whether it needs a buffer of [`BUFFER`] bytes.
+    /// Whether the file is read past the page cache (`direct: true`); a thread that does so needs a buffer of [`BUFFER`] bytes.
     pub fn is_direct(&self) -> bool {
         self.part.direct
     }

@@ -99,7 +99,7 @@ pub struct Calls<A: Api> {
     /// Indices of the calls that write the memory of other ranks, in ascending order.
     pub remote_writes: Vec<u32>,
     pub args: Args,
-    /// What the report says about kernels that the file declares.
+    /// Notes for the report: registers, shared memory and resident blocks of each kernel that the file declares.
     pub notes: Vec<String>,
 }
 
@@ -193,7 +193,7 @@ impl Args {
 #[derive(Debug)]
 pub struct Product {
     pub gemm: Gemm,
-    /// Its first use on each lane.
+    /// The first use of the product on each lane.
     pub uses: Vec<Use>,
 }
 
