@@ -47,6 +47,7 @@ pub mod compile;
 pub mod config;
 pub mod cost;
 pub mod exec;
+pub mod fuse;
 pub mod measure;
 pub mod model;
 pub mod ops;

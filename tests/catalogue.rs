@@ -33,8 +33,12 @@ fn the_fuzz_dictionary_has_the_words_of_every_operation() {
 
 #[test]
 fn the_gpu_benchmark_compares_every_operation_that_has_a_result() {
-    let benchmark =
-        concat!(include_str!("../benches/h200/operation_cases.py"), include_str!("../benches/h200/attention_cases.py"));
+    let benchmark = concat!(
+        include_str!("../benches/h200/operation_cases.py"),
+        include_str!("../benches/h200/product_cases.py"),
+        include_str!("../benches/h200/attention_cases.py"),
+        include_str!("../benches/h200/window_cases.py")
+    );
     // Synthetic operations work on data of their own.
     let results = CATALOGUE
         .iter()

@@ -1,6 +1,6 @@
 //! Every call of a driver fails once, on the CPU and on the simulator: nothing panics or hangs, the failure is reported
 //! with its rank and location, and earlier measurements are kept. With `AORTA_LONG`, as in `.ci/long`, each of up to
-//! 100 calls of a name fails; otherwise the first, the middle and the last.
+//! 100 calls of a name fails; otherwise the first and the last.
 
 use std::collections::BTreeMap;
 

@@ -32,7 +32,8 @@ fn size(path: &Path) -> u64 {
     fs::metadata(path).expect("a file of our own").len().div_ceil(1024)
 }
 
-const FILES: [(&str, &str); 3] = [("--json", "a.json"), ("--csv", "a.csv"), ("--trace", "a.trace")];
+const FILES: [(&str, &str); 4] =
+    [("--json", "a.json"), ("--csv", "a.csv"), ("--trace", "a.trace"), ("--html", "a.html")];
 
 #[test]
 fn a_full_disk_is_reported_for_every_file() {

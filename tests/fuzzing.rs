@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use aorta::base::random::hash;
 use aorta::base::{DType, Space, units};
-use aorta::compile::{self, Ranks};
+use aorta::compile::{self, Parsed, Ranks};
 use aorta::model::{self, Figure, Options, Program, Statistic};
 use aorta::ops::CATALOGUE;
-use aorta::syntax::{self, Ast, Limits};
+use aorta::syntax::{self, Limits};
 
 use crate::common::constructs::{self, Constructs};
 use crate::common::{invariants, oracle, reparsed};
@@ -32,19 +32,18 @@ fn choices(number: u64) -> Vec<u8> {
 }
 
 /// The program of one rank; `None` if the text has mistakes.
-fn program(ast: &Ast) -> Option<Program> {
-    model::analyze(ast, &Options { cycle: 4, max_operations: 4000, ..Options::default() }).ok()
-}
-
-fn parsed(text: &str) -> Option<Ast> {
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
-    errors.is_empty().then_some(ast)
+fn program(text: &str) -> Option<Program> {
+    let parsed = compile::parse("generated.aorta", text, &Limits::default(), &grammar::files::find).ok()?;
+    let Parsed { ast, errors, traces, files, .. } = parsed;
+    let options = Options { cycle: 4, max_operations: 4000, traces, files, ..Options::default() };
+    errors.is_empty().then(|| model::analyze(&ast, &options).ok())?
 }
 
 /// True if three ranks of the program match.
 fn fits_together(text: &str) -> bool {
     let (ranks, default) = (Ranks::Exactly(3), compile::Options::default());
-    let options = compile::Options { ranks, cycle: 4, max_operations: 4000, ..default };
+    let find = &grammar::files::find;
+    let options = compile::Options { ranks, cycle: 4, max_operations: 4000, find, ..default };
     aorta::compile("generated.aorta", text, &options).is_ok()
 }
 
@@ -54,12 +53,11 @@ fn fits_together(text: &str) -> bool {
 fn more_than_half_of_the_generated_files_are_accepted() {
     let (mut valid, mut together, mut any) = (0, 0, 0);
     for number in 0..FILES {
-        let is_accepted = |text: &str| parsed(text).is_some_and(|ast| program(&ast).is_some());
         let text = grammar::valid(&choices(number));
-        let accepted = is_accepted(&text);
+        let accepted = program(&text).is_some();
         valid += u64::from(accepted);
         together += u64::from(accepted && fits_together(&text));
-        any += u64::from(is_accepted(&grammar::text(&choices(number))));
+        any += u64::from(program(&grammar::text(&choices(number))).is_some());
     }
     println!("of {FILES}: {valid} valid, {together} on three ranks; {any} of all inputs");
     assert!(valid * 100 >= FILES * 98, "{valid} of {FILES} are valid");
@@ -72,7 +70,8 @@ fn generated_files_use_the_whole_language() {
     let (mut constructs, mut operations) = (Constructs::default(), BTreeSet::new());
     for number in 0..FILES {
         let text = grammar::valid(&choices(number));
-        let Some((program, ast)) = parsed(&text).and_then(|ast| Some((program(&ast)?, ast))) else { continue };
+        let Some(program) = program(&text) else { continue };
+        let (ast, _) = syntax::parse(&text, 0, &Limits::default());
         constructs.add(&text, &ast);
         operations.extend(constructs::operations(&program).map(|operation| operation.name()));
     }
@@ -83,13 +82,11 @@ fn generated_files_use_the_whole_language() {
     let in_text = |all: &[&str]| missing(all, &|name| name.split('.').all(|part| found.contains(part)));
     let none: [String; 0] = [];
 
-    // A generated file has no folder from which data could be read.
-    let without_files = CATALOGUE.iter().filter(|operation| operation.name() != "read");
-    let names: Vec<&str> = without_files.clone().map(|operation| operation.name()).collect();
+    let names: Vec<&str> = CATALOGUE.iter().map(|operation| operation.name()).collect();
     // These are inside groups, which are operations of their own.
     operations.extend(["send", "recv"].into_iter().filter(|name| found.contains(*name)));
     assert_eq!(missing(&names, &|name| operations.contains(name)), none, "operations");
-    let options = without_files.flat_map(|operation| operation.signature().options);
+    let options = CATALOGUE.iter().flat_map(|operation| operation.signature().options);
     assert_eq!(in_text(&options.map(|option| option.name).collect::<Vec<_>>()), none, "options");
     let units: Vec<&str> = units::UNITS.iter().map(|unit| unit.name).collect();
     assert_eq!(missing(&units, &|name| constructs.units.contains(name)), none, "units");
@@ -98,12 +95,14 @@ fn generated_files_use_the_whole_language() {
     assert_eq!(in_text(&DType::ALL.map(DType::name)), none, "element types");
     assert_eq!(in_text(&Space::ALL.map(Space::name)), none, "spaces");
     assert_eq!(in_text(model::FUNCTIONS), none, "functions");
-    // A generated file has no folder from which a trace could be read.
-    let distributions = model::DISTRIBUTIONS.map(|(name, _)| name);
-    assert_eq!(in_text(&distributions), ["trace"], "distributions");
+    assert_eq!(in_text(&model::DISTRIBUTIONS.map(|(name, _)| name)), none, "distributions");
     assert_eq!(constructs.missing(), Vec::<&str>::new(), "words, expressions and operators");
     let others = [
         "signal",
+        "use",
+        "parts",
+        "transformer",
+        "optimizer",
         "grad",
         "accumulate",
         "wait",

@@ -70,6 +70,7 @@ fn printed(command: &[&str], file: &Shipped) -> String {
         .arg(&file.path)
         .args(&command[1..])
         .args(if tiny { &["--preset", "tiny"][..] } else { &[] })
+        .args(["--cycle", "2"])
         .output()
         .expect("the program starts");
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::doubles;
+use crate::hip::run_with;
 
 /// Folder of compiled kernels, shared by all tests of the double.
 const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
@@ -166,4 +167,17 @@ fn a_machine_without_a_device_says_why() {
     if !Path::new("/sys/module/amdgpu").exists() {
         assert!(told.contains("no /sys/module/amdgpu") && told.contains("no /dev/kfd"), "{told}");
     }
+}
+
+/// Managed memory is there where the device shares it with the CPU; elsewhere the file is refused before anything runs.
+#[test]
+fn managed_memory_needs_a_device_that_shares_it() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let arguments = ["examples/11-managed.aorta", "--preset", "tiny", "--launch", "both"];
+    let shared = run_with(libraries, &[], &arguments);
+    assert_eq!(shared.code, Some(0), "{}", shared.told);
+    let refused = run_with(libraries, &[("HIP_DOUBLE_UNMANAGED", "1")], &arguments);
+    assert_eq!(refused.code, Some(4), "{}", refused.told);
+    assert!(refused.told.contains("aorta::exec::no_managed"), "{}", refused.told);
+    assert!(refused.told.contains("cannot share `managed` memory with the CPU"), "{}", refused.told);
 }

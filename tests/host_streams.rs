@@ -15,7 +15,7 @@ use crate::common::programs::{self, Statement};
 pub const STREAMS: usize = 5;
 const FIRST_ON_HOST: usize = 3;
 
-/// The text of a random program with host streams. All buffers are in pinned memory, and what runs on a host stream writes
+/// The text of a random program with host streams. All buffers are in pinned or in managed memory, and what runs on a host stream writes
 /// one of them.
 pub fn text(statements: &[Statement], options: &str) -> String {
     let fitted = statements.iter().map(|statement| match statement.clone() {
@@ -32,7 +32,8 @@ pub fn text(statements: &[Statement], options: &str) -> String {
     let declared =
         format!("stream s[{FIRST_ON_HOST}]\nstream h[{}](kind: host, threads: 2)\n", STREAMS - FIRST_ON_HOST);
     let text = text.replacen(&format!("stream s[{STREAMS}]\n"), &declared, 1);
-    let text = text.replacen("f32[8, 16]\n", "f32[8, 16] in pinned\n", 1);
+    let space = if text.len().is_multiple_of(2) { "pinned" } else { "managed" };
+    let text = text.replacen("f32[8, 16]\n", &format!("f32[8, 16] in {space}\n"), 1);
     (FIRST_ON_HOST..STREAMS).fold(text, |text, stream| {
         text.replace(&format!("on s[{stream}]"), &format!("on h[{}]", stream - FIRST_ON_HOST))
     })

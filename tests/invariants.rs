@@ -195,7 +195,7 @@ fn cases(ranks: u32) -> impl Strategy<Value = Case> {
 
 #[test]
 fn shares_rates_and_sums_hold() {
-    hold("shares_rates_and_sums_hold", 60, cases(8), |case| {
+    hold("shares_rates_and_sums_hold", 30, cases(8), |case| {
         let profile = case.machine.profile();
         let sim = Sim::new(profile.clone());
         let ranks = Ranks::of(&case.text(), case.world.ranks, &sim, None);
@@ -207,7 +207,7 @@ fn shares_rates_and_sums_hold() {
 /// On one stream nothing overlaps: each operation takes the plan's time, and the critical path is the same.
 #[test]
 fn plan_and_simulation_agree_where_nothing_contends() {
-    hold("plan_and_simulation_agree_where_nothing_contends", 60, cases(1), |case| {
+    hold("plan_and_simulation_agree_where_nothing_contends", 30, cases(1), |case| {
         let profile = case.machine.profile();
         let sim = Sim::new(profile.clone());
         let ranks = Ranks::of(&case.text(), 1, &sim, Some(1));
@@ -245,7 +245,7 @@ fn plan_and_simulation_agree_where_nothing_contends() {
 #[test]
 fn the_order_of_slots_changes_no_metric() {
     let cases = cases(1).prop_filter("iterations that overlap meet others", |case| !case.text().contains("sync: end"));
-    hold("the_order_of_slots_changes_no_metric", 40, cases, |case| {
+    hold("the_order_of_slots_changes_no_metric", 20, cases, |case| {
         let profile = case.machine.profile();
         let sim = Sim::new(profile.clone());
         let metrics = |iteration: &str| {

@@ -1,4 +1,4 @@
-//! Every generated kernel compiles with NVRTC, which needs no GPU.
+//! Every generated kernel compiles with NVRTC, which needs no GPU: for one architecture each, or for all with `AORTA_LONG`.
 
 use std::path::PathBuf;
 
@@ -8,23 +8,31 @@ use aorta::ops::Source;
 
 use crate::common;
 
-#[test]
-fn every_kernel_compiles() {
+/// The compiler; `None` if there is none, which CI refuses.
+pub fn nvrtc() -> Option<Nvrtc> {
     let folders = std::env::var_os("AORTA_LIBRARY_PATH").map(|paths| std::env::split_paths(&paths).collect());
     let folders: Vec<PathBuf> = folders.unwrap_or_default();
     let paths = SearchPaths { first: folders, ..SearchPaths::default() };
-    let nvrtc = match Nvrtc::open(&paths, 13) {
-        Ok(nvrtc) => nvrtc,
+    match Nvrtc::open(&paths, 13) {
+        Ok(nvrtc) => Some(nvrtc),
         Err(error) => {
             assert!(std::env::var_os("CI").is_none(), "CI installs NVRTC: {error}");
             println!("skipped: {error}; AORTA_LIBRARY_PATH names the folder of libnvrtc.so");
-            return;
+            None
         }
-    };
-    let sources: Vec<Source> = common::kernels::all(true).into_values().collect();
+    }
+}
+
+#[test]
+fn every_kernel_compiles() {
+    let Some(nvrtc) = nvrtc() else { return };
+    let architectures = ["sm_80", "sm_90", "sm_90a"];
+    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let sources: Vec<(usize, Source)> = common::kernels::all(true).into_values().enumerate().collect();
     println!("{} kernels", sources.len());
-    common::parallel::map(&sources, |source| {
-        for architecture in ["sm_80", "sm_90"] {
+    common::parallel::map(&sources, |(number, source)| {
+        let mine = architectures.iter().enumerate().filter(|(place, _)| is_long || number % 3 == *place);
+        for (_, architecture) in mine {
             let code = nvrtc.compile(source, architecture);
             let code = code.unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
             assert!(code.starts_with(b"\x7fELF"), "{} is machine code", source.name);

@@ -59,8 +59,9 @@ struct Outcome {
     served: Vec<Vec<(usize, f64)>>,
 }
 
+/// The approximation of GELU by `tanh`.
 fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt()))
+    0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
 }
 
 /// A value as the type stores it.

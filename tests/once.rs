@@ -103,6 +103,38 @@ fn blocks_are_verified() {
     verify(libraries, &path.display().to_string(), &["--ranks", "2"]);
 }
 
+/// Each command whose runs are others' runs the blocks in each: a block that hangs ends it, and `hangs: none` does not.
+#[test]
+fn commands_run_the_blocks() {
+    let text = "param hangs = none in [none, first, last]\nstream s\nbuffer x: f32[64]\n\
+                setup { on s { if hangs == first { spin(5s) } else { all_reduce(x -> x) } } }\n\
+                step { on s { map(x + 1 -> x) } }\n\
+                teardown { on s { if hangs == last { spin(5s) } else { all_reduce(x -> x) } } }\n";
+    let path = file("blocks_of_commands.aorta", text);
+    let path = path.display().to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
+        let out = command.args(arguments).env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).output().expect("it runs");
+        (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
+    };
+    let sides = ["--rounds", "6", "--iterations", "2", "--no-apart", "--backend", "host", "--timeout", "400ms"];
+    for more in [&["--ranks", "2"][..], &["--launch", "graph"], &["--fresh"]] {
+        for (hangs, expected) in [("none", Some(0)), ("first", Some(4)), ("last", Some(4))] {
+            // The blocks of side b alone hang.
+            let (code, told) =
+                run(&[&["ab", &path, "--b", &format!("--set hangs={hangs}")], &sides[..], more].concat());
+            assert_eq!(code, expected, "{more:?} {hangs}\n{told}");
+            let block = if hangs == "first" { "`setup`" } else { "`teardown`" };
+            assert_eq!(told.contains(&format!("the {block} did not end")), hangs != "none", "{more:?} {hangs}\n{told}");
+        }
+    }
+    let axis = ["--set", "hangs=first,last,none", "--backend", "host", "--timeout", "400ms", "--effort", "sanity"];
+    let (code, told) = run(&[&["sweep", &path], &axis[..]].concat());
+    assert_eq!(code, Some(4), "{told}");
+    assert!(["`setup`", "`teardown`"].iter().all(|block| told.contains(&format!("the {block} did not end"))), "{told}");
+    assert!(told.contains("1 done, 2 failed"), "{told}");
+}
+
 /// The simulator takes as long for an iteration, with a setup and without.
 #[test]
 fn blocks_are_in_no_figure() {

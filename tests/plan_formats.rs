@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use aorta::config::Profile;
 use aorta::measure::record::Workload;
 use aorta::plan;
-use aorta::report::plan::{self as report, Edge, Hazard, PlanDocument, Reason};
+use aorta::report::plan::{self as report, Edge, Hazard, Iteration, PlanDocument, Reason};
 use aorta::schedule::{self, Options, Topology};
 use proptest::prelude::*;
 
@@ -48,6 +48,7 @@ fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
     let places = |span: aorta::base::SrcSpan| format!("test.aorta:{}", span.start);
     let (program, plan, schedule) = (&program, &plan, &schedule);
     report::build(report::Request {
+        fusion: None,
         workload,
         program,
         plan,
@@ -191,12 +192,17 @@ fn slices_of_an_edge_are_those_of_its_ends() {
     }
 }
 
+/// The slots, and the blocks around them.
+fn parts(document: &PlanDocument) -> impl Iterator<Item = &Iteration> {
+    document.setup.iter().chain(&document.iterations).chain(&document.teardown)
+}
+
 #[test]
 fn text_has_a_line_for_every_edge() {
     for file in shipped::all() {
         let document = document(&file.text);
         let said = text(&document);
-        let edges = document.iterations.iter().flat_map(|iteration| &iteration.edges);
+        let edges = parts(&document).flat_map(|part| &part.edges);
         let (stream, others): (Vec<&Edge>, Vec<&Edge>) = edges.partition(|edge| edge.reason == Reason::Stream);
         assert_eq!(said.matches("\n      waits for #").count(), others.len(), "{}", file.path);
         let behind = |line: &&str| {
@@ -260,9 +266,7 @@ fn parse_dot(text: &str) -> Drawing {
             drawing.groups += 1;
         } else if let Some((from, to)) = line.split_once(" [").and_then(|(ends, _)| ends.split_once(" -> ")) {
             drawing.edges.push((from.to_owned(), to.to_owned(), attributes()));
-        } else if first.contains('n')
-            && first.trim_start_matches(['i', '_', 'n']).starts_with(|c: char| c.is_ascii_digit())
-        {
+        } else if first.rsplit_once('n').is_some_and(|(_, number)| number.parse::<u32>().is_ok()) {
             assert!(drawing.nodes.insert(first.to_owned(), attributes()).is_none(), "{first} stands there twice");
         }
     }
@@ -293,19 +297,17 @@ fn parse_mermaid(text: &str) -> Drawing {
 fn drawings_have_every_operation_and_edge() {
     for text in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
         let document = document(&text);
-        let several = document.iterations.len() > 1;
-        let used = document.iterations.iter().map(|iteration| {
-            iteration.operations.iter().map(|operation| &*operation.stream).collect::<BTreeSet<_>>().len()
-        });
-        let groups = used.sum::<usize>() + if several { document.iterations.len() } else { 0 };
-        let critical: usize =
-            document.iterations.iter().map(|iteration| iteration.critical_path.operations.len() - 1).sum();
+        let count = parts(&document).count();
+        let used = parts(&document)
+            .map(|part| part.operations.iter().map(|operation| &*operation.stream).collect::<BTreeSet<_>>().len());
+        let groups = used.sum::<usize>() + if count > 1 { count } else { 0 };
+        let critical: usize = parts(&document).map(|part| part.critical_path.operations.len().saturating_sub(1)).sum();
         let dot = parse_dot(&dot(&document));
         let drawn = mermaid(&document);
         let mermaid = parse_mermaid(&drawn);
         for drawing in [&dot, &mermaid] {
-            assert_eq!(drawing.nodes.len(), document.operations());
-            assert_eq!(drawing.edges.len(), document.edges());
+            assert_eq!(drawing.nodes.len(), parts(&document).map(|part| part.operations.len()).sum::<usize>());
+            assert_eq!(drawing.edges.len(), parts(&document).map(|part| part.edges.len()).sum::<usize>());
             assert_eq!(drawing.groups, groups);
             for (from, to, _) in &drawing.edges {
                 assert!(drawing.nodes.contains_key(from) && drawing.nodes.contains_key(to), "{from} -> {to}");

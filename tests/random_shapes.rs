@@ -8,15 +8,15 @@ use aorta::base::random::hash;
 use crate::common::doubles;
 use crate::hip::verify;
 
-const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
+pub const FLOATS: [&str; 4] = ["f32", "bf16", "f16", "f64"];
 
-/// Half of the cases, or all of them with `AORTA_LONG`: a C++ compiler makes the kernels of each.
-fn cases(all: usize) -> usize {
-    if std::env::var_os("AORTA_LONG").is_some() { all } else { all.div_ceil(2) }
+/// A third of the cases, or all of them with `AORTA_LONG`: a C++ compiler makes the kernels of each.
+pub fn cases(all: usize) -> usize {
+    if std::env::var_os("AORTA_LONG").is_some() { all } else { all.div_ceil(3) }
 }
 
 /// A file in the making, with a source of random choices.
-struct File {
+pub struct File {
     seed: u64,
     drawn: u64,
     buffers: String,
@@ -25,17 +25,17 @@ struct File {
 }
 
 impl File {
-    fn new(seed: u64) -> File {
+    pub fn new(seed: u64) -> File {
         File { seed, drawn: 0, buffers: String::new(), statements: String::new(), count: 0 }
     }
 
     /// A number from 0 to below `limit`.
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.drawn += 1;
         hash(self.seed, self.drawn) % limit
     }
 
-    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize]
     }
 
@@ -57,7 +57,7 @@ impl File {
     }
 
     /// A buffer, or a slice of a larger one, of these sizes.
-    fn tensor(&mut self, dtype: &str, dims: &[u64]) -> String {
+    pub fn tensor(&mut self, dtype: &str, dims: &[u64]) -> String {
         let name = format!("x{}", self.count);
         self.count += 1;
         if self.below(2) == 0 {
@@ -90,13 +90,13 @@ impl File {
         self.pick(&[1, 7, 96, 1000, 4099, 140_000, 300_000])
     }
 
-    fn add(&mut self, statement: &str) {
+    pub fn add(&mut self, statement: &str) {
         let _ = writeln!(self.statements, "    {statement}");
     }
 
     /// Whole numbers from -10 to below 90, as indices of type `dtype`.
     fn indices(&mut self, dtype: &str, dims: &[u64]) -> String {
-        let (raw, indices) = (format!("r{}", self.count), format!("i{}", self.count));
+        let (raw, indices) = (format!("r{}", self.count), format!("at{}", self.count));
         self.count += 1;
         let _ = writeln!(self.buffers, "buffer {raw}: i32{dims:?}\nbuffer {indices}: {dtype}{dims:?}");
         self.add(&format!("map({raw} - 10 -> {indices})"));
@@ -104,7 +104,7 @@ impl File {
     }
 
     /// Runs the file on the double and compares its results with the CPU's.
-    fn check(&self) {
+    pub fn check(&self) {
         let Some(libraries) = doubles::cpu() else { return };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("shapes.aorta");
@@ -216,6 +216,47 @@ fn rows_by_expert_and_back() {
         file.add(&format!("permute({x}, {choices}, experts: {experts} -> {y}, {places}, _)"));
         let weights = if file.below(2) == 0 { format!(", {}", file.tensor(dtype, &shape)) } else { String::new() };
         file.add(&format!("unpermute({y}, {places}{weights} -> {z})"));
+    }
+    file.check();
+}
+
+#[test]
+fn grouped_products_of_any_form() {
+    let mut file = File::new(17);
+    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    for case in 0..cases(16) {
+        let dtype = file.pick(&["bf16", "f16", "bf16", "f32", "f64"]);
+        // Ends from -10 to below 90: some descend, and some are beyond the rows.
+        let [groups, rows] = [file.pick(&[1, 3, 17]), file.pick(&[1, 37, 64, 90, 130])];
+        let [depth, columns] = [file.pick(&[1, 8, 40, 72, 129]), file.pick(&[1, 33, 64, 136])];
+        let in_depth = file.below(2) == 0;
+        // Tiles of many rows are for products that fill a device, which is much for the double.
+        let (groups, rows, depth, columns) = match case {
+            0 if is_long => (2, 4200, 24, 1040),
+            _ if in_depth => (groups.min(3), rows, depth, columns),
+            _ => (groups, rows, depth, columns),
+        };
+        let in_depth = in_depth && !(is_long && case == 0);
+        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
+        let index = file.pick(&["i32", "i64"]);
+        let ends = file.indices(index, &[groups]);
+        let output = if file.below(3) == 0 && dtype.ends_with("16") { "f32" } else { dtype };
+        let (a, b, c) = match in_depth {
+            true => (
+                file.tensor(dtype, &matrix(depth, rows, turned_a)),
+                file.tensor(dtype, &matrix(rows, columns, turned_b)),
+                file.tensor(output, &[groups, depth, columns]),
+            ),
+            false => (
+                file.tensor(dtype, &matrix(rows, depth, turned_a)),
+                file.tensor(dtype, &[&[groups], matrix(depth, columns, turned_b).as_slice()].concat()),
+                file.tensor(output, &[rows, columns]),
+            ),
+        };
+        let epilogue = file.pick(&["", "", ", epilogue: relu", ", epilogue: gelu", ", epilogue: gelu_tanh"]);
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+        file.add(&format!("grouped_gemm({a}, {b}, {ends} -> {c}, {turns}{epilogue})"));
     }
     file.check();
 }

@@ -70,6 +70,44 @@ fn a_program_says_whether_it_depends_on_its_rank() {
     assert!(depends("all_gather(x[4..8] -> x) over tp"));
 }
 
+/// `world` is a group where one is meant, and a number elsewhere: by its name and as an argument, also of a call inside.
+#[test]
+fn the_world_is_a_group_and_a_number() {
+    let body = |group: &str| {
+        format!(
+            "share: reduce_scatter(x) over {group} \
+             map(share * {group}.size + {group}.rank - {group}.size / 2 -> y) \
+             all_gather(y -> x) over {group}"
+        )
+    };
+    let head = "buffer x: f32[8, 4]\nbuffer y: f32[2, 4]\n";
+    let by_name = format!("{head}step {{ {} all_reduce(y -> y) }}", body("world"));
+    let by_argument = format!(
+        "{head}def inner(g) {{ {} all_reduce(y -> y) over g }}\ndef outer(g) {{ inner(g) }}\nstep {{ outer(world) }}",
+        body("g")
+    );
+    let by_number = "buffer x: f32[8, 4]\nbuffer y: f32[2, 4]\ndef scaled(n) { map(y * n -> y) for i in 0..n { nop() } }\n\
+                     step { scaled(world) }";
+    let operations = |text: &str| {
+        let program = program(text, 1, 4);
+        let step = &program.cycle[0];
+        let specs = step.ids().map(|op| match step.op(op).kind {
+            model::OpKind::Run(spec) => {
+                let spec = program.spec(spec);
+                let written = spec.expression.as_ref().map(|expression| format!("{expression:?}"));
+                format!("{} {:?} {:?} {written:?}", spec.operation.name(), spec.team, spec.inputs)
+            }
+            _ => "other".to_owned(),
+        });
+        specs.collect::<Vec<_>>()
+    };
+    let expected = operations(&by_name);
+    assert_eq!(expected.len(), 4);
+    assert_eq!(expected, operations(&by_argument));
+    plan::ranks::check(&world(&by_argument, 4)).expect("all go together");
+    assert_eq!(operations(by_number).len(), 5);
+}
+
 /// A rank's own part differs between ranks.
 #[test]
 fn only_the_own_part_is_gathered_in_place() {

@@ -353,7 +353,8 @@ impl Random {
         let arrow = self.arrow(&["f32", "f64", "bf16", dtype], &dims);
         let rank = dims.len() as i64;
         let dim = self.below(2 * rank as u64) as i64 - rank;
-        self.step(&format!("{name}({x}{arrow}, dim: {dim})"));
+        let reverse = self.of(&["", ", reverse: true"]);
+        self.step(&format!("{name}({x}{arrow}, dim: {dim}{reverse})"));
     }
 }
 

@@ -1,15 +1,16 @@
-//! The generated tables of the language reference, of the metrics' definitions and of the settings match the code: each
-//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language-reference.md, docs/operations.md, docs/metrics.md or
+//! The generated tables of the language reference, of the metrics' definitions, of the settings and of scenarios match the code: each
+//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language-reference.md, docs/operations.md, docs/workloads.md, docs/metrics.md or
 //! docs/settings.md.
 //! `AORTA_DOCS=write cargo test --test suite reference::` writes them.
 
 mod operations;
+mod workloads;
 
 use std::path::Path;
 use std::process::Command;
 
 use aorta::base::{Bytes, DType, units};
-use aorta::config::{SETTINGS, Settings};
+use aorta::config::{FIELDS, SETTINGS, Settings};
 use aorta::measure::definitions::{DEFINITIONS, Definition};
 use aorta::model::{Statistic, limits};
 use aorta::syntax::{DECLARATIONS, RESERVED, STATEMENTS};
@@ -146,8 +147,23 @@ fn settings() -> String {
     )
 }
 
+/// Every field of a scenario, with the argument of `aorta exec` that it stands for.
+fn scenario() -> String {
+    table(
+        ["field", "value", "the argument that comes before it", "what it says"],
+        FIELDS.iter().map(|field| {
+            let words = code(field.words.iter().copied());
+            let form = if field.words.is_empty() { field.form.to_owned() } else { words };
+            let option = field.option.trim_end_matches('=').replacen('=', " ", 1);
+            let option = if option.is_empty() { String::new() } else { code([option.as_str()]) };
+            [code([field.name]), form, option, field.help.trim().to_owned()]
+        }),
+    )
+}
+
 #[test]
 fn tables_are_what_the_code_says() {
+    check("docs/start/05-sharing-a-scenario.md", &[("scenario", scenario())]);
     check("docs/settings.md", &[("settings", settings())]);
     check(
         "docs/language-reference.md",
@@ -167,6 +183,11 @@ fn operations_are_what_the_catalogue_says() {
     let mut tables = vec![("operations", operations::summary())];
     tables.extend(operations::sections());
     check("docs/operations.md", &tables);
+}
+
+#[test]
+fn workloads_are_those_that_are_shipped() {
+    check("docs/workloads.md", &[("catalogue", workloads::catalogue())]);
 }
 
 #[test]

@@ -19,7 +19,6 @@ struct Size {
     context: usize,
     rounds: usize,
     vocab: usize,
-    cached: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +36,6 @@ const SMALL: Size = Size {
     context: 6,
     rounds: 3,
     vocab: 110,
-    cached: true,
 };
 
 /// A mistake in the reference, to check that the comparison would find it.
@@ -68,7 +66,6 @@ struct Model {
     /// Keys and then values: layers × heads twice × places × the size of a head.
     kv: Vec<f64>,
     capacity: usize,
-    cached: bool,
     mistake: Mistake,
 }
 
@@ -97,25 +94,26 @@ impl Model {
         for layer in 0..layers {
             let part = |head: usize| &self.qkv[(layer * 3 * heads + head) * hidden * size..];
             let mut kept = self.kv.clone();
-            for (i, x) in x.iter().enumerate() {
+            let normed: Vec<Vec<f64>> = x.iter().map(|x| norm(x)).collect();
+            for (i, x) in normed.iter().enumerate() {
                 for head in 0..2 * heads {
                     let at = self.at(layer, head, from + i);
                     kept[at..at + size].copy_from_slice(&times(x, part(heads + head), size));
                 }
             }
             let queries: Vec<Vec<Vec<f64>>> =
-                x.iter().map(|x| (0..heads).map(|head| times(x, part(head), size)).collect()).collect();
+                normed.iter().map(|x| (0..heads).map(|head| times(x, part(head), size)).collect()).collect();
             self.kv = kept;
             for (i, queries) in queries.iter().enumerate() {
-                let masked = self.cached && self.mistake != Mistake::NoMask;
-                let sees = from + if masked { i + 1 } else { tokens.len() };
+                let sees = from + if self.mistake == Mistake::NoMask { tokens.len() } else { i + 1 };
                 let joined: Vec<f64> =
                     queries.iter().enumerate().flat_map(|(h, q)| self.head(layer, h, q, sees)).collect();
                 x[i] = self.rest(layer, &x[i], &joined);
             }
         }
         x.iter()
-            .map(|x| self.words.chunks(hidden).map(|word| word.iter().zip(x).map(|(a, b)| a * b).sum()).collect())
+            .map(|x| norm(x))
+            .map(|x| self.words.chunks(hidden).map(|word| word.iter().zip(&x).map(|(a, b)| a * b).sum()).collect())
             .collect()
     }
 
@@ -136,16 +134,20 @@ impl Model {
     fn rest(&self, layer: usize, x: &[f64], joined: &[f64]) -> Vec<f64> {
         let hidden = self.shape.hidden;
         let part = |matrix: &[f64], size: usize| matrix[layer * size..(layer + 1) * size].to_vec();
-        let norm = if self.cached { 1.0 } else { 0.7 };
         let residual = if self.mistake == Mistake::NoResidual { 0.0 } else { 1.0 };
-        let add =
-            |x: &[f64], y: Vec<f64>| -> Vec<f64> { x.iter().zip(y).map(|(x, y)| norm * (residual * x + y)).collect() };
+        let add = |x: &[f64], y: Vec<f64>| -> Vec<f64> { x.iter().zip(y).map(|(x, y)| residual * x + y).collect() };
         let x = add(x, times(joined, &part(&self.out, hidden * hidden), hidden));
-        let wide = times(&x, &part(&self.up, 4 * hidden * hidden), 4 * hidden);
-        let active: Vec<f64> = wide.into_iter().map(|x| if self.cached { gelu(x) } else { x.max(0.0) }).collect();
+        let wide = times(&norm(&x), &part(&self.up, 4 * hidden * hidden), 4 * hidden);
+        let active: Vec<f64> = wide.into_iter().map(gelu).collect();
         let narrow = times(&active, &part(&self.down, 4 * hidden * hidden), hidden);
         add(&x, narrow)
     }
+}
+
+/// Divides a row by the root of the mean of its squares.
+fn norm(row: &[f64]) -> Vec<f64> {
+    let square = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+    row.iter().map(|x| x / (square + 1e-6).sqrt()).collect()
 }
 
 /// The place of the largest.
@@ -167,28 +169,27 @@ struct Outcome {
 
 /// Rounds as the file says that they go.
 fn decode(size: Size, mut draft: Model, mut main: Model, mut tokens: Vec<usize>) -> Outcome {
-    let Size { length, accepted, cached, .. } = size;
+    let Size { length, accepted, .. } = size;
     let mut outcome = None;
     let further = usize::from(main.mistake == Mistake::TooFar);
     for round in 0..size.rounds {
         let now = size.context - 1 + round * (accepted + 1 + further);
-        let first = |behind: usize| if cached { behind } else { 0 };
         for i in 0..length {
-            let from = first(now + i);
+            let from = now + i;
             let scores = draft.run(&tokens[from..now + i + 1], from);
             tokens[now + i + 1] = best(scores.last().expect("a token went in"));
         }
-        if cached && accepted == length {
+        if accepted == length {
             draft.run(&tokens[now + length..now + length + 1], now + length);
         }
-        let from = first(now);
+        let from = now;
         let scores = main.run(&tokens[from..now + length + 1], from);
-        let judged = if cached { length + 1 } else { length };
+        let judged = length + 1;
         let logits = scores[scores.len() - judged..].to_vec();
         let checked: Vec<usize> = logits.iter().map(|scores| best(scores)).collect();
         let agreed = (0..length).map(|i| usize::from(tokens[now + 1 + i] == checked[i])).collect();
         tokens[now + accepted + 1] = checked[accepted];
-        if cached && main.mistake != Mistake::NotCleared {
+        if main.mistake != Mistake::NotCleared {
             let size = main.shape.hidden / main.shape.heads;
             for layer in 0..main.shape.layers {
                 for head in 0..2 * main.shape.heads {
@@ -224,7 +225,6 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
         ("context", number(size.context)),
         ("rounds", number(size.rounds)),
         ("vocab", number(size.vocab)),
-        ("cached", size.cached.to_string()),
         ("dtype", "f32".to_owned()),
     ];
     let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -250,7 +250,6 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
         down: of(&format!("{name}_down")),
         kv: of(&format!("{name}_kv")),
         capacity: size.context + size.rounds * (size.length + 1),
-        cached: size.cached,
         mistake: Mistake::None,
     };
     let (draft, main) = (model(size.draft, "draft"), model(size.main, "main"));
@@ -260,7 +259,7 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
     let last: OpId =
         step.ids().filter(|&op| program.op_text(step.op(op)) == "logits").last().expect("words are scored");
     let logits = common::elements(&mut session, &program, program.views.memory(step.outputs(last)[0]));
-    let judged = if size.cached { size.length + 1 } else { size.length };
+    let judged = size.length + 1;
     let rows: Vec<Vec<f64>> = logits.chunks(size.vocab).map(<[f64]>::to_vec).collect();
     let mut of = |name: &str| common::buffer(&mut session, &program, name);
     let outcome = Outcome {
@@ -316,13 +315,6 @@ fn any_number_of_tokens_is_accepted() {
     for accepted in 0..=SMALL.length {
         check(Size { accepted, ..SMALL });
     }
-}
-
-/// The original toolkit's form: no cache, and no mask.
-#[test]
-fn without_a_cache_everything_is_computed_again() {
-    check(Size { cached: false, accepted: 1, rounds: 1, ..SMALL });
-    check(Size { cached: false, accepted: 3, rounds: 2, ..SMALL });
 }
 
 /// A reference that is wrong in one thing is told from the right one.

@@ -1,4 +1,4 @@
-//! Where a text is split, and the location of each expression of the tree.
+//! Places at which a text is split, and the location of each expression of the tree.
 
 use std::collections::BTreeSet;
 

@@ -11,17 +11,21 @@ use aorta::exec::{Control, LaunchMode};
 use aorta::measure::{self, Measured, RankRequest, Request};
 use aorta::model::Program;
 use aorta::plan::Plan;
-use aorta::schedule;
+use aorta::schedule::{self, Schedule};
 use aorta::syntax::ast::{DeclKind, ExprKind};
 
 use crate::common;
+use crate::common::parallel;
 use crate::common::shipped::{self, Shipped};
 
-/// Values of `param streams`.
-const STREAMS: [u32; 3] = [4, 8, 16];
+/// Values of `param streams`; for files without it, real streams at most.
+const STREAMS: [u32; 4] = [1, 4, 16, 64];
 
-/// Real streams at most, for files that say themselves how many they have.
-const CEILINGS: [u32; 3] = [1, 2, 4];
+/// Numbers of ranks besides one.
+const RANKS: [u32; 2] = [8, 64];
+
+/// Operations of all ranks up to which a preset is simulated. Others are planned and scheduled.
+const SIMULATED: usize = 600;
 
 /// Parameters whose name says what they are; every other one is explained.
 const PLAIN: [&str; 17] = [
@@ -86,17 +90,29 @@ fn workloads_are_filed_under_their_category() {
     }
 }
 
+/// One rank of a program as it is measured.
 fn measured(program: &Program, plan: &Plan, streams: Option<u32>) -> Measured {
+    measure_all(&[(program, plan)], streams)
+}
+
+fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured {
     let sim = Sim::new(Profile::named("h200").expect("embedded"));
     let options = schedule::Options { streams, ..schedule::Options::default() };
-    let schedule = common::placed(program, plan, &sim, &options);
+    let place = |(program, plan): &(&Program, &Plan)| common::placed(program, plan, &sim, &options);
+    let schedules: Vec<Schedule> = programs.iter().map(place).collect();
+    let ranks: Vec<RankRequest> = (0..)
+        .zip(programs.iter().zip(&schedules))
+        .map(|(number, ((program, plan), schedule))| RankRequest { number, program, plan, schedule })
+        .collect();
     // With the device's limits, so that none of the simulator's figures is refused.
     let profile = Profile::named("h200").expect("embedded");
+    // Deviations need two samples, also those of the slots of a cycle.
+    let slots = schedules.iter().map(|schedule| schedule.period.len() as u32).max().unwrap_or(1);
     let request = Request {
-        ranks: &[RankRequest { number: 0, program, plan, schedule: &schedule }],
+        ranks: &ranks,
         backend: &sim,
         modes: &[LaunchMode::Stream, LaunchMode::Graph],
-        effort: EffortPlan { warmup: 0, iterations: 1 },
+        effort: EffortPlan { warmup: 0, iterations: 2 * slots },
         observed_iterations: 1,
         exec: common::exec_options(),
         control: &Control::default(),
@@ -121,6 +137,10 @@ fn check_measured(measured: &Measured, what: &str) {
             if metric.value.is_none() && note.contains("moves data between ranks") {
                 continue;
             }
+            // A preset may leave a stream without work, and so may the part of the first of several ranks.
+            if metric.value.is_none() && (note.contains("no operation that ran") || variant.ranks.len() > 1) {
+                continue;
+            }
             let value = metric.value.unwrap_or_else(|| panic!("{what}: {} has no value: {note}", metric.name));
             assert!(value.is_finite(), "{what}: {} is {value}", metric.name);
         }
@@ -128,6 +148,10 @@ fn check_measured(measured: &Measured, what: &str) {
             assert_ne!(expectation.verdict, "failed", "{what}");
         }
         let rank = &variant.ranks[0];
+        // Transfers and collectives of several ranks end where the last rank has come.
+        if variant.ranks.len() > 1 {
+            continue;
+        }
         let spans: BTreeMap<u32, _> = rank.trace.iter().map(|span| (span.id, *span)).collect();
         // A marker, such as `sync`, takes no time that could be observed.
         for operation in rank.operations.iter().filter(|operation| operation.category != "marker") {
@@ -143,33 +167,67 @@ fn check_measured(measured: &Measured, what: &str) {
     }
 }
 
-/// Runs a file with its defaults and with each preset, by as many streams as it can have.
+/// Whether diagnostics refuse the number of ranks or streams, or a size that needs more ranks.
+fn refused(errors: &str) -> bool {
+    ["aorta::model::requirement", "aorta::model::not_allowed", "aorta::model::too_much_memory"]
+        .iter()
+        .any(|code| errors.contains(code))
+}
+
+/// Compiles a file for some ranks, and simulates it if it has few operations; `None` if the file refuses them.
+fn try_ranks(file: &Shipped, preset: Option<&str>, world: u32, what: &str) -> Option<()> {
+    let compiled = match shipped::compile(&file.path, &file.text, preset, &[], world) {
+        Ok(compiled) => compiled,
+        Err(errors) => {
+            assert!(refused(&errors), "{what}:\n{errors}");
+            return None;
+        }
+    };
+    let programs: Vec<(&Program, &Plan)> = compiled.ranks.iter().map(|rank| (&*rank.program, &*rank.plan)).collect();
+    let operations: usize =
+        programs.iter().flat_map(|(program, _)| &program.cycle).map(|step| step.ids().count()).sum();
+    if operations <= SIMULATED {
+        check_measured(&measure_all(&programs, None), what);
+    } else {
+        let sim = Sim::new(Profile::named("h200").expect("embedded"));
+        common::placed(programs[0].0, programs[0].1, &sim, &schedule::Options::default());
+    }
+    Some(())
+}
+
+/// Runs a file with its defaults and with each preset, and the smallest one by many streams and on many ranks.
 fn simulate(file: &Shipped) {
     let presets = file.presets();
     for preset in std::iter::once(None).chain(presets.iter().map(|preset| Some(preset.as_str()))) {
-        let (program, plan) = file.program(preset, &[]);
         let what = format!("{}, {preset:?}", file.path);
-        check_measured(&measured(&program, &plan, None), &what);
+        // A preset for several ranks refuses one.
+        let worlds = [1].into_iter().chain(RANKS);
+        let found =
+            worlds.into_iter().find_map(|world| try_ranks(file, preset, world, &format!("{what}, {world} ranks")));
+        assert!(found.is_some(), "{what} runs on some number of ranks");
+    }
+    let tiny = presets.iter().find(|preset| *preset == "tiny").map(String::as_str);
+    for world in RANKS {
+        try_ranks(file, tiny, world, &format!("{}, {tiny:?}, {world} ranks", file.path));
+    }
+    for streams in STREAMS {
+        let what = format!("{}, {tiny:?}, {streams} streams", file.path);
         let Some(range) = file.streams() else {
-            for ceiling in CEILINGS {
-                let what = format!("{what}, at most {ceiling} streams");
-                check_measured(&measured(&program, &plan, Some(ceiling)), &what);
-            }
+            let (program, plan) = file.program(tiny, &[]);
+            check_measured(&measured(&program, &plan, Some(streams)), &what);
             continue;
         };
-        for streams in STREAMS {
-            let what = format!("{what}, {streams} streams");
-            match file.analyze(preset, &[("streams", &streams.to_string())]) {
-                Ok((program, plan)) => check_measured(&measured(&program, &plan, None), &what),
-                Err(errors) => assert!(!range.contains(&i64::from(streams)), "{what}:\n{errors}"),
-            }
+        match file.analyze(tiny, &[("streams", &streams.to_string())]) {
+            Ok((program, plan)) => check_measured(&measured(&program, &plan, None), &what),
+            Err(errors) => assert!(!range.contains(&i64::from(streams)), "{what}:\n{errors}"),
         }
     }
 }
 
 #[test]
 fn workloads_run_on_the_simulator() {
-    shipped::all().iter().filter(|file| file.path.starts_with("workloads/")).for_each(simulate);
+    let files: Vec<Shipped> = shipped::all().into_iter().filter(|file| file.path.starts_with("workloads/")).collect();
+    parallel::map(&files, simulate);
 }
 
 /// A file's own metrics on the simulated device, by name.
@@ -208,9 +266,11 @@ fn figures_say_what_the_device_is_like() {
 
 #[test]
 fn layers_gathered_ahead_hide_their_gathers() {
-    let exposed = |prefetch: &str| figures("fsdp_overlap", &[("prefetch", prefetch)])["exposed_gather"];
+    let sizes = [("layers", "4"), ("vocab", "1000"), ("seq", "1024")];
+    let exposed =
+        |prefetch| figures("fsdp_overlap", &[&sizes[..], &[("prefetch", prefetch)]].concat())["exposed_gather"];
     let (none, one, two) = (exposed("0"), exposed("1"), exposed("2"));
-    assert!(one < 0.2 * none, "one layer ahead: {one} of {none}");
+    assert!(one < 0.5 * none, "one layer ahead: {one} of {none}");
     assert!(two <= one, "two layers ahead: {two} of {one}");
 }
 
@@ -244,11 +304,35 @@ fn check_results(file: &Shipped, set: &[(&str, &str)]) {
     }
 }
 
+/// The backward pass by hand gives what the operation does, whose gradients other tests compare with differences.
+#[test]
+fn both_forms_of_attention_compute_the_same() {
+    let file = shipped::named("attention");
+    for (batch, seq, size) in [("1", "1", "1"), ("2", "12", "8"), ("3", "17", "5")] {
+        let results = |form| {
+            let set = [("form", form), ("dtype", "f32"), ("batch", batch), ("seq", seq), ("d_model", size)];
+            let (program, plan) = file.small(&set);
+            let written = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 2);
+            let values = |contents: &common::Contents| -> Vec<f64> {
+                let element = contents.dtype.size() as usize;
+                contents.bytes.chunks_exact(element).map(|bytes| contents.dtype.load(bytes)).collect()
+            };
+            written.iter().map(|contents| (contents.name.clone(), values(contents))).collect::<BTreeMap<_, _>>()
+        };
+        let (naive, fused) = (results("naive"), results("fused"));
+        for name in ["o", "dq", "dk", "dv"] {
+            assert_eq!(naive[name].len(), fused[name].len());
+            for (by_hand, expected) in naive[name].iter().zip(&fused[name]) {
+                let error = (by_hand - expected).abs();
+                assert!(error < 1e-5, "{name} of {batch} × {seq} × {size}: {by_hand} beside {expected}");
+            }
+        }
+    }
+}
+
 #[test]
 fn results_on_the_cpu_do_not_depend_on_streams() {
-    for file in shipped::all() {
-        check_results(&file, &[]);
-    }
+    parallel::map(&shipped::all(), |file| check_results(file, &[]));
 }
 
 #[test]
@@ -269,10 +353,32 @@ fn every_choice_computes_on_the_cpu() {
             check_results(&beside, &[("mode", mode), ("collective", collective)]);
         }
     }
-    for prefetch in ["0", "2"] {
-        check_results(&shipped::named("fsdp_overlap"), &[("prefetch", prefetch)]);
+    for set in [("prefetch", "0"), ("prefetch", "2"), ("sharding", "none"), ("sharding", "hybrid")] {
+        check_results(&shipped::named("fsdp_overlap"), &[set]);
     }
-    for (cached, accepted) in [("true", "0"), ("true", "3"), ("false", "1")] {
+    check_results(&shipped::named("pipeline_1f1b"), &[("backward", "split")]);
+    check_results(&shipped::named("context_parallel"), &[("way", "exchanged")]);
+    check_results(&shipped::named("prefill_decode"), &[("way", "fused")]);
+    check_results(&shipped::named("kv_offload"), &[("via", "kernel")]);
+    check_results(&shipped::named("disaggregated"), &[("handing", "late")]);
+    check_results(&shipped::named("compiled_regions"), &[("fused", "false")]);
+    check_results(&shipped::named("attention"), &[("form", "naive")]);
+    for pass in ["forward", "backward"] {
+        check_results(&shipped::named("transformer"), &[("pass", pass), ("dtype", "f32")]);
+    }
+    for name in [
+        "graph_subgraphs",
+        "fsdp_tp",
+        "activation_ckpt",
+        "grad_accum",
+        "continuous_batch",
+        "rag_pipeline",
+        "async_dataload",
+    ] {
+        check_results(&shipped::named(name), &[("like_aorta", "true")]);
+    }
+    check_results(&shipped::named("zero_offload"), &[("like_aorta", "true"), ("ahead", "3")]);
+    for (cached, accepted) in [("true", "0"), ("true", "3"), ("false", "2")] {
         check_results(&shipped::named("speculative_decode"), &[("cached", cached), ("accepted", accepted)]);
     }
     check_results(&shipped::named("hetero_kernels"), &[("pattern", "batched"), ("tiny_priority", "low")]);

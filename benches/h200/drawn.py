@@ -1,6 +1,9 @@
 """Cases of each operation for shapes.py, drawn by seed: odd sizes, primes, broadcasts, gaps, every type."""
+import itertools
+
 from drawn_case import SIZES, Case, count, elements, log_uniform, shape, size
-from drawn_products import draw_gemm, draw_scaled_gemm
+from drawn_products import draw_gemm, draw_grouped_gemm, draw_scaled_gemm
+from drawn_windows import draw_conv, draw_pool
 
 
 def draw_map(draw):
@@ -299,9 +302,14 @@ def draw_sgd(draw):
 def draw_triad(draw):
     n = elements(draw, "f32", 3)
 
+    # Each call of aorta's has inputs of its own, so that memory is measured and not a cache.
     def body(t, torch):
-        b, c = torch.randn(n, device="cuda"), torch.randn(n, device="cuda")
-        return lambda: torch.add(b, c, alpha=3, out=t["a"])
+        inputs = itertools.cycle([torch.randn(2, n, device="cuda") for _ in range(20)])
+
+        def run():
+            b, c = next(inputs)
+            torch.add(b, c, alpha=3, out=t["a"])
+        return run
     return Case(f"{4 * n} bytes", {"a": ("f32", [n])}, f"triad({4 * n}B -> a)", body, 12 * n)
 
 
@@ -521,7 +529,7 @@ def draw_sort(draw):
                 count(dims) * (2 * SIZES[dtype] + 8))
 
 
-DRAWN = {"scaled_gemm": draw_scaled_gemm, "gemm": draw_gemm, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
+DRAWN = {"scaled_gemm": draw_scaled_gemm, "grouped_gemm": draw_grouped_gemm, "gemm": draw_gemm, "conv": draw_conv, "pool": draw_pool, "map": draw_map, "cast": draw_cast, "fill": draw_fill, "memset": draw_memset, "softmax": draw_softmax, "top_k": draw_top_k,
          "transpose": draw_transpose, "gather": draw_gather, "pages": draw_pages, "scatter": draw_scatter, "route": draw_route, "copy": draw_copy,
          "map_several": draw_map_several, "embedding": draw_embedding, "concat": draw_concat, "pad": draw_pad, "rope": draw_rope,
          "dropout": draw_dropout, "adamw": draw_adamw, "sgd": draw_sgd, "triad": draw_triad,

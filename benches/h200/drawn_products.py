@@ -1,7 +1,7 @@
 """Matrix products for shapes.py, drawn by seed."""
 import math
 
-from drawn_case import SIZES, Case, count, size
+from drawn_case import SIZES, Case, count, fastest, log_uniform, size
 
 
 def draw_gemm(draw):
@@ -65,3 +65,47 @@ def draw_scaled_gemm(draw):
     moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
     return Case(f"{a} x {b} [{m}, {k}] x [{k}, {n}], {'a factor for each row and column' if each else 'two factors'}", buffers,
                 "scaled_gemm(a, b, s, v -> y, transpose_b: true)", torch_call, moved)
+
+
+def draw_grouped_gemm(draw):
+    """Groups of rows, or of the depth, whose sizes fall by a power; beside the faster of PyTorch's grouped product and a loop."""
+    dtype = draw.choice(("bf16", "bf16", "bf16", "f16"))
+    groups = log_uniform(draw, 1, 256)
+    k, n = ({0: x // 64 * 64 or 64, 1: x // 16 * 16 + 8, 2: x // 8 * 8 or 8, 3: x | 1}[draw.choice((0, 0, 0, 1, 2, 3))]
+            for x in (log_uniform(draw, 64, 8192) for _ in range(2)))
+    groups = max(1, min(groups, (1 << 28) // (k * n)))
+    tokens = max(1, min(log_uniform(draw, 16, 1 << 17), (1 << 28) // (k + n)))
+    skew = draw.choice((1, 1, draw.uniform(0.3, 1)))
+    in_depth, turned = draw.random() < 0.3, draw.random() < 0.5
+    ends = [int(tokens * ((group + 1) / groups) ** skew) for group in range(groups)]
+    parts = [slice(begin, end) for begin, end in zip([0, *ends], ends) if begin < end]
+    numbers = [group for group, (begin, end) in enumerate(zip([0, *ends], ends)) if begin < end]
+    if in_depth:
+        buffers = {"a": (dtype, [tokens, k]), "b": (dtype, [tokens, n]), "y": (dtype, [groups, k, n])}
+        options = ", transpose_a: true"
+    else:
+        buffers = {"a": (dtype, [tokens, k]), "b": (dtype, [groups, n, k] if turned else [groups, k, n]), "y": (dtype, [tokens, n])}
+        options = ", transpose_b: true" if turned else ""
+
+    # PyTorch's own is for rows of multiples of 16 bytes in bf16; with others it waits for the host.
+    has_own = dtype == "bf16" and k % 8 == 0 and n % 8 == 0
+
+    def torch_call(t, torch):
+        offs = torch.tensor(ends, device="cuda", dtype=torch.int32)
+        if in_depth:
+            def loop():
+                for group, part in zip(numbers, parts):
+                    torch.mm(t["a"][part].T, t["b"][part], out=t["y"][group])
+            return fastest(torch, (loop, lambda: torch._grouped_mm(t["a"].T, t["b"], offs=offs))[:1 + has_own])
+        w = t["b"].transpose(1, 2) if turned else t["b"]
+
+        def loop():
+            for group, part in zip(numbers, parts):
+                torch.mm(t["a"][part], w[group], out=t["y"][part])
+        return fastest(torch, (loop, lambda: torch._grouped_mm(t["a"], w, offs=offs))[:1 + has_own])
+
+    moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+    form = "depth" if in_depth else "turned" if turned else "rows"
+    return Case(f"{form} {dtype} {groups} groups of {tokens}, skew {skew:.2f}, {k} x {n}, {2e-9 * tokens * k * n:.1f} GFLOP",
+                {**buffers, "r": ("i32", [groups]), "e": ("i32", [groups])}, f"grouped_gemm(a, b, e -> y{options})", torch_call, moved,
+                f"map(floor({tokens} * pow((r + 1) / {groups}, {skew:.4f})) -> e)")

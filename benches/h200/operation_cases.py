@@ -9,63 +9,8 @@ import torch
 
 from attention_cases import attention
 from operation_case import Case, DEVICE, FLOATS, TORCH, Tensors, accumulated, shape, store
-
-# --- Matrix products ---------------------------------------------------------------------------------------------
-
-def gemm(dtype: str, quick: bool):
-    mixed = [(dtype, "auto")]
-    if dtype == "f32":
-        mixed = [("f32", "auto"), ("f32", "f32"), ("f32", "tf32")]
-    elif dtype in ("f16", "bf16"):
-        mixed = [(dtype, "auto"), ("f32", "auto")]
-    for out, compute in mixed:
-        label = dtype if out == dtype else f"{dtype} to {out}"
-        label += "" if compute == "auto" else f", compute {compute}"
-
-        def case(a, b, c, depth, expect, call="a, b -> c", options=""):
-            cut_off = dtype in ("f16", "bf16") or compute == "tf32"
-            bound = accumulated(out, 1 + (depth / 4 if cut_off else math.sqrt(depth)))
-            bound += 2 * 2.0**-10 if compute == "tf32" else 0.0
-            buffers = {"a": dtype + shape(*a), "b": dtype + shape(*b), "c": f"{out}{shape(*c)} = zeros"}
-            options += "" if compute == "auto" else f", compute: {compute}"
-            return Case("gemm", label, buffers, f"gemm({call}{options})", lambda t: {"c": expect(t)}, bound)
-
-        def sliced(t):
-            c = torch.zeros_like(t.c)
-            c[2:19, 4:37] = t.a[3:20, 5:70] @ t.b[5:70, 1:34]
-            return c
-
-        plain = [(1, 1, 1), (1, 257, 129), (257, 1, 64), (17, 33, 65), (128, 128, 128), (127, 251, 509)]
-        plain += [] if quick else [(1000, 1000, 1000), (2048, 2048, 2048), (4096, 1024, 512)]
-        for m, n, k in plain:
-            yield case((m, k), (k, n), (m, n), k, lambda t: t.a @ t.b)
-        yield case((65, 17), (65, 33), (17, 33), 65, lambda t: t.a.T @ t.b, options=", transpose_a: true")
-        yield case((17, 65), (33, 65), (17, 33), 65, lambda t: t.a @ t.b.T, options=", transpose_b: true")
-        yield case((64, 96), (128, 64), (96, 128), 64, lambda t: t.a.T @ t.b.T,
-                   options=", transpose_a: true, transpose_b: true")
-        yield case((7, 33, 65), (7, 65, 17), (7, 33, 17), 65, lambda t: t.a @ t.b)
-        yield case((2, 3, 64, 128), (128, 32), (2, 3, 64, 32), 128, lambda t: t.a @ t.b)
-        yield case((31, 40), (5, 40, 24), (5, 31, 24), 40, lambda t: t.a @ t.b)
-        yield case((40, 72), (72, 48), (40, 48), 65, sliced, "a[3..20, 5..70], b[5..70, 1..34] -> c[2..19, 4..37]")
-        yield case((16, 4, 64), (64, 32), (16, 2, 32), 64, lambda t: t.a[:, 1:3] @ t.b, "a[.., 1..3, ..], b -> c")
-        yield case((6, 48, 64), (64, 32), (6, 48, 32), 64,
-                   lambda t: torch.cat([torch.zeros_like(t.c[:2]), t.a[2:] @ t.b]), "a[2..6], b -> c[2..6]")
-
-
-def scaled_gemm(dtype: str, quick: bool):
-    """Products of 8-bit floats, with results of this type."""
-    if dtype == "f64":
-        return
-    for m, n, k in [(1, 32, 64), (17, 48, 128), (128, 128, 512)] + ([] if quick else [(1000, 1024, 2048)]):
-        for a, b in [("e4m3", "e4m3"), ("e5m2", "e4m3")]:
-            for rows, columns in [(1, 1), (m, n)]:
-                # Hopper's matrix units keep 13 bits of a partial sum.
-                bound = accumulated(dtype, 1 + k / 4) + 8 * 2.0**-13
-                buffers = {"a": f"{a}{shape(m, k)}", "b": f"{b}{shape(n, k)}", "s": f"f32{shape(rows)}",
-                           "v": f"f32{shape(columns)}", "c": f"{dtype}{shape(m, n)} = zeros"}
-                yield Case("scaled_gemm", f"{a}, {b} to {dtype}", buffers, "scaled_gemm(a, b, s, v -> c, transpose_b: true)",
-                           lambda t: {"c": (t.a * t.s[:, None]) @ (t.b * t.v[:, None]).T}, bound)
-
+from product_cases import gemm, grouped_gemm, scaled_gemm
+from window_cases import windows
 
 # --- Element by element ------------------------------------------------------------------------------------------
 
@@ -583,6 +528,6 @@ def copies(dtype: str, quick: bool):
             yield Case(operation, dtype, buffers, text, lambda t: {"y": t["x"]})
 
 
-GROUPS = [(gemm, FLOATS), (scaled_gemm, FLOATS), (attention, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
+GROUPS = [(gemm, FLOATS), (scaled_gemm, FLOATS), (grouped_gemm, FLOATS), (attention, FLOATS), (windows, FLOATS), (movement, (*FLOATS, "i32", "i64")), (rows, (*FLOATS, "i32")), (reductions, (*FLOATS, "i32")), (norms, FLOATS),
           (groups, FLOATS), (gradients, FLOATS), (batches, FLOATS), (distances, FLOATS), (losses, FLOATS), (scans, FLOATS), (elementwise, FLOATS), (by_name, FLOATS),
           (whole_numbers, ("whole",)), (copies, (*FLOATS, "i32", "u8"))]

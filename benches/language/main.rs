@@ -15,9 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use aorta::base::SourceMap;
 use aorta::schedule::Topology;
-use aorta::{model, plan, schedule, syntax};
+use aorta::{compile, model, plan, schedule, syntax};
 use machine::{clock, live, peak, resident};
 use programs::{KINDS, Kind};
 
@@ -33,11 +32,11 @@ const MAX_CHECK: Duration = Duration::from_millis(20);
 
 const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
 
-/// What one run from text to schedule took.
+/// Resources that one run from text to schedule took.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     operations: u64,
-    /// Nanoseconds: parse, analyze, plan, place.
+    /// Nanoseconds: parse and link, analyze, plan, place.
     stages: [u64; 4],
     /// Live bytes at the most, those of the text left out.
     bytes: u64,
@@ -52,15 +51,14 @@ impl Run {
 }
 
 fn run(text: &str) -> Run {
-    let mut sources = SourceMap::new();
-    let base = sources.add("bench.aorta", text).expect("the text is small");
     let before = live();
     let start = clock();
-    let (ast, errors) = syntax::parse(text, base, &syntax::Limits::default());
-    assert!(errors.is_empty(), "{errors:?}");
+    let limits = syntax::Limits::default();
+    let linked = compile::parse("bench.aorta", text, &limits, &compile::no_files).expect("the text is small");
+    assert!(linked.errors.is_empty(), "{:?}", linked.errors);
     let parsed = clock();
     let program =
-        model::analyze(&ast, &model::Options::default()).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
+        model::analyze(&linked.ast, &model::Options::default()).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let analyzed = clock();
     let plan = plan::build(&program).unwrap_or_else(|errors| panic!("{errors:?}\n{text}"));
     let planned = clock();

@@ -133,6 +133,21 @@ pub const KINDS: &[Kind] = &[
         operations: 8,
     },
     Kind {
+        name: "draws",
+        declarations: "stream s[8]  buffer x: f32[8, 4096]  draw n[8] ~ uniform(1, 4096)",
+        options: "",
+        body: "on s[i % 8] { map(x[i % 8, 0..n[i % 8]] * 2 -> x[i % 8, 0..n[i % 8]]) }",
+        // In each of the 64 slots.
+        operations: 64,
+    },
+    Kind {
+        name: "draws and a module",
+        declarations: "use std.transformer  stream s[8]  buffer x, y: f32[8, 2, 16, 8]  draw n[8] ~ zipf(1.1, 16)",
+        options: "",
+        body: "on s[i % 8] { f: transformer.attention(x[i % 8], x[n[i % 8] % 8], x[(i + 2) % 8], 0.5 -> y[i % 8]) }",
+        operations: 4 * 64,
+    },
+    Kind {
         name: "one writer, 512 readers",
         declarations: "stream w  stream s[512]  buffer x: f32[4096]  buffer y: f32[512, 4096]",
         options: "",

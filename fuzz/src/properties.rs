@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use aorta::backend::sim::Sim;
 use aorta::base::random::hash;
-use aorta::base::{MemoryId, Nanos, SourceMap};
-use aorta::compile::{self, CompileError, Compiled, Ranks};
+use aorta::base::{Around, MemoryId, Nanos, SourceMap, SrcSpan};
+use aorta::compile::{self, CompileError, Compiled, Parsed, Ranks};
 use aorta::config::{EffortPlan, Profile, Settings};
 use aorta::exec::{self, Backend, Control, LaunchMode};
 use aorta::measure::{self, RankRequest, Request};
 use aorta::model::{self, MemoryKind, Mistake, OpKind, Options, Program};
 use aorta::plan::{self, Plan};
 use aorta::render::{self, Style};
-use aorta::schedule::{self, Topology};
-use aorta::syntax::{self, Ast, Limits, SyntaxError};
+use aorta::schedule::{self, Schedule, Topology};
+use aorta::syntax::{self, Limits, SyntaxError};
 use miette::Diagnostic;
 
+use super::grammar::files;
 use super::wire::frame::{Frame, FrameKind, KINDS};
 use super::wire::seal::{Seal, TAG};
 use super::{invariants, oracle, reparsed};
@@ -99,26 +100,32 @@ fn options() -> Options {
     Options { cycle: 4, max_operations: 2000, max_memory: 1 << 30, ..Options::default() }
 }
 
-/// Checks that errors are few and sorted, refer to locations in the text, and can be formatted.
-fn check_errors<D: Diagnostic>(text: &str, errors: &[D]) {
+/// The text as the only source.
+fn source(text: &str) -> SourceMap {
+    let mut sources = SourceMap::new();
+    sources.add("fuzz.aorta", text).expect("inputs are small");
+    sources
+}
+
+/// Checks that errors are few and sorted, refer to locations in the sources, and can be formatted.
+fn check_errors<D: Diagnostic>(sources: &SourceMap, errors: &[D]) {
     let offset = |error: &D| error.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset());
     assert!(errors.len() <= MAX_ERRORS, "{} errors", errors.len());
     assert!(errors.is_sorted_by_key(offset), "errors out of order");
-    check_labels(text, &errors.iter().map(|error| error as &dyn Diagnostic).collect::<Vec<_>>());
+    check_labels(sources, &errors.iter().map(|error| error as &dyn Diagnostic).collect::<Vec<_>>());
 }
 
-/// Checks that errors refer to locations in the text and can be formatted.
-fn check_labels(text: &str, errors: &[&dyn Diagnostic]) {
-    let mut sources = SourceMap::new();
-    sources.add("fuzz.aorta", text).expect("inputs are small");
+/// Checks that errors refer to locations in the sources and can be formatted.
+fn check_labels(sources: &SourceMap, errors: &[&dyn Diagnostic]) {
     for (index, error) in errors.iter().enumerate() {
         for label in error.labels().into_iter().flatten() {
-            let end = label.offset() + label.len();
-            assert!(end <= text.len(), "{error}: ends at {end} of {}", text.len());
-            assert!(text.is_char_boundary(label.offset()) && text.is_char_boundary(end), "{error}: cuts a character");
+            let (start, end) = (label.offset(), label.offset() + label.len());
+            assert!(sources.locate(start as u32).is_some(), "{error}: begins at {start}, outside of the sources");
+            let text = sources.text(SrcSpan::new(start, end));
+            assert_eq!(text.len(), label.len(), "{error}: ends at {end}, outside of its source or in a character");
         }
         if index < 3 {
-            assert!(!render::text(*error, &sources, Style::default()).is_empty());
+            assert!(!render::text(*error, sources, Style::default()).is_empty());
         }
     }
 }
@@ -144,7 +151,7 @@ pub fn text(text: &str) {
 /// without errors, so does each of its declarations alone. The result does not depend on the base offset.
 fn parse(text: &str) {
     let (ast, errors) = syntax::parse(text, 0, &Limits::default());
-    check_errors(text, &errors);
+    check_errors(&source(text), &errors);
     // A declaration's location is that of its head; its block ends before the next declaration.
     let starts = ast.decls.iter().map(|decl| decl.span.start as usize);
     let ends = starts.clone().skip(1).chain([text.len()]);
@@ -190,7 +197,7 @@ fn reparse(text: &str) {
 fn format(text: &str) {
     let essence = |text: &str| -> String { text.chars().filter(|c| !" \t\r\n,".contains(*c)).collect() };
     let formatted = syntax::format(text, &Limits::default());
-    check_errors(text, &formatted.errors);
+    check_errors(&source(text), &formatted.errors);
     assert_eq!(essence(text), essence(&formatted.text), "something was lost");
     let again = syntax::format(&formatted.text, &Limits::default());
     assert_eq!(formatted.text, again.text, "formatting twice is not the same as once");
@@ -203,25 +210,30 @@ fn format(text: &str) {
     }
 }
 
-/// The tree of a text without syntax errors, and its analysis. The tree of any other text is analyzed too, as the
-/// program does, but not returned.
-fn analyzed(text: &str) -> Option<(Ast, Result<Program, Vec<Mistake>>)> {
-    let (ast, errors) = syntax::parse(text, 0, &Limits::default());
-    let result = model::analyze(&ast, &options());
+/// A text without syntax errors, linked with its modules, and its analysis. Any other text is analyzed too, as the program
+/// does, but not returned.
+fn analyzed(text: &str) -> Option<(Parsed, Result<Program, Vec<Mistake>>)> {
+    let parsed = compile::parse("fuzz.aorta", text, &Limits::default(), &files::find).expect("inputs are small");
+    let result = model::analyze(&parsed.ast, &linked(&parsed));
     if let Err(errors) = &result {
-        check_errors(text, errors);
+        check_errors(&parsed.sources, errors);
     }
-    errors.is_empty().then_some((ast, result))
+    parsed.errors.is_empty().then_some((parsed, result))
+}
+
+/// Options of an analysis with the files that a text names.
+fn linked(parsed: &Parsed) -> Options {
+    Options { traces: parsed.traces.clone(), files: parsed.files.clone(), ..options() }
 }
 
 /// The program keeps its limits, its operands lie in their memories, its dependencies refer to earlier operations; and
 /// the analysis is deterministic.
 fn analyze(text: &str) {
-    let Some((ast, result)) = analyzed(text) else { return };
+    let Some((parsed, result)) = analyzed(text) else { return };
     if let Ok(program) = &result {
         check_program(program);
     }
-    let again = model::analyze(&ast, &options());
+    let again = model::analyze(&parsed.ast, &linked(&parsed));
     match (&result, &again) {
         (Ok(first), Ok(second)) if first.cycle.iter().map(|step| step.ops.len()).sum::<usize>() < 100 => {
             assert_eq!(format!("{:?}", first.cycle), format!("{:?}", second.cycle));
@@ -270,29 +282,24 @@ fn check_program(program: &Program) {
 /// Events, waits, shared memory and races of a program agree with their definitions. Three ranks match, or an error
 /// says why not. Simulated runs keep the invariants of every run.
 pub fn plan(text: &str) {
-    let Some((_, Ok(program))) = analyzed(text) else { return };
+    let Some((parsed, Ok(program))) = analyzed(text) else { return };
     let ranks = compiled(text, 3).map_or_else(Vec::new, |compiled| compiled.ranks);
     let planned = plan::build(&program);
     if let Err(errors) = &planned {
-        check_errors(text, errors);
+        check_errors(&parsed.sources, errors);
     }
     let ceiling = [None, Some(1), Some(2), Some(3)][text.len() % 4];
     let topology =
         Topology { queues: 8, by_priority: text.len().is_multiple_of(3), units_apart: text.len().is_multiple_of(2) };
     let options = schedule::Options { streams: ceiling, ..schedule::Options::default() };
-    let small = can_be_judged(&program);
     match planned {
         Ok(plan) => {
-            check_plan(&program, &plan);
             let schedule = schedule::place(&program, &plan, topology, &options);
-            if small {
-                oracle::judge_plan(&program, &plan).expect("the plan is what the definitions say");
-                oracle::judge_events(&program, &plan, &schedule).expect("events keep the plan and no more");
-                oracle::judge_waits(&program, &schedule).expect("every wait is needed");
-                oracle::judge_memory(&program, &schedule).expect("what shares memory is never alive together");
-                if program.step.declared_order && !program.step.allow_races {
-                    oracle::judge_races(&program, &[]).expect("there is no race");
-                }
+            judge(&program, &plan, &schedule);
+            for (_, ((program, plan), schedule)) in
+                program.around.as_ref().zip(plan.around.as_ref()).zip(schedule.around.as_ref()).iter()
+            {
+                judge(program, plan, schedule);
             }
             let alone = [plan::Rank { program: Arc::new(program), plan: Arc::new(plan) }];
             simulate(&alone, &options);
@@ -301,10 +308,32 @@ pub fn plan(text: &str) {
             }
         }
         // At most twenty races are reported, so there may be more.
-        Err(errors) if small && errors.len() < 20 => {
-            oracle::judge_races(&program, &errors).expect("the races are all true ones")
+        Err(errors) if errors.len() < 20 => {
+            // The iterations are planned first, and then each block, up to the first with a race.
+            let blocks = program.around.iter().map(|(_, block)| &**block);
+            let racing = |program: &&Program| plan::build(program).is_err();
+            let mut alone = program.clone();
+            alone.around = Around::default();
+            let racing = std::iter::once(&alone).chain(blocks).find(racing).expect("one of them has races");
+            if can_be_judged(racing) {
+                oracle::judge_races(racing, &errors).expect("the races are all true ones");
+            }
         }
         Err(_) => {}
+    }
+}
+
+/// Checks the plan and the schedule of the iterations, or of a block around them.
+fn judge(program: &Program, plan: &Plan, schedule: &Schedule) {
+    check_plan(program, plan);
+    if can_be_judged(program) {
+        oracle::judge_plan(program, plan).expect("the plan is what the definitions say");
+        oracle::judge_events(program, plan, schedule).expect("events keep the plan and no more");
+        oracle::judge_waits(program, schedule).expect("every wait is needed");
+        oracle::judge_memory(program, schedule).expect("what shares memory is never alive together");
+        if program.step.declared_order && !program.step.allow_races {
+            oracle::judge_races(program, &[]).expect("there is no race");
+        }
     }
 }
 
@@ -313,14 +342,15 @@ pub fn plan(text: &str) {
 fn compiled(text: &str, ranks: u32) -> Option<Compiled> {
     let model::Options { cycle, max_operations, max_memory, .. } = options();
     let ranks = Ranks::Exactly(ranks);
-    let options = compile::Options { ranks, cycle, max_operations, max_memory, ..compile::Options::default() };
+    let find = &files::find;
+    let options = compile::Options { ranks, cycle, max_operations, max_memory, find, ..compile::Options::default() };
     match aorta::compile("fuzz.aorta", text, &options) {
         Ok(compiled) => Some(compiled),
         Err(CompileError::Mistakes(mistakes)) => {
             let all: Vec<&dyn Diagnostic> = mistakes.all.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect();
             // Syntax errors and analysis errors come together, each up to the limit.
             assert!(!all.is_empty() && all.len() <= 2 * MAX_ERRORS, "{} errors", all.len());
-            check_labels(text, &all);
+            check_labels(&mistakes.sources, &all);
             None
         }
         Err(error) => panic!("{error}"),

@@ -166,7 +166,7 @@ impl Opened {
 
 /// Declares a table of a library's functions. Status codes are integers, since a newer library may return unknown ones.
 ///
-/// Where libraries of several vendors have the same functions, `Table named by Names` declares the table once; each vendor
+/// `Table named by Names` declares one table for libraries of several vendors that have the same functions; each vendor
 /// gives the names of its own functions.
 macro_rules! functions {
     (

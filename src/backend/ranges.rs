@@ -197,7 +197,7 @@ mod tests {
         0
     }
 
-    /// What a profiler's library does when it is loaded.
+    /// The steps of a profiler's library when it is loaded.
     unsafe extern "C" fn profiler(export: ExportTable) -> c_int {
         // SAFETY: the tables are those of this file, with the layouts that it says.
         unsafe {

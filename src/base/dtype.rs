@@ -233,7 +233,7 @@ fn store_each(values: &[f64], bytes: &mut [u8], store: impl Fn(f64, &mut [u8]), 
     }
 }
 
-/// Stores `f16`, several at a time: one by one, each element would ask for the instructions that the CPU has.
+/// Stores `f16`, several at a time: a call for each element would test each time which instructions the CPU has.
 fn store_halves(values: &[f64], bytes: &mut [u8]) {
     const AT_ONCE: usize = 64;
     let (mut singles, mut halves) = ([0.0; AT_ONCE], [f16::ZERO; AT_ONCE]);
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Any number of elements, as one by one.
+    /// Slices of any length load and store as their elements do one by one.
     #[test]
     fn all_are_stored_as_each_is() {
         let values: Vec<f64> = (0..300).map(|index| f64::from(index * index - 7_000) * 0.37).collect();

@@ -48,7 +48,7 @@ pub fn spawn_scoped_with_stack<'scope, T: Send + 'scope>(
 
 fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io::Result<H> {
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    // Where there is no such room, the thread may not be refused, and end the process when it begins.
+    // Without such room, the thread may be created nevertheless, and end the process when it begins.
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(stack + ROOM).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     drop(std::hint::black_box(room));

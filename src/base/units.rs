@@ -30,6 +30,13 @@ pub struct Rate<'a>(pub f64, pub &'a str);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Count<'a>(pub f64, pub &'a str);
 
+impl Bytes {
+    /// Whether there are none.
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+}
+
 impl Nanos {
     /// Rounds seconds to whole nanoseconds.
     pub fn from_secs_f64(seconds: f64) -> Nanos {

@@ -3,6 +3,7 @@
 mod args;
 mod process;
 mod run;
+mod scenario;
 mod side;
 mod unquoted;
 
@@ -10,7 +11,7 @@ use crate::base::shell;
 use crate::measure::ab::AbRecord;
 use crate::measure::effect::{THRESHOLD, Verdict};
 use crate::measure::paired::AbSide;
-use crate::report::{self, page};
+use crate::report::{self, View, page};
 
 use super::cases;
 use super::child::Interrupt;
@@ -31,8 +32,12 @@ pub fn run(args: &AbArgs) -> CliResult {
     if let Some(path) = &args.json {
         output::check_file(path)?;
     }
+    let given = [args.a.clone(), args.b.clone()];
+    // A side on the command line replaces both of a scenario.
+    let own = if given == [""; 2] { scenario::sides(&args.file)? } else { None };
+    let [a, b] = own.unwrap_or(given);
     let plan = Plan {
-        sides: [side(AbSide::A, args, &args.a)?, side(AbSide::B, args, &args.b)?],
+        sides: [side(AbSide::A, args, &a)?, side(AbSide::B, args, &b)?],
         rounds: args.rounds as usize,
         iterations: args.iterations.map(u64::from),
         seed: args.seed,
@@ -86,6 +91,7 @@ fn finish(args: &AbArgs, done: Done) -> CliResult {
     output::eprint(&notes(&stderr));
     record.judge(args.threshold());
     args.page.show(&[report::ab(&record)], || record.to_json())?;
+    args.page.write_html(|| View::ab(&record))?;
     if let Some(path) = &args.json {
         output::write_text(path, &record.to_json())?;
     }

@@ -10,9 +10,10 @@ use crate::backend::gpu::Gpu;
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
-use crate::backend::sim::Sim;
+use crate::backend::sim::{Compile, Sim};
 use crate::config::{Figure, Links, Profile, Settings};
 use crate::exec::{Backend, DeviceInfo, ExecError, Peers};
+use crate::ops::Source;
 
 use super::error::{CliError, InputError};
 use super::{environment, load, output, ownership};
@@ -89,7 +90,7 @@ pub fn choose(
         _ => {}
     }
     match wanted {
-        BackendArg::Sim => Ok(Chosen { backend: Box::new(Sim::new(profile(settings)?)), why: None }),
+        BackendArg::Sim => Ok(Chosen { backend: Box::new(simulator(settings)?), why: None }),
         BackendArg::Host => Ok(Chosen { backend: Box::new(Host), why: None }),
         BackendArg::Cuda => open_cuda(device, ranks, ranges, launched_rank),
         BackendArg::Hip => open_hip(device, ranks, ranges, launched_rank),
@@ -109,9 +110,21 @@ pub fn choose(
 
 /// Chooses the simulator because no GPU was found.
 fn simulate(settings: &Settings, reason: &str) -> Result<Chosen, CliError> {
+    let name = profile(settings)?.name;
+    let why = format!("No GPU found ({reason}): simulating an {name}; every figure is simulated.");
+    Ok(Chosen { backend: Box::new(simulator(settings)?), why: Some(why) })
+}
+
+/// The simulator of the profile. With the permission to use the kernels of a file, it compiles them for the profile's device.
+fn simulator(settings: &Settings) -> Result<Sim, CliError> {
     let profile = profile(settings)?;
-    let why = format!("No GPU found ({reason}): simulating an {}; every figure is simulated.", profile.name);
-    Ok(Chosen { backend: Box::new(Sim::new(profile)), why: Some(why) })
+    let architecture = profile.architecture.clone();
+    let compile = move |source: &Source| match architecture.starts_with("gfx") {
+        true => hip::compile(&environment::rocm_paths(), source, &architecture),
+        false => cuda::compile(&environment::library_paths(), source, &architecture),
+    };
+    let compile = settings.allow_kernels.then(|| Arc::new(compile) as Compile);
+    Ok(Sim::new(profile).compiling(compile))
 }
 
 /// Opens CUDA devices: from `device` on, one for each rank, or the one of this process's rank.
@@ -196,6 +209,15 @@ fn failed(error: ExecError) -> CliError {
 /// The device profile of the simulator, from an embedded or a user's file, with its topology. Environment variables
 /// that set the number of hardware queues of a real device apply here too.
 pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
+    let mut profile = profile_for(settings, &[])?;
+    if let Some((variable, count)) = environment::queues(&profile.vendor) {
+        profile.queues.count = Figure(f64::from(count), variable.to_owned());
+    }
+    Ok(profile)
+}
+
+/// Like [`profile`], with `variables`, each `NAME=VALUE`, in place of the environment.
+pub fn profile_for(settings: &Settings, variables: &[String]) -> Result<Profile, CliError> {
     let name = &settings.profile;
     let mut profile = if name.ends_with(".ron") {
         let text = load::read(std::path::Path::new(name), load::FileKind::Profile)?;
@@ -210,7 +232,9 @@ pub fn profile(settings: &Settings) -> Result<Profile, CliError> {
             Links::named(name)?
         };
     }
-    if let Some((variable, count)) = environment::queues(&profile.vendor) {
+    let pairs = variables.iter().filter_map(|pair| pair.split_once('='));
+    let value = |name: &str| pairs.clone().find(|(given, _)| *given == name).map(|(_, value)| value.to_owned());
+    if let Some((variable, count)) = environment::queues_in(&profile.vendor, value) {
         profile.queues.count = Figure(f64::from(count), variable.to_owned());
     }
     Ok(profile)

@@ -1,7 +1,7 @@
-//! Messages from `aorta exec --blocks` to `aorta ab`.
+//! Messages between `aorta ab` and `aorta exec --blocks`.
 //!
-//! The run prints one [`Message`] per line as JSON: `Ready` once it has warmed up, then a `Block` for each line on its
-//! standard input, which is a number of iterations. It ends when its standard input ends, or with `Failed`.
+//! The run reads one [`Request`] per line of its standard input, and prints one [`Message`] per line as JSON: `Ready` once it
+//! has warmed up, then an answer to each request. It ends when its standard input ends, or with `Failed`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,41 @@ use crate::base::Nanos;
 use crate::measure::record::WarmupRecord;
 use crate::measure::{Block, RunRecord};
 
+/// A line that the run reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Measure a block of so many iterations; written as the number.
+    Block(u64),
+    /// Run the `teardown`, since no block follows.
+    TearDown,
+}
+
+impl Request {
+    /// The request in a line; `None` if it is none.
+    pub fn read(line: &str) -> Option<Request> {
+        match line.trim() {
+            "teardown" => Some(Request::TearDown),
+            number => number.parse().ok().map(Request::Block),
+        }
+    }
+
+    /// The line of a request.
+    pub fn line(self) -> String {
+        match self {
+            Request::Block(iterations) => iterations.to_string(),
+            Request::TearDown => "teardown".to_owned(),
+        }
+    }
+}
+
 /// A line that the run prints.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     Ready(Box<Ready>),
     Block(Block),
+    /// The `teardown` has run, if the file has one.
+    TornDown,
     /// The run ends with an error, which it also prints on standard error.
     Failed {
         message: String,

@@ -21,6 +21,9 @@ use super::{launcher, output};
 use journal::Journal;
 use progress::Progress;
 
+/// Note of a command whose partition is empty.
+pub const NO_CASE: &str = "There are fewer cases than partitions, and this one has none.\n";
+
 /// A case that has not run yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {

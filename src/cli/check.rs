@@ -1,18 +1,22 @@
 //! `aorta check`: reports the diagnostics of files without running them.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use miette::Diagnostic;
 
 use crate::base::{counted, shell};
 use crate::compile::{Boxed, Ranks, boxed};
 use crate::config::Settings;
+use crate::ops::user_kernel;
 use crate::plan::Rank;
 use crate::schedule::{self, Topology};
 
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
-use super::passed::exec_args;
-use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, backends, exec, load, output};
+use super::{
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, backends, exec, load, output, project, suite,
+};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -43,8 +47,12 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     let mut failed = None;
     let mut warned = false;
     for file in &args.files {
-        if file.ends_with(".ron") {
-            output::print(&scenario(file, &args)?);
+        let path = project::resolve(file)?;
+        if path.ends_with(".ron") {
+            output::print(&match suite::is_suite(&path)? {
+                true => suite::check(&path, &args.config)?,
+                false => scenario(file, &args.workload, &args.config)?,
+            });
             continue;
         }
         // Every file is checked. The errors of all but the last are shown here, those of the last by the caller.
@@ -64,21 +72,27 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
-/// Describes what a scenario would do, for a user who decides whether to run it: its settings and environment
-/// variables.
-fn scenario(file: &str, args: &CheckArgs) -> Result<String, CliError> {
-    let mut words = vec![file.to_owned()];
-    words.extend(args.workload.words());
-    words.extend(args.config.config.iter().flat_map(|pair| ["--config".to_owned(), pair.clone()]));
-    let parsed = exec_args(&words).map_err(|mistake| mistake.of("the file", file))?;
-    let (settled, settings) = exec::settle(parsed)?;
+/// Describes what a scenario, a bundle or a record would do, for a user who decides whether to run it.
+pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Result<String, CliError> {
+    let (settled, settings) = exec::target(file, workload, config)?;
     let set: Vec<&str> = settled.env.iter().map(String::as_str).collect();
     let mut rows = vec![("runs", shell::command(settled.words()))];
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
-    let loaded = exec::examine(settled)?;
+    let axes = settled.scenario.iter().flat_map(|scenario| &scenario.axes);
+    let axes: Vec<String> =
+        axes.map(|(name, list)| format!("--{name}{}{list}", if name.contains(' ') { "=" } else { " " })).collect();
+    if !axes.is_empty() {
+        rows.push(("sweeps", axes.join(" ")));
+    }
+    let loaded = exec::compile(&settled, &settings)?;
     rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
     rows.push(("has", summary(&loaded.compiled.ranks)));
+    let kernels = loaded.compiled.program().specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string());
+    let kernels: Vec<String> = kernels.collect::<BTreeSet<_>>().into_iter().collect();
+    if !kernels.is_empty() {
+        rows.push(("kernels", format!("{}: on a GPU, only with --allow-kernels", kernels.join(", "))));
+    }
     let lines = rows.into_iter().map(|(name, value)| format!("  {name:9} {value}\n"));
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
@@ -122,6 +136,7 @@ fn check_world(
         let Rank { program, plan } = &loaded.compiled.ranks[0];
         let schedule = loaded.compiled.place(&loaded.compiled.ranks[0], topology);
         lints.extend(boxed(schedule::lint(program, plan, &schedule, &profile)));
+        lints.extend(boxed(schedule::advise(program, plan, &schedule, &profile)));
     }
     if !lints.is_empty() {
         diagnostics::show(lints.iter().map(|one| one.as_ref() as &dyn Diagnostic), &loaded.compiled.sources, how);

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use indexmap::IndexMap;
 
+use crate::base::counted;
 use crate::measure::compare::{self, FailOn, Options, RunSet, Thresholds};
 use crate::measure::effect::Direction;
-use crate::report::compare as report;
+use crate::report::{View, compare as report};
 
 use super::error::{CliError, InputError};
 use super::outputs::{self, PageArgs};
-use super::{CliResult, DONE, REGRESSED, load};
+use super::{CliResult, DONE, REGRESSED, container, fast_p, load, output};
 
 /// Maximum number of metric names listed by a message.
 const MAX_LISTED: usize = 12;
@@ -46,6 +47,12 @@ pub struct CompareArgs {
     /// Compare each operation, also if all ran on the same device
     #[arg(long)]
     operations: bool,
+    /// Compare times of KernelBench's problems: a baseline with another, or with the results of an evaluation
+    #[arg(long, conflicts_with_all = ["threshold", "metric", "better", "between_runs", "operations"])]
+    fast_p: bool,
+    /// With `--fast-p`: the level of files that do not name it
+    #[arg(long, value_name = "N", requires = "fast_p")]
+    level: Option<u32>,
 }
 
 const AFTER_HELP: &str = "\
@@ -66,12 +73,16 @@ enum FailOnArg {
 }
 
 pub fn run(args: CompareArgs) -> CliResult {
+    if args.fast_p {
+        return fast_p::run(&args.base, &args.others, args.level, &args.page);
+    }
     let options = options(&args)?;
     args.page.check()?;
     let base = side(&args.base)?;
     let others = args.others.iter().map(|name| side(name)).collect::<Result<Vec<RunSet>, CliError>>()?;
     let comparison = compare::compare(&base, &others, &options);
     args.page.show(&report::compare(&comparison), || report::json(&comparison))?;
+    args.page.write_html(|| View::comparison(&comparison))?;
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
         let (base, other) = (comparison.base.name.clone(), against.side.name.clone());
         return Err(InputError::NoCommonCase { base, other }.into());
@@ -159,13 +170,25 @@ fn share(option: &str, text: &str) -> Result<f64, InputError> {
 fn side(given: &str) -> Result<RunSet, CliError> {
     let mut side = RunSet::new(given);
     for path in paths(given)? {
-        let text = load::read(&path, load::FileKind::Runs)?;
         let name = path.display().to_string();
+        let text = match container::is_bundle(&name) {
+            true => container::record(&path)?.to_json(),
+            false => load::read(&path, load::FileKind::Runs)?,
+        };
         side.add(&name, &text).map_err(|why| InputError::NoRuns { name, why })?;
     }
     if side.is_empty() {
         let why = "no case in it was measured".to_owned();
         return Err(InputError::NoRuns { name: given.to_owned(), why }.into());
+    }
+    let missing = side.missing();
+    if !missing.is_empty() {
+        let listed = missing.iter().copied().take(MAX_LISTED).collect::<Vec<_>>().join("; ");
+        let more = if missing.len() > MAX_LISTED { ", …" } else { "" };
+        output::eprint(&format!(
+            "{given} lacks {} of its partitions: {listed}{more}\n",
+            counted(missing.len(), "case")
+        ));
     }
     Ok(side)
 }

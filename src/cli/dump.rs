@@ -41,15 +41,15 @@ enum Stage {
 }
 
 pub fn run(args: DumpArgs) -> CliResult {
-    let settings = load::settings(&args.config)?;
-    let text = load::find(&args.file, &settings)?;
+    let (settled, settings) = super::exec::target(&args.file, &args.workload, &args.config)?;
+    let text = load::find(&settled.file, &settings)?;
     // A file whose names or types are wrong still has a tree.
     if args.stage == Stage::Ast {
         let parsed = load::parse(&text, &settings)?;
         output::print(&syntax::tree(&parsed.ast));
         return diagnostics::syntax_errors(parsed);
     }
-    let loaded = load::load(&text, &args.workload, &settings, Ranks::Exactly(1))?;
+    let loaded = load::load(&text, &settled.workload, &settings, Ranks::Exactly(1))?;
     let program = loaded.compiled.program();
     let profile = backends::profile(&settings)?;
     let compiled = &loaded.compiled;

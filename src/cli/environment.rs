@@ -175,8 +175,13 @@ fn python_packages() -> Vec<PathBuf> {
 /// The variable that sets the number of hardware queues of a vendor's driver, and its value; `None` if it is unset or
 /// invalid.
 pub fn queues(vendor: &str) -> Option<(&'static str, u32)> {
+    queues_in(vendor, variable)
+}
+
+/// Like [`queues`], with the values of variables that `value` returns.
+pub fn queues_in(vendor: &str, value: impl Fn(&str) -> Option<String>) -> Option<(&'static str, u32)> {
     let variable = if vendor == "amd" { "GPU_MAX_HW_QUEUES" } else { "CUDA_DEVICE_MAX_CONNECTIONS" };
-    let count = std::env::var(variable).ok()?.trim().parse().ok()?;
+    let count = value(variable)?.trim().parse().ok()?;
     (1..=32).contains(&count).then_some((variable, count))
 }
 

@@ -162,11 +162,11 @@ pub enum InputError {
         help: String,
     },
 
-    #[error("{file} declares the kernel `{kernel}`, whose code would run on the GPU")]
+    #[error("{file} declares the kernel `{kernel}`, whose code runs on a GPU only with `--allow-kernels`")]
     #[diagnostic(
         code(aorta::cli::kernels_not_allowed),
         help(
-            "read the code, and allow it: `--allow-kernels`, or `allow_kernels: true` in your own settings; \
+            "read the code before you add the flag, or `allow_kernels: true` to your own settings; \
              `--backend sim` and `--backend host` run no code of the file"
         )
     )]
@@ -234,6 +234,29 @@ pub enum InputError {
     )]
     TooMuchOutput { operations: usize, most: String },
 
+    #[error("{name} holds no text of {workload}, so it cannot run again")]
+    #[diagnostic(
+        code(aorta::cli::no_source),
+        help(
+            "aorta {version} wrote it without the text: run the file whose hash begins with {}, and `aorta compare` both \
+             records",
+            sha256.get(..12).unwrap_or(sha256)
+        )
+    )]
+    NoSource { name: String, workload: String, sha256: String, version: String },
+
+    #[error("{name} is written in version {language} of the language")]
+    #[diagnostic(code(aorta::cli::newer_bundle), help("this aorta knows versions up to {known}: take a newer one"))]
+    NewerBundle { name: String, language: i64, known: i64 },
+
+    #[error("the project has two files `{name}`: {first} and {second}")]
+    #[diagnostic(code(aorta::cli::several_files), help("name one of them by its path"))]
+    SeveralFiles { name: String, first: String, second: String },
+
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Config(ConfigError),
+
     #[error("both plans are written already, so parameters can no longer change them")]
     #[diagnostic(
         code(aorta::cli::planned_already),
@@ -298,6 +321,12 @@ impl From<InputError> for CliError {
 impl From<ExecError> for CliError {
     fn from(error: ExecError) -> Self {
         CliError::Exec { error, sources: Arc::new(SourceMap::new()) }
+    }
+}
+
+impl From<ConfigError> for InputError {
+    fn from(error: ConfigError) -> Self {
+        InputError::Config(error)
     }
 }
 

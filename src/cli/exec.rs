@@ -5,13 +5,16 @@ mod blocks;
 mod emulate;
 mod failure;
 mod interrupt;
+mod limits;
 mod measuring;
 mod multi_process;
 mod prepare;
 mod record;
+mod repeat;
 mod restart;
 mod results;
 mod scenario;
+mod source;
 
 use std::sync::Arc;
 
@@ -23,8 +26,10 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, output};
 
-pub use args::ExecArgs;
-pub use prepare::{examine, settle};
+pub use args::{ExecArgs, Mistake, exec_args};
+pub use limits::broken as broken_limit;
+pub use prepare::{compile, examine, settle, target};
+pub use scenario::{read as read_scenario, workload};
 
 use measuring::Run;
 use prepare::{Ready, prepare};
@@ -40,7 +45,7 @@ struct ProcessRole {
     /// True if a launcher has started it.
     launched: bool,
     facts: Vec<(String, String)>,
-    /// What to do when the run fails.
+    /// The actions when the run fails.
     on_failure: failure::OnFailure,
     control: Arc<Control>,
 }
@@ -91,7 +96,8 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
         note_warnings(loaded, how);
     }
     let results = Arc::new(Results::of(ready, role.leads));
-    let run = Run::new(ready, role, &results);
+    let unfused;
+    let mut run = Run::new(ready, role, &results);
     let (sources, on_failure, kept) = (loaded.compiled.sources.clone(), role.on_failure, results.clone());
     run.control.on_unresponsive(move |error| {
         if kept
@@ -106,12 +112,24 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     if args.blocks {
         return run.measure_blocks();
     }
-    let (mut record, failure) = run.record()?;
+    let mut recorded = run.record();
+    if let Some((loaded, why)) = recorded.as_ref().err().and_then(|error| run.unfused(error)) {
+        if role.leads {
+            output::eprint(&format!("The run goes on without merged operations: {why}.\n"));
+        }
+        unfused = loaded;
+        run = run.with(&unfused);
+        recorded = run.record();
+    }
+    let (mut record, failure) = recorded?;
     let outputs = match &args.outputs {
         Some(folder) if record.complete => run.write_outputs(folder, &mut record),
         _ => Ok(()),
     };
     let reported = results.report(&mut record);
+    if let Some(before) = args.repeats.as_ref().filter(|_| role.leads) {
+        output::print(&repeat::differences(before, &record)?);
+    }
     failure.map_or(outputs, Err)?;
     reported?;
     Ok(exit_code(&record))

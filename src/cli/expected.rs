@@ -19,14 +19,29 @@ pub struct ExpectedArgs {
 }
 
 impl ExpectedArgs {
+    /// These options, or those of `below` if none was given.
+    pub fn over(self, below: ExpectedArgs) -> ExpectedArgs {
+        ExpectedArgs { expected: self.expected.or(below.expected) }
+    }
+
+    /// The file that the user named; `None` without one.
+    pub fn path(&self) -> Option<&str> {
+        self.expected.as_deref().filter(|path| !path.is_empty())
+    }
+
+    /// The option as typed; `None` if it was not given.
+    pub fn word(&self) -> Option<String> {
+        let path = self.expected.as_deref()?;
+        Some(if path.is_empty() { "--expected".to_owned() } else { format!("--expected={path}") })
+    }
+
     /// The ranges in the file that the user named; `None` without one. Read before a run, so that mistakes are found
     /// early.
     pub fn own(&self) -> Result<Option<Expected>, CliError> {
-        let named = self.expected.as_deref().filter(|path| !path.is_empty());
         let read = |path: &str| -> Result<Expected, CliError> {
             Ok(Expected::parse(path, &load::read(Path::new(path), load::FileKind::Expected)?)?)
         };
-        named.map(read).transpose()
+        self.path().map(read).transpose()
     }
 
     /// The page of ranges; `None` if it was not requested.

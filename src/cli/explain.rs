@@ -1,8 +1,10 @@
-//! `aorta explain`: prints the page of a diagnostic, or the definition of a metric.
+//! `aorta explain`: prints the page of a diagnostic, the definition of a metric, or what a model costs.
+
+mod model;
 
 use std::fmt::Write as _;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
@@ -15,7 +17,10 @@ use super::{CliResult, DONE, output};
 static PAGES: Dir = include_dir!("$CARGO_MANIFEST_DIR/docs/errors");
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct ExplainArgs {
+    #[command(subcommand)]
+    of: Option<Explained>,
     /// The code of an error or a warning, such as `aorta::plan::race` or just `race`; or `metric`; without it, all
     /// codes and metrics
     code: Option<String>,
@@ -23,7 +28,17 @@ pub struct ExplainArgs {
     name: Option<String>,
 }
 
+/// Subjects that take options, unlike codes and metrics.
+#[derive(Debug, Subcommand)]
+enum Explained {
+    /// Count the arithmetic and the bytes of a transformer by part
+    Model(model::ModelArgs),
+}
+
 pub fn run(args: ExplainArgs) -> CliResult {
+    if let Some(Explained::Model(args)) = &args.of {
+        return model::run(args);
+    }
     let pages = pages();
     let text = match (args.code.as_deref(), args.name.as_deref()) {
         (None, _) => index(&pages) + "\n" + &figures(),
@@ -164,7 +179,8 @@ fn index(pages: &[Page]) -> String {
         }
         text.push('\n');
     }
-    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n"
+    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n\
+            `aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.\n"
 }
 
 fn first_sentence(page: &str) -> String {

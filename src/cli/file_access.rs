@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use super::error::InputError;
+use super::{container, project};
 
 /// Checks a file that another file names, and returns its path.
 ///
 /// `by` is the file that names it, and `path` the named file as this process would open it. With links resolved, it
-/// must lie in the folder of `by`, in the project of `by` (the nearest parent folder with `.git`), or in the current
-/// folder; and not in a hidden folder of these, where programs keep secrets.
+/// must lie in the folder of `by`, in the project of `by` (the nearest parent folder with `.git` or `aorta.ron`), or in
+/// the current folder; and not in a hidden folder of these, where programs keep secrets. A part of a bundle or of a
+/// record names other parts only.
 ///
 /// # Errors
 ///
@@ -20,6 +22,11 @@ pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputErro
         name: path.display().to_string(),
         why: why.to_owned(),
     };
+    if let Some(own) = container::inside(by)? {
+        let other = container::inside(path)?.filter(|other| other.container == own.container);
+        let is_part = other.is_some_and(|other| other.bytes().is_some());
+        return if is_part { Ok(()) } else { Err(refused("which is no part of the same file")) };
+    }
     let Ok(target) = std::fs::canonicalize(path) else {
         // The error must not reveal whether a file exists elsewhere.
         let outside = path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir);
@@ -36,7 +43,11 @@ pub fn check(by: &Path, path: &Path, what: &'static str) -> Result<(), InputErro
 /// The folders that a file can access, with links resolved, the widest first.
 fn roots(by: &Path) -> Vec<PathBuf> {
     let folder = by.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
-    let project = folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.join(".git").exists());
+    let checkout = folder.iter().flat_map(|folder| folder.ancestors()).find(|above| above.join(".git").exists());
+    let project = folder.as_ref().and_then(|folder| project::folder(folder)?.canonicalize().ok());
     let current = std::env::current_dir().and_then(|current| current.canonicalize()).ok();
-    project.map(Path::to_owned).into_iter().chain(current).chain(folder.clone()).collect()
+    let mut roots: Vec<PathBuf> =
+        checkout.map(Path::to_owned).into_iter().chain(project).chain(current).chain(folder.clone()).collect();
+    roots.sort_by_key(|root| root.components().count());
+    roots
 }

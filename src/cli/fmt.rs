@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use similar::TextDiff;
 
-use crate::config::Settings;
+use crate::config::{Settings, format_ron};
 use crate::syntax;
 
 use super::diagnostics::DiagnosticsArg;
@@ -25,7 +25,7 @@ const ENDING: &str = "aorta";
 There is one form, and nothing to choose about it. What has mistakes stays as it is, the rest of its file is
 formatted; the mistakes are told, and the exit code is 2.")]
 pub struct FmtArgs {
-    /// Files; folders, for every .aorta file in them; or `-`, from standard input to standard output
+    /// Files (.aorta, and .ron of scenarios and suites); folders, for every .aorta file in them; or `-`, from standard input to standard output
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Change nothing, print the differences, and exit with code 1 if there are any
@@ -119,6 +119,9 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
 /// Formats a file, or with `check` only prints what would change. Returns true if there is something to change.
 fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, CliError> {
     let name = path.display().to_string();
+    if path.extension().is_some_and(|extension| extension == "ron") {
+        return ron_in_form(path, check);
+    }
     let text = load::read(path, load::FileKind::Workload(settings.max_file_bytes))?;
     let formatted = syntax::format(&text, &load::limits(settings));
     let changes = formatted.text != text;
@@ -132,6 +135,24 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
         // Locations refer to the file as it is now on disk.
         let text = if check { text } else { formatted.text };
         return Err(mistakes(name, text, settings));
+    }
+    Ok(changes)
+}
+
+/// Like [`file_in_form`], for a scenario, a suite or another file of settings. Its mistakes are for `aorta check`.
+fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
+    let name = path.display().to_string();
+    let text = load::read(path, load::FileKind::Scenario)?;
+    let Some(formatted) = format_ron(&text) else {
+        let why = "a bracket, a text or a comment does not close, or it begins with `#`".to_owned();
+        return Err(InputError::Unreadable { name, why, help: Some("`aorta check` says where".to_owned()) }.into());
+    };
+    let changes = formatted != text;
+    if check {
+        output::print(&difference(&name, &text, &formatted));
+    } else if changes {
+        output::rewrite_file(path, formatted.as_bytes())?;
+        output::print(&format!("{name}\n"));
     }
     Ok(changes)
 }

@@ -1,23 +1,28 @@
 //! Finds and reads the files that a command names, and compiles workloads with the command's arguments.
 
 use std::cell::RefCell;
-use std::io::Read;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use indexmap::IndexMap;
+
 use crate::base::shell;
-use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, Ranks};
-use crate::config::Settings;
+use crate::compile::{self, CompileError, Compiled, ModuleText, Parsed, Ranks, standard_module};
+use crate::config::{Settings, SyncSetting};
 use crate::exec::ExecError;
 use crate::measure::record::Workload;
 use crate::model;
+use crate::ops::DataFile;
 use crate::syntax::Limits;
 
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{ConfigArgs, SyncArg, WorkloadArgs, environment, library, modules};
+use super::{ConfigArgs, WorkloadArgs, container, environment, library, modules, project};
+
+pub use super::container::read;
+pub use super::files::{FileKind, read_from};
 
 /// A workload's text and its origin.
 #[derive(Clone)]
@@ -33,6 +38,12 @@ pub struct Text {
 }
 
 impl Text {
+    /// The text of a shipped workload.
+    pub fn shipped(shipped: library::Shipped) -> Text {
+        let (name, origin) = (format!("{}.aorta", shipped.stem), LIBRARY.to_owned());
+        Text { name, origin, text: shipped.text.to_owned(), path: None, check: Vec::new() }
+    }
+
     /// The command that checks the text as it is loaded here.
     fn check_command(&self, args: &WorkloadArgs, world: u32) -> Option<String> {
         let mut words = self.check.clone();
@@ -54,12 +65,49 @@ pub struct Loaded {
     pub origin: String,
     /// The command that checks the same; `None` if the text came on standard input, or this command checks it.
     pub check: Option<String>,
+    /// The text and all files that it uses except shipped ones.
+    pub files: Files,
+}
+
+/// A workload's text and the files that it uses, as a bundle or a record holds them.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    /// Name of the workload among `parts`.
+    pub workload: String,
+    /// Contents by path, relative to the workload's folder.
+    pub parts: IndexMap<String, Arc<[u8]>>,
+    /// Files with data, by path: they are read only when the workload runs.
+    pub data: IndexMap<String, Arc<DataFile>>,
+}
+
+impl Files {
+    /// The files of a text, before it is linked.
+    fn of(text: &Text) -> Files {
+        let name = text.path.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+        let workload = name.map_or_else(|| text.name.replace("<stdin>", "stdin.aorta"), str::to_owned);
+        Files { parts: IndexMap::from([(workload.clone(), text.text.as_bytes().into())]), workload, ..Files::default() }
+    }
+
+    /// Adds a file that the workload uses.
+    fn add(&mut self, found: &ModuleText, folder: &Path) {
+        let name = Path::new(&found.name);
+        let Some(name) = container::normal(name.strip_prefix(folder).unwrap_or(name)) else { return };
+        match (&found.data, &found.code) {
+            (Some(data), _) => drop(self.data.insert(name, data.clone())),
+            (None, Some(code)) => drop(self.parts.insert(name, code.clone())),
+            (None, None) => drop(self.parts.insert(name, found.text.as_bytes().into())),
+        }
+    }
 }
 
 impl Loaded {
     /// The description of the file for a record or a plan.
     pub fn workload(&self) -> Workload {
-        Workload { origin: self.origin.clone(), ..Workload::of(&self.compiled) }
+        let workload = Workload::of(&self.compiled);
+        // A workload in a bundle or a record is compared by its own name.
+        let inside = container::inside(Path::new(&self.origin)).ok().flatten();
+        let name = inside.map_or(workload.name, |inside| inside.part);
+        Workload { name, origin: self.origin.clone(), ..workload }
     }
 }
 
@@ -81,151 +129,6 @@ pub fn settings(args: &ConfigArgs) -> Result<Settings, CliError> {
     Ok(Settings::layered(file, &args.config)?)
 }
 
-/// The purpose of a file that is read, which determines its limits and messages.
-#[derive(Clone, Copy, Debug)]
-pub enum FileKind {
-    /// A workload of at most this many bytes.
-    Workload(usize),
-    Settings,
-    Scenario,
-    Profile,
-    Topology,
-    Expected,
-    Suite,
-    Record,
-    /// Runs for `compare`.
-    Runs,
-    Plan,
-}
-
-impl FileKind {
-    fn limit(self) -> usize {
-        match self {
-            FileKind::Workload(limit) => limit,
-            FileKind::Settings
-            | FileKind::Scenario
-            | FileKind::Profile
-            | FileKind::Topology
-            | FileKind::Expected
-            | FileKind::Suite => 1 << 20,
-            FileKind::Record | FileKind::Runs | FileKind::Plan => 1 << 30,
-        }
-    }
-
-    /// Description of the expected file, for the error if it does not exist.
-    fn wanted(self) -> &'static str {
-        match self {
-            FileKind::Workload(_) => "a file with a workload was looked for",
-            FileKind::Settings => "a file with settings was looked for",
-            FileKind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
-            FileKind::Suite => {
-                "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
-            }
-            FileKind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
-            FileKind::Profile => "a device profile was looked for, since the name ends in `.ron`",
-            FileKind::Topology => "a topology was looked for, since the name ends in `.ron`",
-            FileKind::Plan => {
-                "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
-            }
-            FileKind::Runs => {
-                "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
-            }
-            FileKind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
-        }
-    }
-}
-
-/// Reads a text file.
-pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
-    let name = path.display().to_string();
-    text(&name, bytes_from(&name, open(path, kind)?, kind)?)
-}
-
-/// Reads a file of any contents.
-fn read_bytes(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
-    bytes_from(&path.display().to_string(), open(path, kind)?, kind)
-}
-
-/// Opens a file, and nothing else that a path may lead to.
-fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
-    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
-        name: path.display().to_string(),
-        why,
-        help: help.map(str::to_owned),
-    };
-    let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
-        _ => unreadable(error.to_string(), None),
-    };
-    let about = std::fs::metadata(path).map_err(failed)?;
-    if about.is_dir() {
-        return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
-    }
-    if !about.is_file() {
-        // Opening a pipe without a writer, or reading a device, may block forever.
-        let help = match kind {
-            FileKind::Workload(_) => {
-                "give the text on standard input, with `-` in place of the file: `… | aorta check -`"
-            }
-            _ => "name a file",
-        };
-        return Err(unreadable(format!("it is {}, and no file", file_type_name(&about)), Some(help)));
-    }
-    std::fs::File::open(path).map_err(failed)
-}
-
-/// Names the type of a path that is neither a file nor a folder.
-fn file_type_name(about: &std::fs::Metadata) -> &'static str {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt;
-        let kind = about.file_type();
-        if kind.is_fifo() {
-            return "a pipe";
-        }
-        if kind.is_socket() {
-            return "a socket";
-        }
-    }
-    let _ = about;
-    "a device"
-}
-
-/// Reads a text; `name` identifies it in errors.
-pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String, InputError> {
-    text(name, bytes_from(name, reader, kind)?)
-}
-
-fn bytes_from(name: &str, reader: impl Read, kind: FileKind) -> Result<Vec<u8>, InputError> {
-    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
-        name: name.to_owned(),
-        why,
-        help: help.map(str::to_owned),
-    };
-    let limit = kind.limit();
-    let mut bytes = Vec::new();
-    // Reads one byte more than allowed, which detects large files also if they have no size or are growing.
-    let read = reader.take(limit as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| unreadable(error.to_string(), None))?;
-    if bytes.len() > limit {
-        let help = "write repetition as a `for` loop, or raise the limit: `--config max_file_bytes=…`";
-        let help = matches!(kind, FileKind::Workload(_)).then_some(help);
-        return Err(unreadable(format!("it is larger than {limit} bytes"), help));
-    }
-    Ok(bytes)
-}
-
-fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
-    String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-        InputError::Unreadable {
-            name: name.to_owned(),
-            why: format!("it is no text: line {} is not UTF-8", line + 1),
-            help: Some("save it as UTF-8".to_owned()),
-        }
-    })
-}
-
 /// Finds a workload: a path, or `-` for standard input. A bare name that is no file here is a shipped workload, even if
 /// a folder has that name.
 pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
@@ -235,7 +138,14 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
         let name = "<stdin>".to_owned();
         return Ok(Text { origin: name.clone(), name, text, path: None, check: Vec::new() });
     }
+    let name = project::resolve(name)?;
+    let name = name.as_str();
     let path = Path::new(name);
+    if container::inside(path)?.is_some() {
+        let text = read(path, kind)?;
+        let path = Some(path.to_owned());
+        return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
+    }
     let shipped = library::find(name);
     // A path that exists but cannot be inspected (a cycle of links, a folder without permission) is not a missing file.
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
@@ -244,12 +154,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
         let path = Some(path.to_owned());
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
     }
-    if let Some(shipped) = shipped {
-        let name = format!("{}.aorta", shipped.stem);
-        let (origin, text) = (LIBRARY.to_owned(), shipped.text.to_owned());
-        return Ok(Text { name, origin, text, path: None, check: Vec::new() });
-    }
-    Err(library::unknown(name).into())
+    Ok(shipped.map(Text::shipped).ok_or_else(|| library::unknown(name))?)
 }
 
 /// Size and nesting limits of a file.
@@ -262,7 +167,9 @@ fn module(text: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Res
     let user = modules::User { name: &text.name, file: text.path.as_deref() };
     let kind = FileKind::Workload(settings.max_file_bytes);
     let read_text = |path: &Path| read(path, kind).map_err(|error| error.to_string());
-    modules::find(&user, path, by, read_text, |path| read_bytes(path, kind).map_err(|error| error.to_string()))
+    modules::find(&user, path, by, read_text, |path| {
+        container::read_bytes(path, kind).map_err(|error| error.to_string())
+    })
 }
 
 /// Parses a workload. Syntax errors are part of the result, so that the valid part can be shown too.
@@ -280,17 +187,26 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
         let count = move || counted.load(Ordering::Relaxed);
         bar.borrow_mut().get_or_insert_with(|| Progress::counting(count, total, "programs analyzed or planned"));
     };
-    let find = |path: &str, by: Option<&str>| module(text, settings, path, by);
+    let files = RefCell::new(Files::of(text));
+    let folder = text.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+    let find = |path: &str, by: Option<&str>| {
+        let found = module(text, settings, path, by)?;
+        if standard_module(path).is_none() {
+            files.borrow_mut().add(&found, folder);
+        }
+        Ok(found)
+    };
     let options = compile::Options {
         preset: args.preset.clone(),
         set: args.set.iter().map(|pair| name_and_value(pair)).collect::<Result<_, _>>()?,
         streams: args.streams.map(at_least_one).transpose()?,
         ranks,
         sync: args.sync.map(|sync| match sync {
-            SyncArg::Iteration => model::Sync::Iteration,
-            SyncArg::End => model::Sync::End,
+            SyncSetting::Iteration => model::Sync::Iteration,
+            SyncSetting::End => model::Sync::End,
         }),
         cycle: args.cycle.unwrap_or(settings.cycle),
+        fuse: args.fuse,
         limits: limits(settings),
         find: &find,
         max_operations: settings.max_operations,
@@ -300,7 +216,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
     match compile::compile(&text.name, &text.text, &options) {
         Ok(compiled) => {
             let check = text.check_command(args, compiled.ranks.len() as u32);
-            Ok(Loaded { compiled, origin: text.origin.clone(), check })
+            Ok(Loaded { compiled, origin: text.origin.clone(), check, files: files.into_inner() })
         }
         Err(error) => {
             let ranks = match &error {

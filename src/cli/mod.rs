@@ -3,12 +3,15 @@
 mod ab;
 mod axis;
 mod backends;
+mod baseline;
 mod blocks;
+mod bundle;
 mod cases;
 mod check;
 mod child;
 mod compare;
 mod completions;
+mod container;
 mod devices;
 mod diagnostics;
 mod dump;
@@ -17,7 +20,9 @@ mod error;
 mod exec;
 mod expected;
 mod explain;
+mod fast_p;
 mod file_access;
+mod files;
 mod fmt;
 mod launcher;
 mod library;
@@ -32,20 +37,22 @@ mod passed;
 mod plan;
 mod profile;
 mod progress;
+mod project;
 mod report;
 mod secret;
 mod show;
 mod suite;
 mod sweep;
+mod view;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 pub use environment::{library_paths, rocm_paths};
 
-use crate::config::MAX_CYCLE;
+use crate::config::{MAX_CYCLE, SyncSetting};
 
 use diagnostics::DiagnosticsArg;
 use error::CliError;
@@ -62,8 +69,9 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-A FILE is a path, `-` for standard input, or the bare name of a shipped workload (`aorta list` shows
-them).
+A FILE is a path, `-` for standard input, or the bare name of a workload of the project or of a shipped
+one (`aorta list` shows them). It may be a scenario (`.ron`), a bundle (`.aortab`), or the record of a
+run (`.json`), which runs again.
 
 Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse,
 `check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed, or its output is lost;
@@ -81,11 +89,13 @@ enum Command {
     Sweep(Box<sweep::SweepArgs>),
     /// Run the cases of a suite and report them on one page
     Suite(Box<suite::SuiteArgs>),
+    /// Run KernelBench's problems and write their times as its scripts read them
+    Baseline(Box<baseline::BaselineArgs>),
     /// Format files
     Fmt(fmt::FmtArgs),
-    /// List the shipped workloads
+    /// List the files of the project and the shipped workloads
     List,
-    /// Show a file's description, parameters, presets, streams and metrics
+    /// Show what a file, a scenario, a bundle or a record holds, sets and would run
     Show(show::ShowArgs),
     /// Show the dependencies of operations, and why they exist
     Plan(plan::PlanArgs),
@@ -97,12 +107,18 @@ enum Command {
     Devices(devices::DevicesArgs),
     /// Explain an error or a warning by its code
     Explain(explain::ExplainArgs),
+    /// Write a scenario or a workload with every file that it needs as one text
+    Bundle(bundle::BundleArgs),
+    /// Make a folder of a bundle, or of the files in a record
+    Unbundle(bundle::UnbundleArgs),
     /// Write a file to start from
     New(new::NewArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
     /// Show a record written by `exec --json`, or a sweep's cases
     Report(report::ReportArgs),
+    /// Show records as an HTML page: timeline, where the time goes, operations
+    View(view::ViewArgs),
     /// Compare earlier runs: what differs, how certain that is, and whether it matters
     Compare(Box<compare::CompareArgs>),
 }
@@ -121,17 +137,39 @@ struct WorkloadArgs {
     streams: Option<u32>,
     /// How iterations follow each other, instead of what the step says
     #[arg(long, value_name = "WHEN")]
-    sync: Option<SyncArg>,
+    sync: Option<SyncSetting>,
     /// Number of iterations planned in advance if the step depends on their number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CYCLE))]
     cycle: Option<u64>,
+    /// Merge chains of elementwise work, reductions and what follows products into one kernel each
+    #[arg(long)]
+    fuse: bool,
 }
 
 impl WorkloadArgs {
+    /// These arguments, and those of `below` that they do not override.
+    fn over(self, below: WorkloadArgs) -> WorkloadArgs {
+        let streams = self.streams.or(below.streams);
+        let named = |pair: &str| pair.split_once('=').map_or(pair, |(name, _)| name).trim().to_owned();
+        let is_overridden = |pair: &String| {
+            let name = named(pair);
+            (name == "streams" && streams.is_some()) || self.set.iter().any(|own| named(own) == name)
+        };
+        let set = below.set.into_iter().filter(|pair| !is_overridden(pair)).collect::<Vec<_>>();
+        WorkloadArgs {
+            set: [set, self.set].concat(),
+            preset: self.preset.or(below.preset),
+            streams,
+            sync: self.sync.or(below.sync),
+            cycle: self.cycle.or(below.cycle),
+            fuse: self.fuse || below.fuse,
+        }
+    }
+
     /// The arguments as typed.
     fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = self.set.iter().flat_map(|pair| ["--set".to_owned(), pair.clone()]).collect();
-        let sync = self.sync.and_then(|sync| Some(sync.to_possible_value()?.get_name().to_owned()));
+        let sync = self.sync.map(|sync| sync.name().to_owned());
         let others = [
             ("--preset", self.preset.clone()),
             ("--streams", self.streams.map(|streams| streams.to_string())),
@@ -141,19 +179,12 @@ impl WorkloadArgs {
         for (option, value) in others {
             words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
         }
+        words.extend(self.fuse.then(|| "--fuse".to_owned()));
         words
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum SyncArg {
-    /// An iteration begins when the last is complete
-    Iteration,
-    /// Only streams and data order iterations
-    End,
-}
-
-/// Where settings come from.
+/// Sources of settings.
 #[derive(Clone, Debug, Default, Args)]
 struct ConfigArgs {
     /// Change a setting, such as `timeout=120s`
@@ -186,6 +217,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(args, how),
         Command::Sweep(args) => sweep::run(*args, how),
         Command::Suite(args) => suite::run(*args),
+        Command::Baseline(args) => baseline::run(*args),
         Command::Fmt(args) => fmt::run(args, how),
         Command::List => list::run(),
         Command::Show(args) => show::run(args),
@@ -194,9 +226,12 @@ pub fn run() -> ExitCode {
         Command::Profile(args) => profile::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Explain(args) => explain::run(args),
+        Command::Bundle(args) => bundle::bundle(args),
+        Command::Unbundle(args) => bundle::unbundle(args),
         Command::New(args) => new::run(args),
         Command::Completions(args) => completions::run(args),
         Command::Report(args) => report::run(args),
+        Command::View(args) => view::run(&args),
         Command::Compare(args) => compare::run(*args),
     };
     match result {

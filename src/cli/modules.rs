@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use crate::compile::{COMPILED, DATA, METADATA, ModuleText, SOURCES, standard_module};
 use crate::ops::DataFile;
 
+use super::container;
+
 /// The workload that uses modules.
 pub struct User<'a> {
     /// Name of the workload in messages.
@@ -51,32 +53,56 @@ pub fn find(
     };
     let root = folder(file);
     let from = by.map_or_else(|| root.clone(), |by| folder(Path::new(by)));
-    let outside = "it lies outside of the folder of the workload";
     if Path::new(path).is_absolute() {
-        return Err(outside.to_owned());
+        return Err(OUTSIDE.to_owned());
     }
-    let real_root = root.canonicalize().map_err(|error| error.to_string())?;
-    let Ok(real) = from.join(path).canonicalize() else {
-        // The message must not reveal whether a file exists elsewhere.
-        let leaves = Path::new(path).components().any(|part| part == Component::ParentDir);
-        return Err(if leaves { outside } else { "there is no such file" }.to_owned());
+    let shown = match container::inside(file).map_err(|error| error.to_string())? {
+        Some(_) => in_container(&root, &from.join(path))?,
+        None => on_disk(&root, &from.join(path), path)?,
     };
-    let Ok(inside) = real.strip_prefix(&real_root) else { return Err(outside.to_owned()) };
-    if inside.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b".")) {
-        return Err("it is hidden, or lies in a hidden folder".to_owned());
-    }
-    let shown = if root == Path::new(".") { inside.to_owned() } else { root.join(inside) };
     let name = shown.display().to_string();
     let found = ModuleText::text(name, String::new());
     Ok(match () {
-        () if is_data => ModuleText { data: Some(data_file(real)?.into()), ..found },
+        () if is_data => ModuleText { data: Some(data_file(&shown)?.into()), ..found },
         () if is_compiled => ModuleText { code: Some(read_code(&shown)?.into()), ..found },
         () => ModuleText { text: read(&shown)?, ..found },
     })
 }
 
+/// Why a file is not read.
+const OUTSIDE: &str = "it lies outside of the folder of the workload";
+
+const MISSING: &str = "there is no such file";
+
+/// The path of a part in the folder `root` of a bundle or a record.
+fn in_container(root: &Path, wanted: &Path) -> Result<PathBuf, String> {
+    let below = wanted.strip_prefix(root).ok().and_then(container::normal).ok_or(OUTSIDE)?;
+    let path = root.join(below);
+    if container::is_file(&path) { Ok(path) } else { Err(MISSING.to_owned()) }
+}
+
+/// The path of a file in the folder `root` of a workload, which names it `written`.
+fn on_disk(root: &Path, wanted: &Path, written: &str) -> Result<PathBuf, String> {
+    let real_root = root.canonicalize().map_err(|error| error.to_string())?;
+    let Ok(real) = wanted.canonicalize() else {
+        // The message must not reveal whether a file exists elsewhere.
+        let leaves = Path::new(written).components().any(|part| part == Component::ParentDir);
+        return Err(if leaves { OUTSIDE } else { MISSING }.to_owned());
+    };
+    let Ok(inside) = real.strip_prefix(&real_root) else { return Err(OUTSIDE.to_owned()) };
+    if inside.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b".")) {
+        return Err("it is hidden, or lies in a hidden folder".to_owned());
+    }
+    Ok(if root == Path::new(".") { inside.to_owned() } else { root.join(inside) })
+}
+
 /// A file with data, which is read only when the workload runs.
-fn data_file(path: PathBuf) -> Result<DataFile, String> {
+fn data_file(shown: &Path) -> Result<DataFile, String> {
+    if let Some(inside) = container::inside(shown).map_err(|error| error.to_string())? {
+        let bytes = inside.bytes().map_or(0, <[u8]>::len) as u64;
+        return Ok(DataFile { path: shown.to_owned(), bytes, read: read_part });
+    }
+    let path = shown.canonicalize().map_err(|error| error.to_string())?;
     let about = path.metadata().map_err(|error| error.to_string())?;
     match about.is_file() {
         true => Ok(DataFile { path, bytes: about.len(), read: read_part }),
@@ -85,6 +111,11 @@ fn data_file(path: PathBuf) -> Result<DataFile, String> {
 }
 
 fn read_part(path: &Path, offset: u64, bytes: &mut [u8]) -> Result<(), String> {
+    if let Some(inside) = container::inside(path).map_err(|error| error.to_string())? {
+        let from = usize::try_from(offset).ok().and_then(|from| inside.bytes()?.get(from..)?.get(..bytes.len()));
+        bytes.copy_from_slice(from.ok_or("it is too short")?);
+        return Ok(());
+    }
     let mut file = File::open(path).map_err(|error| error.to_string())?;
     let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(bytes));
     read.map_err(|error| error.to_string())

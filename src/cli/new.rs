@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use crate::config::Settings;
+
 use super::error::InputError;
-use super::{CliResult, DONE, library, output};
+use super::{CliResult, DONE, library, load, output, project};
 
 /// The starter file: two streams, a dependency between them, a parameter and a metric.
 const STARTER: &str = include_str!("../../assets/starter.aorta");
@@ -14,7 +16,7 @@ const STARTER: &str = include_str!("../../assets/starter.aorta");
 pub struct NewArgs {
     /// The file to write; `.aorta` is added if missing
     path: PathBuf,
-    /// Start with a copy of a shipped workload
+    /// Start with a copy of a workload of the project, or of a shipped one
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
 }
@@ -22,7 +24,12 @@ pub struct NewArgs {
 pub fn run(args: NewArgs) -> CliResult {
     let text = match &args.from {
         None => STARTER,
-        Some(name) => library::find(name).ok_or_else(|| library::unknown(name))?.text,
+        Some(name) => {
+            match project::find(name, Path::new("."))?.filter(|file| file.extension() == Some("aorta".as_ref())) {
+                Some(file) => &load::read(&file, load::FileKind::Workload(Settings::default().max_file_bytes))?,
+                None => library::find(name).ok_or_else(|| library::unknown(name))?.text,
+            }
+        }
     };
     let path = match args.path.extension() {
         Some(extension) if extension == "aorta" => args.path.clone(),

@@ -119,13 +119,16 @@ impl<W: Write> Write for VisibleWriter<W> {
     }
 }
 
+/// Width of drawings in letters, in characters: what every terminal has.
+pub const WIDTH: usize = 80;
+
 /// Style of diagnostics on standard error.
 pub fn error_style() -> Style {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     Style { color, ..Style::default() }
 }
 
-/// What a path to write to refers to.
+/// The file that a path to write to refers to.
 enum Target {
     /// A regular file, existing or not, and its folder.
     File { folder: PathBuf, path: PathBuf },
@@ -251,6 +254,17 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
         Target::Stream => write_stream(path, bytes),
         Target::File { folder, path: file } => replace(path, &folder, &file, bytes),
     }
+}
+
+/// Writes text to a new file in the folder for temporary files, with hidden characters escaped. Only its user may read
+/// it. Returns its path; nothing deletes it.
+pub fn write_temporary(suffix: &str, text: &str) -> Result<PathBuf, InputError> {
+    let folder = std::env::temp_dir();
+    let failed = |error: &io::Error| unwritable(&folder, &reason(error), Some("`--output PATH` names another file"));
+    let mut file =
+        tempfile::Builder::new().prefix("aorta-").suffix(suffix).tempfile().map_err(|error| failed(&error))?;
+    file.write_all(visible::visible(text).as_bytes()).map_err(|error| lost_file(file.path(), &error))?;
+    Ok(file.keep().map_err(|error| failed(&error.error))?.1)
 }
 
 /// Replaces a file that has been read. Fails if the file is read-only.

@@ -1,6 +1,6 @@
 //! Options for output formats and files, with their checks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
@@ -8,7 +8,7 @@ use super::error::InputError;
 use super::output;
 use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
-use crate::report::{chrome_trace, csv};
+use crate::report::{View, chrome_trace, csv, pftrace};
 
 /// Options for the files of a run, or of the cases of a sweep or a suite.
 #[derive(Clone, Debug, Default, Args)]
@@ -34,12 +34,20 @@ impl Files {
         };
         let json = write(self.json.as_ref(), RunRecord::to_json);
         let csv = write(self.csv.as_ref(), csv);
-        json.and(csv).and(write(trace, chrome_trace))
+        json.and(csv).and(trace.map_or(Ok(()), |path| write_trace(path, record)))
+    }
+}
+
+/// Writes a trace for Perfetto: in its own format if the name says so, otherwise as JSON.
+fn write_trace(path: &Path, record: &RunRecord) -> Result<(), InputError> {
+    match path.extension().is_some_and(|end| end == "pftrace") {
+        true => output::write_file(path, &pftrace(record)),
+        false => output::write_text(path, &chrome_trace(record)),
     }
 }
 
 /// Options for the form of a page.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct PageArgs {
     /// The form of the page
     #[arg(long, value_name = "FORMAT", default_value = "table", hide_default_value = true)]
@@ -47,12 +55,16 @@ pub struct PageArgs {
     /// Write the page to this file, and the table to the terminal
     #[arg(long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Write an HTML page with pictures, such as timelines or curves, and sortable tables
+    #[arg(long, value_name = "PATH")]
+    pub html: Option<PathBuf>,
 }
 
 /// Values of `--format`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For the terminal
+    #[default]
     Table,
     /// For programs
     Json,
@@ -74,7 +86,12 @@ impl PageArgs {
 
     /// Fails if the page cannot be written.
     pub fn check(&self) -> Result<(), InputError> {
-        self.output.iter().try_for_each(|path| output::check_file(path))
+        self.output.iter().chain(&self.html).try_for_each(|path| output::check_file(path))
+    }
+
+    /// Writes the HTML page, if the user asked for one.
+    pub fn write_html<'a>(&self, view: impl FnOnce() -> View<'a>) -> Result<(), InputError> {
+        self.html.as_ref().map_or(Ok(()), |path| output::write_text(path, &view().html()))
     }
 
     /// Prints or writes pages. `json` makes the JSON document that they are made from.

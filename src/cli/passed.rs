@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use clap::builder::Str;
 use clap::{Arg, ArgMatches, Args, FromArgMatches, value_parser};
 
-use super::error::InputError;
 use super::exec::ExecArgs;
+
+pub use super::exec::{Mistake, exec_args};
 
 /// Selects the options that a command passes on.
 pub trait PassedOptions: Clone + std::fmt::Debug + Send + Sync + 'static {
@@ -27,6 +28,11 @@ pub struct Passed<P> {
 }
 
 impl<P: PassedOptions> Passed<P> {
+    /// Options with these long names and values.
+    pub fn new(given: Vec<(&'static str, Option<String>)>) -> Passed<P> {
+        Passed { given, of: PhantomData }
+    }
+
     /// True if the option with this long name was given.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
@@ -93,33 +99,6 @@ fn passed<P: PassedOptions>(name: &'static str, option: &Arg) -> Arg {
     let values: Vec<Str> = option.get_value_names().unwrap_or_default().iter().map(typed).collect();
     let arg = arg.help(format!("{help}{listed}")).value_parser(value_parser!(String)).value_names(values).num_args(1);
     arg.require_equals(option.is_require_equals_set())
-}
-
-/// Why words are not valid arguments of `aorta exec`.
-#[derive(Debug)]
-pub struct Mistake {
-    pub why: String,
-    pub help: String,
-}
-
-impl Mistake {
-    /// The error that presents the words as `value` of `what`.
-    pub fn of(self, what: &str, value: &str) -> InputError {
-        InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
-    }
-}
-
-/// Parses words as `aorta exec` parses its arguments.
-pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
-    let command = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
-    let read = command.try_get_matches_from(words).and_then(|matches| ExecArgs::from_arg_matches(&matches));
-    read.map_err(|error| {
-        let text = error.to_string();
-        let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
-        let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-        let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
-        Mistake { why, help: format!("{tip}`aorta exec --help` says what each option takes") }
-    })
 }
 
 #[cfg(test)]

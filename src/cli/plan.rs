@@ -1,17 +1,23 @@
 //! `aorta plan`: shows dependencies between operations.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use crate::compile::Ranks;
-use crate::config::Settings;
+use crate::config::Profile;
+use crate::plan::ranks::pairs;
+use crate::report::page;
 use crate::report::plan::{self as report, PlanDocument};
-use crate::schedule::Topology;
+use crate::report::{View, picture};
+use crate::schedule::{Schedule, Topology};
 
 use super::error::{CliError, InputError};
-use super::{CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, load, output};
+use super::passed::exec_args;
+use super::{
+    CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, suite,
+};
 
 /// Largest number of operations that Graphviz draws within seconds.
 const DOT_OPERATIONS: usize = 2000;
@@ -21,19 +27,22 @@ const MERMAID_EDGES: usize = 500;
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// The file, or the name of a shipped workload
+    /// A workload, a scenario (`.ron`), a bundle (`.aortab`), the record of a run (`.json`), or a suite, of which each case has
+    /// a line
     #[arg(required_unless_present = "diff")]
     file: Option<String>,
     /// The format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     format: Format,
     /// Plan a world of this many ranks, all of which are checked together
-    #[arg(long, value_name = "N", default_value = "1", hide_default_value = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
-    ranks: u32,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_RANKS))]
+    ranks: Option<u32>,
     /// Show the plan of this rank
     #[arg(long, value_name = "R", default_value = "0", hide_default_value = true)]
     rank: u32,
+    /// Write an HTML page with the graph by streams, slack, memory by buffer, and what belongs together over ranks
+    #[arg(long, value_name = "PATH", conflicts_with = "diff")]
+    html: Option<PathBuf>,
     /// Compare two plans: files, names, or JSON written by `--format json` (`.json`). Exit with code 1 if they differ
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["file", "format"])]
     diff: Option<Vec<String>>,
@@ -58,23 +67,16 @@ enum Format {
 
 pub fn run(args: PlanArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
-    if args.rank >= args.ranks {
-        return Err(InputError::BadValue {
-            what: "`--rank`".to_owned(),
-            value: args.rank.to_string(),
-            why: match args.ranks {
-                1 => "there is one rank, 0: `--ranks N` plans for more".to_owned(),
-                ranks => format!("ranks go from 0 to {}", ranks - 1),
-            },
-            help: "write `--rank 0`, or a larger `--ranks`".to_owned(),
-        }
-        .into());
-    }
     if let [a, b] = args.diff.as_deref().unwrap_or_default() {
-        return compare(a, b, &args, &settings);
+        return compare(a, b, &args);
     }
     let file = args.file.as_deref().unwrap_or_default();
-    let document = document(file, &args, &settings)?;
+    if suite::is_named(file)? {
+        return suite_of_plans(file, &args);
+    }
+    args.html.iter().try_for_each(|path| output::check_file(path))?;
+    let planned = planned(file, &args)?;
+    let document = planned.document();
     warn_of_size(&document, args.format);
     // A dry run, so that an output that is too long is refused before any of it is printed.
     if write(args.format, &document, &mut Room(settings.max_output.0)).is_err() {
@@ -82,6 +84,9 @@ pub fn run(args: PlanArgs) -> CliResult {
         return Err(InputError::TooMuchOutput { operations, most }.into());
     }
     output::stream(|out| write(args.format, &document, out));
+    if let Some(path) = &args.html {
+        output::write_text(path, &planned.view(&document).html())?;
+    }
     Ok(DONE)
 }
 
@@ -124,15 +129,15 @@ fn warn_of_size(document: &PlanDocument, format: Format) {
     }
 }
 
-fn compare(a: &str, b: &str, args: &PlanArgs, settings: &Settings) -> CliResult {
-    let is_json = |name: &str| name.ends_with(".json");
-    let asks = args.workload != WorkloadArgs::default() || args.ranks > 1;
+fn compare(a: &str, b: &str, args: &PlanArgs) -> CliResult {
+    let is_json = |name: &str| name.ends_with(".json") && !container::is_record(Path::new(name));
+    let asks = args.workload != WorkloadArgs::default() || args.ranks.is_some_and(|ranks| ranks > 1);
     if is_json(a) && is_json(b) && asks {
         return Err(InputError::PlannedAlready.into());
     }
     let read = |name: &str| match is_json(name) {
         true => read(name),
-        false => document(name, args, settings),
+        false => Ok(planned(name, args)?.document()),
     };
     match report::diff(&read(a)?, &read(b)?) {
         None => {
@@ -146,25 +151,100 @@ fn compare(a: &str, b: &str, args: &PlanArgs, settings: &Settings) -> CliResult 
     }
 }
 
+/// Prints a line for the plan of each case of a suite.
+fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
+    if args.format != Format::Text {
+        let why = "a suite has a plan for each case";
+        let help = format!("`aorta suite {name} --dry-run` lists the cases: plan one of them");
+        return Err(InputError::bad_value("`--format`", "of a suite", why, &help).into());
+    }
+    if let Some(path) = &args.html {
+        let (path, help) =
+            (path.display().to_string(), format!("`aorta suite {name} --html PATH` makes a page of its runs"));
+        return Err(InputError::bad_value("`--html`", &path, "a suite has a plan for each case", &help).into());
+    }
+    let mut cases = Vec::new();
+    for (case, command) in suite::commands_of(name, &args.config)? {
+        let planned = command.and_then(|words| {
+            let exec = exec_args(&words).map_err(|mistake| mistake.why)?;
+            let args = PlanArgs {
+                file: None,
+                format: Format::Text,
+                ranks: exec.ranks,
+                rank: 0,
+                diff: None,
+                html: None,
+                workload: exec.workload,
+                config: exec.config,
+            };
+            planned(&exec.file, &args).map(|planned| planned.document()).map_err(|error| error.text())
+        });
+        cases.push((case, planned));
+    }
+    output::print(&page::text(&[report::cases(name, &cases)]));
+    Ok(DONE)
+}
+
 /// Reads a plan that was written as JSON.
 fn read(name: &str) -> Result<PlanDocument, CliError> {
     let text = load::read(Path::new(name), load::FileKind::Plan)?;
     report::parse(&text).map_err(|why| InputError::NoPlan { name: name.to_owned(), why }.into())
 }
 
-fn document(file: &str, args: &PlanArgs, settings: &Settings) -> Result<PlanDocument, CliError> {
-    let text = load::find(file, settings)?;
-    let loaded = load::load(&text, &args.workload, settings, Ranks::Exactly(args.ranks))?;
-    let profile = backends::profile(settings)?;
+/// A compiled file with the schedule of one rank.
+struct Planned {
+    loaded: load::Loaded,
+    rank: u32,
+    profile: Profile,
+    schedule: Schedule,
+}
+
+impl Planned {
+    fn document(&self) -> PlanDocument {
+        let Planned { loaded, rank, profile, schedule } = self;
+        let own = &loaded.compiled.ranks[*rank as usize];
+        report::build(report::Request {
+            workload: loaded.workload(),
+            program: &own.program,
+            plan: &own.plan,
+            schedule,
+            fusion: loaded.compiled.fused.get(*rank as usize).map(|fusion| &**fusion),
+            rank: *rank,
+            profile,
+            places: &|span| loaded.compiled.sources.place(span),
+        })
+    }
+
+    fn view(&self, document: &PlanDocument) -> View<'static> {
+        let ranks = &self.loaded.compiled.ranks;
+        let memory = picture::memory(&ranks[self.rank as usize].program, &self.schedule, document);
+        View::plan(document, memory, report::page(document, ranks, &pairs(ranks)))
+    }
+}
+
+fn planned(file: &str, args: &PlanArgs) -> Result<Planned, CliError> {
+    let (settled, settings) = exec::target(file, &args.workload, &args.config)?;
+    let text = load::find(&settled.file, &settings)?;
+    let ranks = args.ranks.or(settled.ranks).or(settled.emulate).unwrap_or(1);
+    if args.rank >= ranks {
+        return Err(no_rank(args.rank, ranks).into());
+    }
+    let loaded = load::load(&text, &settled.workload, &settings, Ranks::Exactly(ranks))?;
+    let profile = backends::profile(&settings)?;
     let rank = &loaded.compiled.ranks[args.rank as usize];
     let schedule = loaded.compiled.place(rank, Topology::of(&profile));
-    Ok(report::build(report::Request {
-        workload: loaded.workload(),
-        program: &rank.program,
-        plan: &rank.plan,
-        schedule: &schedule,
-        rank: args.rank,
-        profile: &profile,
-        places: &|span| loaded.compiled.sources.place(span),
-    }))
+    Ok(Planned { rank: args.rank, schedule, profile, loaded })
+}
+
+/// The error for a rank that the plan does not have.
+fn no_rank(rank: u32, ranks: u32) -> InputError {
+    InputError::BadValue {
+        what: "`--rank`".to_owned(),
+        value: rank.to_string(),
+        why: match ranks {
+            1 => "there is one rank, 0: `--ranks N` plans for more".to_owned(),
+            ranks => format!("ranks go from 0 to {}", ranks - 1),
+        },
+        help: "write `--rank 0`, or a larger `--ranks`".to_owned(),
+    }
 }

@@ -1,6 +1,7 @@
 //! `aorta report`: shows a record, a sweep or a suite again, without a device.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indexmap::IndexSet;
@@ -9,35 +10,44 @@ use crate::base::suggest;
 use crate::measure::RunRecord;
 use crate::measure::cases::{Case, Cases, CasesKind, Header, line};
 use crate::measure::order::Order;
-use crate::report;
-use crate::report::Suite;
+use crate::report::page::Page;
+use crate::report::picture::{self, Gallery};
+use crate::report::{self, Suite, View};
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
 use super::outputs::{Files, PageArgs};
-use super::{CliResult, DONE, load, output};
+use super::{CliResult, DONE, container, load, output};
 
 /// Maximum number of column names listed by a message.
 const MAX_LISTED: usize = 12;
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A record written by `exec --json`, or the cases of a sweep or a suite
-    record: PathBuf,
+    /// A record written by `exec --json`, a bundle with one, or the cases of a sweep or a suite; several files are partitions of
+    /// one sweep or suite
+    #[arg(required = true, value_name = "RECORD")]
+    records: Vec<PathBuf>,
     /// Show the N operations with the most time not hidden by others, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Show the operations, streams and analysis of this rank instead of the first
     #[arg(long, value_name = "RANK")]
     rank: Option<u32>,
+    /// Draw the traced iteration: a line for each stream, a letter for each kind of operation
+    #[arg(long)]
+    timeline: bool,
     #[command(flatten)]
     expected: ExpectedArgs,
     /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     sort: Option<String>,
-    /// Write the traced iteration for Perfetto
+    /// Write the traced iteration for Perfetto, as JSON, or as `.pftrace` in its own format
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
+    /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, times, roofline, curves
+    #[arg(long, value_name = "NAME")]
+    svg: Option<String>,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -48,16 +58,20 @@ pub fn run(args: ReportArgs) -> CliResult {
     args.page.check()?;
     args.files.check()?;
     args.trace.iter().try_for_each(|path| output::check_file(path))?;
-    let text = load::read(&args.record, load::FileKind::Record)?;
-    if Cases::is_meant(text.as_bytes()) {
-        return cases(&args, &text);
+    let file = &args.records[0];
+    let text = match container::is_bundle(&file.display().to_string()) {
+        true => container::record(file)?.to_json(),
+        false => load::read(file, load::FileKind::Record)?,
+    };
+    if args.records.len() > 1 || Cases::is_meant(text.as_bytes()) {
+        return cases(&args);
     }
     if let Some(name) = &args.sort {
         return Err(unsorted(name, "this is the record of one run", "`--sort` is for the cases of a sweep").into());
     }
     let own = args.expected.own()?;
-    let mut record = RunRecord::from_json(&text)
-        .map_err(|why| InputError::NoRecord { name: args.record.display().to_string(), why })?;
+    let mut record =
+        RunRecord::from_json(&text).map_err(|why| InputError::NoRecord { name: file.display().to_string(), why })?;
     // Records of older versions have no verdicts yet.
     if args.expected.given() {
         expected::judge(&mut record, own.as_ref());
@@ -68,9 +82,29 @@ pub fn run(args: ReportArgs) -> CliResult {
     let mut pages = vec![report::run(&record, args.rank)];
     pages.extend(args.expected.page(&record, own.as_ref()));
     pages.extend(args.top.map(|top| report::top(&record, args.rank, top as usize)));
+    pages.extend(args.timeline.then(|| report::timeline(&record, output::WIDTH)));
     args.page.show(&pages, || record.to_json())?;
     args.files.write(&record, args.trace.as_ref())?;
+    let records = std::slice::from_ref(&record);
+    args.page.write_html(|| View::runs(records))?;
+    let timeline = report::picture::iterations(records);
+    write_pictures(&args, || timeline.iter().chain(View::runs(records).galleries()).cloned().collect())?;
     Ok(DONE)
+}
+
+/// Writes each picture as an SVG file, and prints the names of the files.
+fn write_pictures(args: &ReportArgs, galleries: impl FnOnce() -> Vec<Gallery>) -> Result<(), InputError> {
+    let Some(prefix) = &args.svg else { return Ok(()) };
+    // Options that differ in signs only have the same name.
+    let mut numbers: HashMap<String, usize> = HashMap::new();
+    for (name, picture) in galleries().iter().flat_map(Gallery::files) {
+        let number = numbers.entry(name.clone()).or_default();
+        *number += 1;
+        let file = if *number == 1 { format!("{prefix}-{name}.svg") } else { format!("{prefix}-{name}-{number}.svg") };
+        output::write_text(Path::new(&file), &picture::svg(picture))?;
+        output::print(&format!("{file}\n"));
+    }
+    Ok(())
 }
 
 /// Fails if an option was given that needs the record of a single run.
@@ -80,6 +114,7 @@ fn check_cases(args: &ReportArgs) -> Result<(), InputError> {
         ("--rank", args.rank.map(|rank| rank.to_string())),
         ("--top", args.top.map(|top| top.to_string())),
         ("--trace", path(&args.trace)),
+        ("--timeline", args.timeline.then(String::new)),
         ("--json", path(&args.files.json)),
     ];
     let Some((option, value)) = given.into_iter().find_map(|(option, value)| Some((option, value?))) else {
@@ -109,13 +144,21 @@ fn check_rank(record: &RunRecord, rank: u32) -> Result<(), InputError> {
     Err(InputError::bad_value("`--rank`", &rank.to_string(), "the record has no such rank", &help))
 }
 
-/// Shows a file of cases, the last result of each.
-fn cases(args: &ReportArgs, text: &str) -> CliResult {
+/// Shows the cases of a file, or of the files of several partitions, the last result of each.
+fn cases(args: &ReportArgs) -> CliResult {
     check_cases(args)?;
-    let name = args.record.display().to_string();
-    let read = Cases::parse(text.as_bytes()).map_err(|why| InputError::NoCases { name: name.clone(), why })?;
-    let none = || InputError::NoCases { name, why: "its first line is not whole".to_owned() };
-    let mut read = read.ok_or_else(none)?;
+    let no_cases = |name: &Path, why: String| InputError::NoCases { name: name.display().to_string(), why };
+    let mut files = Vec::new();
+    for file in &args.records {
+        let text = load::read(file, load::FileKind::Record)?;
+        let read = Cases::parse(text.as_bytes()).map_err(|why| no_cases(file, why))?;
+        let read = read.ok_or_else(|| no_cases(file, "its first line is not whole".to_owned()))?;
+        files.push((file.display().to_string(), read));
+    }
+    let mut read = Cases::merge(files).map_err(|why| no_cases(&args.records[0], why))?;
+    if let Some(note) = missing(&read) {
+        output::eprint(&note);
+    }
     if args.expected.given() {
         let own = args.expected.own()?;
         let records = read.cases.iter_mut().filter_map(|case| case.record.as_deref_mut());
@@ -131,19 +174,34 @@ fn cases(args: &ReportArgs, text: &str) -> CliResult {
     let metrics =
         latest.iter().filter_map(|case| case.record.as_ref()?.variants.first()).flat_map(|variant| &variant.metrics);
     let order = order(args.sort.as_deref(), header, metrics.map(|metric| metric.name.as_str()))?;
-    let page = match header.kind {
-        CasesKind::Sweep => report::sweep(header, &latest, order.as_ref()),
-        CasesKind::Suite => {
-            let planned = latest.len();
-            report::suite(&Suite { header, description: "", cases: latest, planned })
-        }
-    };
-    let latest = read.latest();
-    args.page.show(&[page], || cases_json(header, &latest))?;
+    let page = page_of_cases(header, &latest, order.as_ref());
+    args.page.show(std::slice::from_ref(&page), || cases_json(header, &latest))?;
+    let view = || View::cases(header, &latest, page.clone());
+    write_pictures(args, || view().galleries().to_vec())?;
+    args.page.write_html(view)?;
     let rows = order.as_ref().map_or_else(|| latest.clone(), |order| order.sorted(header, &latest));
     let csv = args.files.csv.as_ref().map(|path| (path, report::cases_csv(header, &rows)));
     csv.map_or(Ok(()), |(path, csv)| output::write_text(path, &csv))?;
     Ok(DONE)
+}
+
+/// The report of the cases of a sweep or a suite.
+pub fn page_of_cases(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
+    match header.kind {
+        CasesKind::Sweep => report::sweep(header, cases, order),
+        CasesKind::Suite => {
+            report::suite(&Suite { header, description: "", cases: cases.to_vec(), planned: cases.len() })
+        }
+    }
+}
+
+/// A note on the cases of a partitioned sweep or suite that its files lack; `None` if they lack none.
+pub fn missing(cases: &Cases) -> Option<String> {
+    let missing = cases.missing();
+    let listed: Vec<&str> = missing.iter().copied().take(MAX_LISTED).collect();
+    let more = if missing.len() > MAX_LISTED { ", …" } else { "" };
+    let (lacks, all) = (missing.len(), cases.header.cases.len());
+    (lacks > 0).then(|| format!("Missing: {lacks} of {all} cases: {}{more}\n", listed.join("; ")))
 }
 
 /// The order that `--sort` asks for. `metrics` are the names of the cases' metrics.

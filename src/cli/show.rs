@@ -1,5 +1,7 @@
 //! `aorta show`: shows a file's description, parameters and metrics.
 
+use std::path::Path;
+
 use clap::Args;
 
 use crate::base::{SourceMap, visible};
@@ -7,11 +9,14 @@ use crate::compile::Parsed;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
 
-use super::{CliResult, ConfigArgs, DONE, diagnostics, load, output};
+use super::load::FileKind;
+use super::{
+    CliResult, ConfigArgs, DONE, WorkloadArgs, bundle, check, container, diagnostics, load, output, project, suite,
+};
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The file, or the name of a shipped workload
+    /// A workload, a scenario or a suite (`.ron`), a bundle (`.aortab`) or the record of a run (`.json`)
     file: String,
     /// Show the text itself
     #[arg(long)]
@@ -22,7 +27,14 @@ pub struct ShowArgs {
 
 pub fn run(args: ShowArgs) -> CliResult {
     let settings = load::settings(&args.config)?;
-    let text = load::find(&args.file, &settings)?;
+    if container::is_container(Path::new(&args.file)) && !args.source {
+        output::print(&format!("{}\n", bundle::describe(&args.file)?));
+    }
+    let resolved = project::resolve(&args.file)?;
+    if resolved.ends_with(".ron") || container::inside(Path::new(&resolved))?.is_some() {
+        return page(&args, &resolved);
+    }
+    let text = load::find(&resolved, &settings)?;
     if args.source {
         output::print_data(&text.text);
         return Ok(DONE);
@@ -33,6 +45,23 @@ pub fn run(args: ShowArgs) -> CliResult {
         output::print(&describe(&parsed));
     }
     diagnostics::syntax_errors(parsed)
+}
+
+/// Shows a scenario, a suite, a bundle or a record: what it holds, sets and would run.
+fn page(args: &ShowArgs, resolved: &str) -> CliResult {
+    if args.source {
+        output::print_data(&match container::is_bundle(&args.file) {
+            true => load::read(Path::new(&args.file), FileKind::Bundle)?,
+            false => load::read(Path::new(resolved), FileKind::Scenario)?,
+        });
+        return Ok(DONE);
+    }
+    if resolved.ends_with(".ron") && suite::is_suite(resolved)? {
+        output::print(&suite::check(resolved, &args.config)?);
+        return Ok(DONE);
+    }
+    output::print(&check::scenario(&args.file, &WorkloadArgs::default(), &args.config)?);
+    Ok(DONE)
 }
 
 fn describe(parsed: &Parsed) -> String {
@@ -49,6 +78,7 @@ fn describe(parsed: &Parsed) -> String {
     let mut params = Vec::new();
     let mut presets = Vec::new();
     let mut draws = Vec::new();
+    let mut meshes = Vec::new();
     let mut requirements = Vec::new();
     let mut streams = Vec::new();
     let mut definitions = Vec::new();
@@ -66,11 +96,17 @@ fn describe(parsed: &Parsed) -> String {
                     format!("{} = {}", ast.names.name(binding.name.symbol), source(sources, &binding.value))
                 });
                 let all: Vec<String> = values.collect();
-                presets.push((ast.names.name(name.symbol).to_owned(), all.join(", ")));
+                let values = all.join(", ");
+                let about = if doc.is_empty() { values } else { format!("{doc}: {values}") };
+                presets.push((ast.names.name(name.symbol).to_owned(), about));
             }
             DeclKind::Draw { .. } => {
                 let text = sources.one_line(decl.span);
                 draws.push((text.trim_start_matches("draw").trim_start().to_owned(), doc));
+            }
+            DeclKind::Mesh(_) => {
+                let text = sources.one_line(decl.span);
+                meshes.push((text.trim_start_matches("mesh").trim_start().to_owned(), doc));
             }
             DeclKind::Require { condition, message } => {
                 let message = message.as_deref().map(visible::one_line).unwrap_or_default();
@@ -111,6 +147,7 @@ fn describe(parsed: &Parsed) -> String {
     section(&mut text, "Parameters (--set NAME=VALUE)", &params);
     section(&mut text, "Presets (--preset NAME)", &presets);
     section(&mut text, "Draws", &draws);
+    section(&mut text, "Meshes of ranks", &meshes);
     section(&mut text, "Requirements", &requirements);
     section(&mut text, "Streams", &streams);
     section(&mut text, "Buffers", &buffers(ast, sources));

@@ -3,19 +3,20 @@
 mod args;
 mod plan;
 
+use std::path::Path;
+
 use sha2::{Digest, Sha256};
 
 use crate::base::{Bytes, counted, hex, shell};
 use crate::config::{Suite, SuiteCase};
-use crate::measure::RunRecord;
 use crate::measure::cases::{Case, CasesKind, Header, Status};
-use crate::report;
+use crate::report::{self, View};
 
 use super::cases::{self, Runner};
-use super::error::CliError;
+use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::report::cases_json;
-use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, load, output};
+use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, exec, library, load, output, project};
 
 pub use args::SuiteArgs;
 use plan::{Machine, SuitePlan};
@@ -28,23 +29,40 @@ pub fn run(args: SuiteArgs) -> CliResult {
         output::print(&list()?);
         return Ok(DONE);
     };
+    let (suite, text) = plan::find(name)?;
+    run_suite(suite, text, args, |_| Ok(()))
+}
+
+/// Runs a suite with this text, if it has one. `finish` gets the cases that have ended, before the page is printed.
+pub fn run_suite(
+    suite: Suite,
+    text: String,
+    args: SuiteArgs,
+    finish: impl FnOnce(&[&Case]) -> Result<(), CliError>,
+) -> CliResult {
     cases::alone("suite")?;
     args.page.check()?;
     args.files.check()?;
-    let (suite, text) = plan::find(name)?;
+    let name = &suite.name;
     let same = args.same.words();
     // A mistake in these options, or in the normal ranges, would fail every case.
     let exec = exec_args(&[std::slice::from_ref(name), &same[..]].concat())
         .map_err(|mistake| mistake.of("what all cases have", &shell::command(&same)))?;
     exec.expected.own()?;
+    check_values(&suite, &exec.workload.set)?;
     let mut machine = Machine::here(&exec, &load::settings(&exec.config)?)?;
-    let planned = plan::plan(&suite, &args, &machine)?;
+    let mut planned = plan::plan(&suite, &args, &machine)?;
+    let mut header = header(&suite, &text, &planned, same);
+    header.divide(args.partition, &mut planned, |case| &case.planned.name);
+    if planned.is_empty() {
+        output::eprint(cases::NO_CASE);
+        return Ok(DONE);
+    }
     if args.dry_run {
         output::print(&commands(&planned));
         let bad = planned.iter().any(|case| matches!(case.planned.command, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
-    let header = header(&suite, &text, &planned, same);
     let mut runner = Runner::open(args.files.json.as_ref(), None, &header, args.resume, planned.len())?;
     // Cases that were skipped or failed may succeed now.
     let is_planned = |case: &Case| planned.iter().any(|plan| plan.planned.name == case.name);
@@ -52,8 +70,8 @@ pub fn run(args: SuiteArgs) -> CliResult {
     let mut cases = Vec::with_capacity(planned.len());
     for of in &planned {
         let case = runner.case(&of.planned.name, |interrupt| {
-            if let (Ok(_), Some(why)) = (&of.planned.command, machine.too_small(&of.case)) {
-                return Ok(Some(of.planned.without(Status::Skipped, &why)));
+            if let (Ok(_), Some((status, why))) = (&of.planned.command, machine.too_small(of)) {
+                return Ok(Some(of.planned.without(status, &why)));
             }
             Ok(of.planned.run(interrupt)?.map(|case| limited(case, &of.case)))
         });
@@ -73,10 +91,32 @@ pub fn run(args: SuiteArgs) -> CliResult {
         planned: planned.len(),
     });
     let ended: Vec<&Case> = cases.iter().collect();
-    args.page.show(&[page], || cases_json(&header, &ended))?;
-    let csv = args.files.csv.as_ref().map(|path| output::write_text(path, &report::cases_csv(&header, &ended)));
-    csv.transpose()?;
-    Ok(if complete { exit_code(&cases, args.strict) } else { INTERRUPTED })
+    finish(&ended)?;
+    args.page.show(std::slice::from_ref(&page), || cases_json(&header, &ended))?;
+    args.page.write_html(|| View::cases(&header, &ended, page))?;
+    if let Some(path) = &args.files.csv {
+        output::write_text(path, &report::cases_csv(&header, &ended))?;
+        // The suite's own columns may have no room for the mark.
+        if header.csv.is_some() && cases.iter().any(|case| case.record.as_ref().is_some_and(|record| record.simulated))
+        {
+            output::eprint(&format!("{}: every figure is simulated.\n", path.display()));
+        }
+    }
+    Ok(if complete { exit_code(&cases, &suite, args.strict) } else { INTERRUPTED })
+}
+
+/// Fails if a value for all cases is that of a parameter that an axis sets: rows would say something else than ran.
+fn check_values(suite: &Suite, set: &[String]) -> Result<(), InputError> {
+    let given =
+        |name: &String| set.iter().find(|pair| pair.split_once('=').is_some_and(|(given, _)| given.trim() == name));
+    for axis in suite.cases.iter().flat_map(|case| &case.axes) {
+        let of_cases = axis.cases.values().flat_map(|case| case.params.keys());
+        if let Some(pair) = axis.param.iter().chain(of_cases).find_map(given) {
+            let why = format!("the axis `{}` gives it values", axis.name);
+            return Err(InputError::bad_value("`--set`", pair, &why, "leave it out; `--only TEXT` chooses cases"));
+        }
+    }
+    Ok(())
 }
 
 /// Lists all shipped suites.
@@ -88,8 +128,76 @@ fn list() -> Result<String, CliError> {
         let cases = counted(suite.expanded().len(), "case");
         text += &format!("{name:12}  {cases:>9}  {}\n", suite.description);
     }
+    for file in project::here()?.map(|library| library.files).unwrap_or_default() {
+        let name = file.display().to_string();
+        let read = load::read(&file, load::FileKind::Suite)
+            .ok()
+            .filter(|text| name.ends_with(".ron") && Suite::is_meant(text));
+        if let Some(suite) = read.and_then(|text| Suite::parse(&name, &text).ok()) {
+            let cases = counted(suite.expanded().len(), "case");
+            text +=
+                &format!("{:12}  {cases:>9}  {}\n", file.file_stem().unwrap_or_default().display(), suite.description);
+        }
+    }
     text += "\n`aorta suite NAME` runs one; a suite of your own is named by its path.\n";
     Ok(text)
+}
+
+/// True if a file is a suite and no scenario.
+pub fn is_suite(file: &str) -> Result<bool, CliError> {
+    Ok(Suite::is_meant(&load::read(Path::new(file), load::FileKind::Suite)?))
+}
+
+/// True if a name or a path means a suite and nothing that can run by itself.
+pub fn is_named(name: &str) -> Result<bool, CliError> {
+    let path = project::resolve(name)?;
+    if path.ends_with(".ron") {
+        return is_suite(&path);
+    }
+    let is_free = library::find(name).is_none() && !Path::new(name).exists();
+    Ok(is_free && path == name && Suite::names().any(|suite| suite == name))
+}
+
+/// The name of a case, and its arguments of `aorta exec` or why it has none.
+pub type CaseCommand = (String, Result<Vec<String>, String>);
+
+/// The cases of a suite with their commands for the simulator; each has been compiled.
+///
+/// # Errors
+///
+/// The suite cannot be read, or the settings are wrong.
+pub fn commands_of(name: &str, config: &ConfigArgs) -> Result<Vec<CaseCommand>, CliError> {
+    let planned = simulated(name, config)?.into_iter();
+    Ok(planned.map(|case| (case.planned.name, case.planned.command.map_err(|(_, why)| why))).collect())
+}
+
+/// The cases of a suite, planned for the simulator.
+fn simulated(name: &str, config: &ConfigArgs) -> Result<Vec<SuitePlan>, CliError> {
+    let (suite, _) = plan::find(name)?;
+    let args = SuiteArgs::simulated(name, config);
+    let exec = exec_args(&[vec![name.to_owned()], args.same.words()].concat())
+        .map_err(|mistake| mistake.of("the suite", name))?;
+    plan::plan(&suite, &args, &Machine::here(&exec, &load::settings(config)?)?)
+}
+
+/// Compiles the cases of a suite for the simulator and lists their commands.
+///
+/// # Errors
+///
+/// A case is invalid on any machine.
+pub fn check(name: &str, config: &ConfigArgs) -> Result<String, CliError> {
+    let planned = simulated(name, config)?;
+    let bad = planned.iter().find_map(|case| match &case.planned.command {
+        Err((Status::Failed | Status::Missing, why)) => Some((&case.planned.name, why)),
+        _ => None,
+    });
+    match bad {
+        Some((case, why)) => {
+            let help = format!("`aorta suite {name} --dry-run` lists the command of each case");
+            Err(InputError::bad_value(&format!("the case of {name}"), case, why, &help).into())
+        }
+        None => Ok(format!("{name}: good: {}\n{}", counted(planned.len(), "case"), commands(&planned))),
+    }
 }
 
 /// The command of each case, or why it has none.
@@ -109,57 +217,33 @@ fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -
         // Shipped workloads change only with aorta's version, which the header contains.
         digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
     }
-    Header::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same)
+    let header = Header::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same);
+    Header { table: suite.table.clone(), csv: suite.csv.clone(), ..header }
 }
 
 /// Applies a case's limits to its result. They apply only to measurements.
 fn limited(mut case: Case, planned: &SuiteCase) -> Case {
     let record = case.record.as_deref().filter(|record| record.measurement);
-    let broken = record.and_then(|record| planned.limits.iter().find_map(|limit| over(record, limit)));
+    let broken = record.and_then(|record| {
+        planned
+            .limits
+            .iter()
+            .find_map(|(name, span)| record.variants.iter().find_map(|variant| exec::broken_limit(variant, name, span)))
+    });
     if let Some(why) = broken.filter(|_| case.status != Status::NotHeld) {
         (case.status, case.reason) = (Status::NotHeld, Some(why));
     }
     case
 }
 
-/// Describes how a record violates a limit; `None` if it does not.
-fn over(record: &RunRecord, (name, span): (&String, &crate::config::Span)) -> Option<String> {
-    record.variants.iter().find_map(|variant| {
-        let (value, text) = match name.as_str() {
-            "time" => {
-                let median = variant.time.p50_ns?;
-                (Some(median.seconds()), median.to_string())
-            }
-            name => match variant.metrics.iter().find(|metric| metric.name == *name) {
-                Some(metric) if !span.fits(&metric.unit) => {
-                    return Some(format!("limit on {name}: {span} is in another unit than {}", metric.text));
-                }
-                Some(metric) => (metric.value, metric.text.clone()),
-                None => return Some(format!("limit on {name}: the workload has no such metric")),
-            },
-        };
-        let is_in_range = value.is_some_and(|value| span.holds(value));
-        (!is_in_range)
-            .then(|| format!("limit on {name}, as {}: {text} is not {}", launched(&variant.launch), words(span)))
-    })
-}
-
-fn launched(launch: &str) -> &'static str {
-    if launch == "graph" { "a graph" } else { "streams" }
-}
-
-/// Formats a range: `50 GB/s to 57 GB/s`, `at most 5 µs`.
-fn words(span: &crate::config::Span) -> String {
-    if span.from.is_some() && span.to.is_some() { format!("within {span}") } else { span.to_string() }
-}
-
 /// The exit code. A suite in which no case ran is a failure, whatever the reason. Otherwise skipped and missing cases
-/// count only if `strict`.
-fn exit_code(cases: &[Case], strict: bool) -> u8 {
+/// count only if `strict`. In a suite with a table, a case that is out of memory is a result.
+fn exit_code(cases: &[Case], suite: &Suite, strict: bool) -> u8 {
     let any = |status: &[Status]| cases.iter().any(|case| status.contains(&case.status));
-    let ran = cases.iter().any(|case| !matches!(case.status, Status::Skipped | Status::Missing));
+    let ran = cases.iter().any(|case| !matches!(case.status, Status::Skipped | Status::Missing | Status::OutOfMemory));
+    let out_of_memory = suite.table.is_none() && suite.csv.is_none() && any(&[Status::OutOfMemory]);
     match () {
-        () if any(&[Status::Failed, Status::OutOfMemory]) || !ran => FAILED,
+        () if any(&[Status::Failed]) || out_of_memory || !ran => FAILED,
         () if any(&[Status::NotHeld]) || (strict && any(&[Status::Skipped, Status::Missing])) => CHECK_FAILED,
         () => DONE,
     }

@@ -6,23 +6,28 @@ mod preset;
 mod search;
 mod values;
 
+use std::path::Path;
+
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::{hex, shell};
+use crate::base::{hex, shell, suggest};
+use crate::config::{Scenario, check_setting, check_variable};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::measure::order::Order;
-use crate::report;
+use crate::report::{self, View};
 
 use super::cases::{self, Planned, Runner, journal};
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
-use super::passed::{Mistake, exec_args};
+use super::load::FileKind;
+use super::passed::{Mistake, PassedOptions, exec_args};
 use super::report::cases_json;
-use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output};
+use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
 
+use args::Axes;
 use axes::Options;
 
 /// A sweep that is ready to run.
@@ -41,6 +46,10 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     args.page.check()?;
     args.files.check()?;
     let mut sweep = ready(&args, how)?;
+    sweep.header.divide(args.partition, &mut sweep.planned, |case| &case.name);
+    if sweep.planned.is_empty() && !args.search {
+        output::eprint(cases::NO_CASE);
+    }
     let total = if args.search { args.budget as usize } else { sweep.planned.len() };
     let default_path = journal::own_path(&sweep.header);
     let mut runner = Runner::open(args.files.json.as_ref(), default_path, &sweep.header, args.resume, total)?;
@@ -69,7 +78,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     let known = |planned: &Planned| ended.get(&planned.name).or_else(|| runner.known(&planned.name));
     let cases: Vec<&Case> = sweep.planned.iter().filter_map(known).collect();
     finish(&sweep, &args, &cases)?;
-    let code = if complete { exit_code(&cases) } else { INTERRUPTED };
+    let code = if complete { exit_code(&cases, sweep.planned.is_empty()) } else { INTERRUPTED };
     runner.print_location();
     Ok(code)
 }
@@ -84,6 +93,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     for (option, given) in &args.lists.given {
         options.add(option, given.as_deref().unwrap_or_default())?;
     }
+    scenario_axes(args, &mut options)?;
     preset_lists(args, &mut options)?;
     if options.axes.is_empty() {
         let why = "nothing varies: no option has several values".to_owned();
@@ -113,7 +123,8 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     };
     let workload = loaded.compiled.sha256.clone();
     // A scenario contains more than its workload.
-    let scenario = args.file.ends_with(".ron").then(|| std::fs::read(&args.file).unwrap_or_default());
+    let file = project::resolve(&args.file)?;
+    let scenario = file.ends_with(".ron").then(|| load::read(Path::new(&file), FileKind::Scenario).unwrap_or_default());
     let sha256 = scenario.map_or_else(
         || workload.clone(),
         |text| hex(Sha256::new().chain_update(text).chain_update(&workload).finalize()),
@@ -123,6 +134,37 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     let metrics = loaded.compiled.program().metrics.iter().map(|metric| metric.name.as_str());
     let order = super::report::order(args.sort.as_deref(), &header, metrics)?;
     Ok(Sweep { header, planned, workload, order })
+}
+
+/// Adds the axes of a scenario, except those that the command gives itself.
+fn scenario_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
+    let file = project::resolve(&args.file)?;
+    if !file.ends_with(".ron") {
+        return Ok(());
+    }
+    let scenario = Scenario::parse(&file, &load::read(Path::new(&file), FileKind::Scenario)?)?;
+    for (axis, list) in &scenario.axes {
+        let (option, name) = axis.split_once(' ').unwrap_or((axis, ""));
+        let Some(option) = Axes::OPTIONS.iter().find(|known| **known == option) else {
+            let help = format!("options with lists are {}", suggest::listed(Axes::OPTIONS));
+            let why = "it is no option of `aorta sweep` that takes a list";
+            return Err(InputError::bad_value(&format!("`axes` of {file}"), axis, why, &help).into());
+        };
+        for value in values::split(list) {
+            match *option {
+                "env" => check_variable(&file, name, values::unquoted(value))?,
+                "config" => check_setting(&file, name, value)?,
+                _ => {}
+            }
+        }
+        let given = if name.is_empty() { list.clone() } else { format!("{name}={list}") };
+        let is_same = |given: &str| name.is_empty() || given.split_once('=').is_some_and(|(own, _)| own.trim() == name);
+        let mut own = args.lists.given.iter().filter(|(given, _)| given == option);
+        if !own.any(|(_, given)| is_same(given.as_deref().unwrap_or_default())) {
+            options.add(option, &given)?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the lists of the selected preset, which a scenario may name.
@@ -183,19 +225,21 @@ impl Sweep {
 /// Prints and writes the results.
 fn finish(sweep: &Sweep, args: &SweepArgs, cases: &[&Case]) -> Result<(), InputError> {
     let Sweep { header, order, .. } = sweep;
-    args.page.show(&[report::sweep(header, cases, order.as_ref())], || cases_json(header, cases))?;
+    let page = report::sweep(header, cases, order.as_ref());
+    args.page.show(std::slice::from_ref(&page), || cases_json(header, cases))?;
+    args.page.write_html(|| View::cases(header, cases, page))?;
     let Some(path) = &args.files.csv else { return Ok(()) };
     let rows = order.as_ref().map_or_else(|| cases.to_vec(), |order| order.sorted(header, cases));
     output::write_text(path, &report::cases_csv(header, &rows))
 }
 
 /// The exit code. A failed case takes precedence over a failed expectation. Cases that cannot run or run out of memory
-/// are valid results, but at least one case must have been measured.
-fn exit_code(cases: &[&Case]) -> u8 {
+/// are valid results, but at least one case must have been measured, unless the partition has none.
+fn exit_code(cases: &[&Case], is_empty: bool) -> u8 {
     let any = |status: Status| cases.iter().any(|case| case.status == status);
     let measured = cases.iter().any(|case| case.status.is_measured());
     match () {
-        () if any(Status::Failed) || !measured => FAILED,
+        () if any(Status::Failed) || !(measured || is_empty) => FAILED,
         () if any(Status::NotHeld) => CHECK_FAILED,
         () => DONE,
     }

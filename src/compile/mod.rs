@@ -14,6 +14,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::base::SourceMap;
+use crate::fuse::{self, Fusion};
 use crate::model::{self, Program};
 use crate::plan::{self, Plan, PlanError, Rank};
 use crate::schedule::{self, Schedule, Topology};
@@ -43,6 +44,8 @@ pub struct Options<'a> {
     pub sync: Option<model::Sync>,
     /// Number of iterations to expand if the step depends on the iteration's number.
     pub cycle: u64,
+    /// True to merge chains of operations into one operation each.
+    pub fuse: bool,
     /// Maximum size and nesting of a text.
     pub limits: syntax::Limits,
     /// Finds the text of a module that the file uses.
@@ -66,6 +69,7 @@ impl Default for Options<'_> {
             ranks: Ranks::default(),
             sync: None,
             cycle,
+            fuse: false,
             limits: syntax::Limits::default(),
             find: &no_files,
             max_operations,
@@ -82,11 +86,17 @@ pub struct Compiled {
     pub name: String,
     /// SHA-256 of the text, in hexadecimal.
     pub sha256: String,
-    pub ast: Ast,
+    pub ast: Arc<Ast>,
     /// Name of the preset that was used; `None` for the file's defaults.
     pub preset: Option<String>,
     /// All ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
     pub ranks: Vec<Rank>,
+    /// For each rank the operations that were merged, with [`Options::fuse`]; empty without.
+    pub fused: Vec<Arc<Fusion>>,
+    /// Why the merged operations do not run; `None` if they do, and without [`Options::fuse`].
+    pub refused: Option<String>,
+    /// The ranks as they were before operations were merged; empty without [`Options::fuse`].
+    unfused: Vec<Rank>,
     /// Texts that the spans of the programs refer to: the file and the values that were set.
     pub sources: Arc<SourceMap>,
     /// Maximum number of real streams; `None` for no limit, and if `streams` is a parameter of the file.
@@ -139,13 +149,23 @@ impl Parsed {
                 return Err(reporting.with_syntax_errors(diagnostics, other.err().unwrap_or_default(), &ast));
             }
         };
-        let ranks = all_ranks(first, &ast, settings, &reporting, options.progress)?;
+        let unfused = all_ranks(first, &ast, settings, &reporting, options.progress)?;
+        let (ranks, fused, unfused) = match options.fuse {
+            true => {
+                let (ranks, fused) = fused(&unfused, &reporting)?;
+                (ranks, fused, unfused)
+            }
+            false => (unfused, Vec::new(), Vec::new()),
+        };
         Ok(Compiled {
             name,
             sha256,
-            ast,
+            ast: Arc::new(ast),
             preset: options.preset.clone(),
             ranks,
+            fused,
+            refused: None,
+            unfused,
             sources: reporting.sources,
             max_streams: options.streams.filter(|_| !has_streams).map(NonZeroU32::get),
         })
@@ -193,6 +213,26 @@ fn all_ranks(
     Ok(ranks)
 }
 
+/// Merges operations of every rank. Ranks that share a program share the result.
+fn fused(ranks: &[Rank], reporting: &Reporting) -> Result<(Vec<Rank>, Vec<Arc<Fusion>>), CompileError> {
+    let (mut all, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
+    for (number, rank) in ranks.iter().enumerate() {
+        let shared = ranks[..number].iter().rposition(|other| Arc::ptr_eq(&other.program, &rank.program));
+        let (one, fusion) = match shared {
+            Some(other) => (all[other].clone(), fusions[other].clone()),
+            None => {
+                let (program, fusion) = fuse::fuse(Program::clone(&rank.program));
+                // An order that the file declares may need the operations as they were.
+                planned(program).map_or_else(|_| (rank.clone(), Arc::default()), |rank| (rank, Arc::new(fusion)))
+            }
+        };
+        all.push(one);
+        fusions.push(fusion);
+    }
+    plan::ranks::check(&all).map_err(|errors| reporting.all(errors))?;
+    Ok((all, fusions))
+}
+
 fn planned(program: Program) -> Result<Rank, Vec<PlanError>> {
     let plan = plan::build(&program)?;
     Ok(Rank { program: Arc::new(program), plan: Arc::new(plan) })
@@ -207,6 +247,35 @@ impl Compiled {
     /// The plan of rank 0.
     pub fn plan(&self) -> &Plan {
         &self.ranks[0].plan
+    }
+
+    /// The workload as it is without merged operations, for a device that does not take them. `why` says so in records.
+    pub fn unfused(&self, why: String) -> Compiled {
+        Compiled {
+            name: self.name.clone(),
+            sha256: self.sha256.clone(),
+            ast: self.ast.clone(),
+            preset: self.preset.clone(),
+            ranks: self.unfused.clone(),
+            fused: self.fused.clone(),
+            refused: Some(why),
+            unfused: Vec::new(),
+            sources: self.sources.clone(),
+            max_streams: self.max_streams,
+        }
+    }
+
+    /// True if some operations have been merged and run so.
+    pub fn is_fused(&self) -> bool {
+        !self.unfused.is_empty() && self.fused.iter().any(|fusion| !fusion.merged.is_empty())
+    }
+
+    /// Keeps one rank of the world alone.
+    pub fn keep_rank(&mut self, rank: usize) {
+        let keep = |ranks: &mut Vec<Rank>| *ranks = ranks.get(rank).cloned().into_iter().collect();
+        keep(&mut self.ranks);
+        keep(&mut self.unfused);
+        self.fused = self.fused.get(rank).cloned().into_iter().collect();
     }
 
     /// True if the file has a collective.

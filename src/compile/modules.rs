@@ -38,7 +38,7 @@ pub struct ModuleText {
 }
 
 impl ModuleText {
-    /// A text.
+    /// The text of a module, a trace or a kernel.
     pub fn text(name: String, text: String) -> ModuleText {
         ModuleText { name, text, code: None, data: None }
     }
@@ -106,11 +106,8 @@ impl<'a> Linker<'a> {
         self.rename(&mut ast.decls, &mut ast.names, None, &uses);
         let own = std::mem::take(&mut ast.decls);
         // Names that a module lacks are known without a value, so that no later stage reports them again.
-        let later = |name: Name| {
-            let kind = DeclKind::Later { word: "use", name: Some(name) };
-            Decl { docs: Vec::new(), span: name.span, kind }
-        };
-        let unknown = self.unknown.drain(..).map(later);
+        let unlinked = |name: Name| Decl { docs: Vec::new(), span: name.span, kind: DeclKind::Unlinked(name) };
+        let unknown = self.unknown.drain(..).map(unlinked);
         ast.decls = unknown.chain(self.decls.drain(..)).chain(own).collect();
     }
 
@@ -135,7 +132,7 @@ impl<'a> Linker<'a> {
                     if !why.is_empty() {
                         self.error(ModuleError::UnknownModule { path, why, at: span.into() });
                     }
-                    DeclKind::Later { word: "use", name: Some(alias) }
+                    DeclKind::Unlinked(alias)
                 }
             };
         }
@@ -183,9 +180,7 @@ impl<'a> Linker<'a> {
             match decl.kind {
                 DeclKind::Let(_) | DeclKind::Def { .. } | DeclKind::Kernel { .. } => ast.decls.push(decl),
                 DeclKind::Meta(_) | DeclKind::Use { .. } => {}
-                DeclKind::Later { name, .. } => {
-                    self.unknown.extend(name.map(|name| prefixed(&mut ast.names, &prefix, name)));
-                }
+                DeclKind::Unlinked(name) => self.unknown.push(prefixed(&mut ast.names, &prefix, name)),
                 _ => {
                     self.error(ModuleError::ModuleContent { module: short.to_owned(), at: decl.span.into() });
                     decl.children(&mut |child| {

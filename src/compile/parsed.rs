@@ -26,9 +26,9 @@ pub struct Parsed {
     pub errors: Vec<Boxed>,
     pub sources: SourceMap,
     /// The columns that its draws read.
-    pub(super) traces: model::Traces,
+    pub traces: model::Traces,
     /// The files with data that its operations read.
-    pub(super) files: model::DataFiles,
+    pub files: model::DataFiles,
     /// Limits that apply to the expressions of values too.
     limits: Limits,
 }

@@ -1,9 +1,11 @@
 //! Determines the number of ranks that a workload is compiled for.
 
+use rustc_hash::FxHashMap;
+
+use crate::base::Symbol;
 use crate::ops::{self, Category};
 use crate::syntax::Ast;
-use crate::syntax::ast::StmtKind;
-use crate::syntax::walk;
+use crate::syntax::ast::{Block, Call, DeclKind, StmtKind};
 
 /// Number of ranks that the caller asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,27 +36,49 @@ impl Ranks {
     }
 }
 
-/// True if a statement calls a collective operation.
+/// True if the blocks of the file reach a call of a collective operation.
 pub(super) fn has_collectives(ast: &Ast) -> bool {
-    let mut found = false;
-    walk::stmts(ast, &mut |stmt| {
-        if let StmtKind::Call(call) = &stmt.kind
-            && let [name] = &call.callee[..]
-        {
-            let operation = ops::find(ast.names.name(name.symbol));
-            found |= operation.is_some_and(|operation| operation.category() == Category::Collective);
-        }
-    });
-    found
+    let is_collective = |call: &&Call| {
+        let operation = called(call).and_then(|symbol| ops::find(ast.names.name(symbol)));
+        operation.is_some_and(|operation| operation.category() == Category::Collective)
+    };
+    calls(ast).iter().any(is_collective)
 }
 
-/// True if a statement names the rank of an output. Only the analysis can tell whether that is another rank.
+/// True if the blocks of the file reach a call that names the rank of an output. Only the analysis can tell whether that
+/// is another rank.
 fn may_copy_to_others(ast: &Ast) -> bool {
-    let mut found = false;
-    walk::stmts(ast, &mut |stmt| {
-        if let StmtKind::Call(call) = &stmt.kind {
-            found |= call.outputs.iter().any(|output| output.at.is_some());
+    calls(ast).iter().any(|call| call.outputs.iter().any(|output| output.at.is_some()))
+}
+
+/// The calls in `setup`, `step` and `teardown`, and in the definitions that these reach. A module has others besides.
+fn calls(ast: &Ast) -> Vec<&Call> {
+    let mut definitions: FxHashMap<Symbol, &Block> = FxHashMap::default();
+    let mut blocks: Vec<&Block> = Vec::new();
+    for decl in &ast.decls {
+        match (&decl.kind, decl.body()) {
+            (DeclKind::Def { name, .. }, Some(body)) => drop(definitions.insert(name.symbol, body)),
+            (_, body) => blocks.extend(body),
         }
-    });
-    found
+    }
+    let mut calls = Vec::new();
+    while let Some(block) = blocks.pop() {
+        for stmt in &block.stmts {
+            if let StmtKind::Call(call) = &stmt.kind {
+                // Each definition once.
+                blocks.extend(called(call).and_then(|symbol| definitions.remove(&symbol)));
+                calls.push(call);
+            }
+            blocks.extend(stmt.blocks());
+        }
+    }
+    calls
+}
+
+/// The name that is called; `None` for a path, which could not be linked.
+fn called(call: &Call) -> Option<Symbol> {
+    match call.callee[..] {
+        [name] => Some(name.symbol),
+        _ => None,
+    }
 }

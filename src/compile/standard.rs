@@ -3,8 +3,9 @@
 use super::modules::ModuleText;
 
 /// Each shipped module: its name without `std.`, and its text.
-pub const STANDARD: [(&str, &str); 5] = [
+pub const STANDARD: [(&str, &str); 6] = [
     ("experts", include_str!("../../std/experts.aorta")),
+    ("layers", include_str!("../../std/layers.aorta")),
     ("optimizer", include_str!("../../std/optimizer.aorta")),
     ("pipeline", include_str!("../../std/pipeline.aorta")),
     ("ring", include_str!("../../std/ring.aorta")),

@@ -45,6 +45,14 @@ choices! {
         Both = "both",
     }
 
+    /// How iterations follow each other.
+    SyncSetting {
+        /// An iteration begins when the last is complete
+        Iteration = "iteration",
+        /// Only streams and data order iterations
+        End = "end",
+    }
+
     /// Whether the gate holds each iteration until the host has issued it.
     GateSetting {
         /// Whenever possible

@@ -45,6 +45,40 @@ pub enum ConfigError {
         pair: String,
     },
 
+    #[error("{file} sets `{name}`, which only you may set")]
+    #[diagnostic(
+        code(aorta::config::refused_setting),
+        help(
+            "a file may not raise a limit or permit anything (docs/security.md lists these settings); if you want this, \
+             remove it from the file and give it yourself: `--config {pair}`"
+        )
+    )]
+    RefusedSetting {
+        file: String,
+        name: String,
+        /// `NAME=VALUE` in the syntax of a shell.
+        pair: String,
+    },
+
+    #[error("{file}, line {line}: {why}")]
+    #[diagnostic(code(aorta::config::bad_bundle))]
+    BadBundle {
+        file: String,
+        line: usize,
+        why: String,
+        #[help]
+        help: String,
+    },
+
+    #[error("{file} was changed after it was bundled, in {parts}")]
+    #[diagnostic(
+        code(aorta::config::changed_part),
+        help(
+            "if the change is intended: `aorta unbundle {file}` makes a folder of it, and `aorta bundle` bundles that"
+        )
+    )]
+    ChangedPart { file: String, parts: String },
+
     #[error("there is no setting `{name}`")]
     #[diagnostic(code(aorta::config::unknown_setting))]
     UnknownSetting {

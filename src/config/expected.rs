@@ -29,7 +29,7 @@ pub struct Expected {
     pub shipped: bool,
 }
 
-/// Where a figure comes from.
+/// The source of a figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {

@@ -9,8 +9,14 @@ use crate::base::visible;
 pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
 
 impl Figure {
+    /// One, for a profile that does not say.
     pub(super) fn one() -> Figure {
-        Figure(1.0, "one piece".to_owned())
+        Figure(1.0, "one: the profile does not say".to_owned())
+    }
+
+    /// Nothing, for a profile that does not say.
+    pub(super) fn none() -> Figure {
+        Figure(0.0, "none: the profile does not say".to_owned())
     }
 
     pub fn value(&self) -> f64 {

@@ -1,30 +1,47 @@
-//! Reads RON files: device profiles, run settings, scenarios, suites, normal ranges. Checks their values.
+//! Reads RON files: device profiles, run settings, scenarios, suites, projects, normal ranges. Checks their values.
+//! Reads and writes bundles.
 //!
 //! Takes texts, not files: the command line reads the files.
 
+mod bundle;
 mod choices;
 mod error;
 pub mod expected;
+mod field;
 mod figure;
+mod format;
+mod kernelbench;
 mod links;
 mod partition;
 mod profile;
+mod project;
 mod quantity;
 mod scenario;
 mod settings;
 mod suite;
+mod suite_table;
 mod value;
 mod variables;
 
-pub use choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting};
+pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
+pub use choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, SyncSetting};
 pub use error::ConfigError;
 pub use expected::Expected;
 pub use figure::Figure;
+pub use format::format_ron;
+pub use kernelbench::{Level, Problem, problem_number};
 pub use links::{Link, Links, Table, Wiring};
 pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
+pub use project::{PROJECT_FILE, Project};
 pub use quantity::{Quantity, Span};
-pub use scenario::Scenario;
+pub use scenario::{FIELDS, Field, Scenario, check_setting, check_variable};
 pub use settings::{MAX_CYCLE, SETTINGS, Setting, Settings};
-pub use suite::{Needs, Suite, SuiteCase};
+pub use suite::{Needs, Suite, SuiteAxis, SuiteCase};
+pub use suite_table::{SuiteTable, TableCell, TableColumn};
 pub use value::{EffortPlan, MAX_ITERATIONS};
 pub use variables::allowed as allowed_variables;
+
+/// True if a scenario may set the variable to this value.
+pub fn is_allowed_variable(name: &str, value: &str) -> bool {
+    variables::check(name, value).is_ok()
+}

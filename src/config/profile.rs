@@ -51,6 +51,15 @@ pub struct Profile {
     pub memory_latency: Figure,
     /// Minimum duration of a matrix product.
     pub matrix_floor: Figure,
+    /// Additional time of a product whose depth blocks share.
+    #[serde(default = "Figure::none")]
+    pub matrix_join: Figure,
+    /// Fractions of the rate of the matrix units, and of the memory's, that products of 8 and 16 bits achieve whose rows begin
+    /// at no multiple of 16 bytes.
+    #[serde(default = "Figure::one")]
+    pub unaligned_matrix: Figure,
+    #[serde(default = "Figure::one")]
+    pub unaligned_bandwidth: Figure,
     /// Time from an operation's end to the next one's start on the same stream.
     pub gap_same: Figure,
     /// Time from an operation's end to the start of one on another stream that waits for it.
@@ -230,6 +239,8 @@ impl Profile {
             ("memory", &self.memory),
             ("units", &self.units),
             ("vector_efficiency", &self.vector_efficiency),
+            ("unaligned_matrix", &self.unaligned_matrix),
+            ("unaligned_bandwidth", &self.unaligned_bandwidth),
             ("bandwidth", &self.bandwidth),
             ("bandwidth_efficiency", &self.bandwidth_efficiency),
             ("cache_bandwidth", &self.cache_bandwidth),
@@ -265,6 +276,7 @@ impl Profile {
             ("host_link.latency", &self.host_link.latency),
             ("host_link.kernel_other_way", &self.host_link.kernel_other_way),
             ("matrix_floor", &self.matrix_floor),
+            ("matrix_join", &self.matrix_join),
             ("gap_same", &self.gap_same),
             ("gap_event", &self.gap_event),
             ("launch_latency", &self.launch_latency),

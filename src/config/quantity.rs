@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::base::units::{self, Dimension};
 
+use super::error::ConfigError;
+
 /// A number with its dimension, in base units: nanoseconds, bytes, operations, and their rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
@@ -51,6 +53,18 @@ impl Quantity {
 /// The unit that was probably meant; `None` if none is similar.
 fn nearest_unit(name: &str) -> Option<&'static str> {
     crate::base::suggest::nearest(name, units::UNITS.iter().map(|unit| unit.name))
+}
+
+impl Quantity {
+    /// The quantity in RON, without loss.
+    fn ron(self) -> String {
+        let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
+        // A unit of factor 1 keeps every bit of the value.
+        match fits.min_by_key(|unit| unit.factor != 1.0) {
+            Some(unit) if self.dimension != Dimension::NONE => format!("\"{}{}\"", self.value / unit.factor, unit.name),
+            _ => self.value.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Quantity {
@@ -113,6 +127,26 @@ impl Span {
             (Ok(Some(dimension)), None) => dimension == Dimension::NONE,
             _ => true,
         }
+    }
+
+    /// Fails unless the range has an end, and two ends that fit. `name` is the range in messages.
+    pub(super) fn check(&self, name: &str) -> Result<(), ConfigError> {
+        let (value, why, help) = match self.dimension() {
+            Ok(Some(_)) => return Ok(()),
+            Ok(None) => {
+                let help = "write `(to: \"5us\")`, or `from`, or both";
+                ("()".to_owned(), "it has neither a beginning nor an end".to_owned(), help)
+            }
+            Err(why) => (self.to_string(), why, "correct `from` or `to`"),
+        };
+        Err(ConfigError::BadValue { name: name.to_owned(), value, why, help: help.to_owned() })
+    }
+
+    /// The range in RON, without loss.
+    pub(super) fn ron(&self) -> String {
+        let ends = [("from", self.from), ("to", self.to)];
+        let ends = ends.into_iter().filter_map(|(name, end)| Some(format!("{name}: {}", end?.ron())));
+        format!("({})", ends.collect::<Vec<_>>().join(", "))
     }
 
     /// The dimension of both ends. The error says why they do not match.

@@ -1,61 +1,204 @@
 //! Scenarios: a workload with all options of its run, as one team hands it to another.
+//!
+//! The table at the end of this file defines each field once, with the argument of `aorta exec` that it stands for. The
+//! reader, the merge with the command line, the writer and the table in the documentation follow from it.
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::base::shell;
 
-use super::choices::Effort;
+use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, SyncSetting};
 use super::error::{ConfigError, bad_ron};
+use super::field::FieldValue;
+use super::quantity::Span;
+use super::settings::{Settings, options};
 use super::variables;
 
 /// Help on where all fields are explained.
-const FIELDS: &str = "docs/start/05-sharing-a-scenario.md lists the fields of a scenario";
+const FIELDS_PAGE: &str = "docs/start/05-sharing-a-scenario.md lists the fields of a scenario";
 
-/// The contents of a scenario file. Flags on the command line take precedence.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Scenario {
-    /// A description in one line.
-    pub description: Option<String>,
-    /// The name of a shipped workload, or a path relative to the scenario.
-    pub workload: String,
-    pub preset: Option<String>,
-    /// Values of parameters, as after `--set name=`.
-    pub params: BTreeMap<String, String>,
-    pub streams: Option<u32>,
-    /// Environment variables for the vendor's driver and libraries; only those on the list in `variables` are allowed.
-    pub environment: BTreeMap<String, String>,
-    pub backend: Option<String>,
-    pub profile: Option<String>,
-    pub device: Option<u32>,
-    pub ranks: Option<u32>,
-    pub launch: Option<String>,
-    pub effort: Option<Effort>,
+/// The definition of a field of a scenario.
+#[derive(Debug)]
+pub struct Field {
+    pub name: &'static str,
+    /// The type of its value, in words.
+    pub form: &'static str,
+    /// Allowed words; empty if the value is none of a few words.
+    pub words: &'static [&'static str],
+    /// Beginning of the argument of `aorta exec` that the value completes, such as `--preset=`; empty if it has none.
+    pub option: &'static str,
+    /// Says what the field is for, in Markdown with links relative to `docs/start`.
+    pub help: &'static str,
+}
+
+/// Defines the fields, each with its help, type and argument.
+macro_rules! scenario {
+    ($($(#[doc = $help:literal])+ $name:ident: $type:ty $(= $option:literal)?;)+) => {
+        /// The contents of a scenario file. Flags on the command line take precedence.
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Scenario {
+            $($(#[doc = $help])+ pub $name: $type,)+
+        }
+
+        /// Every field, in the order of the documentation.
+        pub static FIELDS: &[Field] = &[$(Field {
+            name: stringify!($name),
+            form: <$type as FieldValue>::FORM,
+            words: <$type as FieldValue>::WORDS,
+            option: concat!($($option)?),
+            help: concat!($($help),+),
+        }),+];
+
+        impl Scenario {
+            /// The arguments of `aorta exec` that each field stands for, in the order of [`FIELDS`].
+            pub fn arguments(&self) -> Vec<(&'static Field, Vec<String>)> {
+                let values = [$(FieldValue::values(&self.$name)),+];
+                let arguments = |(field, values): (&'static Field, Vec<String>)| {
+                    let values = values.into_iter().filter(|_| !field.option.is_empty());
+                    (field, values.map(|value| format!("{}{value}", field.option)).collect())
+                };
+                FIELDS.iter().zip(values).map(arguments).collect()
+            }
+
+            /// The scenario as a text that [`Scenario::parse`] reads, without fields that have their defaults.
+            pub fn to_ron(&self) -> String {
+                let values = [$(FieldValue::ron(&self.$name)),+];
+                let lines = FIELDS.iter().zip(values).filter_map(|(field, value)| Some((field.name, value?)));
+                format!("(\n{})\n", lines.map(|(name, value)| format!("    {name}: {value},\n")).collect::<String>())
+            }
+        }
+    };
 }
 
 impl Scenario {
     /// Parses a scenario. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ConfigError> {
-        let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
-        let scenario: Scenario = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        let scenario: Scenario = options().from_str(text).map_err(|error| bad_ron(file, &error, FIELDS_PAGE))?;
         if scenario.workload.is_empty() {
             return Err(ConfigError::NoWorkload { file: file.to_owned() });
         }
         for (name, value) in &scenario.environment {
-            if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                return Err(ConfigError::BadVariable { file: file.to_owned(), name: name.escape_debug().to_string() });
-            }
-            variables::check(name, value).map_err(|why| ConfigError::RefusedVariable {
-                file: file.to_owned(),
-                name: name.clone(),
-                why,
-                pair: shell::command([format!("{name}={value}")]),
-            })?;
+            check_variable(file, name, value)?;
+        }
+        for (name, value) in &scenario.settings {
+            check_setting(file, name, value)?;
+        }
+        for (metric, span) in &scenario.limits {
+            span.check(&format!("limits[{metric:?}] of {file}"))?;
         }
         Ok(scenario)
     }
+}
+
+/// Fails unless a file may set the variable.
+pub fn check_variable(file: &str, name: &str, value: &str) -> Result<(), ConfigError> {
+    if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+        return Err(ConfigError::BadVariable { file: file.to_owned(), name: name.escape_debug().to_string() });
+    }
+    variables::check(name, value).map_err(|why| ConfigError::RefusedVariable {
+        file: file.to_owned(),
+        name: name.to_owned(),
+        why,
+        pair: shell::command([format!("{name}={value}")]),
+    })
+}
+
+/// Fails unless a file may set the setting, and to this value.
+pub fn check_setting(file: &str, name: &str, value: &str) -> Result<(), ConfigError> {
+    let pair = format!("{name}={value}");
+    Settings::layered(None, std::slice::from_ref(&pair))?;
+    // Only the fields of these names check where a path leads.
+    if matches!(name.trim(), "profile" | "topology") && value.trim().trim_matches('"').ends_with(".ron") {
+        return Err(ConfigError::BadValue {
+            name: format!("{} in {file}", name.trim()),
+            value: value.to_owned(),
+            why: "a path has a field of its own".to_owned(),
+            help: format!("write `{}: \"own.ron\"` beside `workload`", name.trim()),
+        });
+    }
+    match Settings::is_shared(name.trim()) {
+        true => Ok(()),
+        false => Err(ConfigError::RefusedSetting {
+            file: file.to_owned(),
+            name: name.trim().to_owned(),
+            pair: shell::command([pair]),
+        }),
+    }
+}
+
+scenario! {
+    /// A line for people
+    description: Option<String>;
+    /// Who answers questions about it
+    authors: Vec<String>;
+    /// Terms under which others may use it, such as `MIT`
+    licence: Option<String>;
+    /// A name of the [project's library](../sharing.md#a-project) or of the shipped one, or a path relative to the
+    /// scenario, [in its folder or project](../security.md#what-an-untrusted-file-cannot-do)
+    workload: String;
+    /// The name of a preset
+    preset: Option<String> = "--preset=";
+    /// Parameters, each with an expression as its value
+    params: BTreeMap<String, String> = "--set=";
+    /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams
+    streams: Option<u32> = "--streams=";
+    /// How iterations follow each other, instead of what the step says
+    sync: Option<SyncSetting> = "--sync=";
+    /// Number of iterations planned in advance if the step depends on their number
+    cycle: Option<u64> = "--cycle=";
+    /// True to merge [chains of operations](../fuse.md) into one kernel each
+    fuse: bool = "--fuse";
+    /// Variables for the vendor's driver and libraries, [of those that cannot load
+    /// code](../security.md#variables-that-a-file-may-set)
+    environment: BTreeMap<String, String> = "--env=";
+    /// `"auto"`, `"cuda"`, `"hip"`, `"host"` or `"sim"`
+    backend: Option<String> = "--backend=";
+    /// The simulated device; a path is relative to the scenario
+    profile: Option<String> = "--config=profile=";
+    /// Links between simulated devices; a path is relative to the scenario
+    topology: Option<String> = "--config=topology=";
+    /// The GPU's number; not heeded with `--backend sim` and `host`
+    device: Option<u32> = "--device=";
+    /// Number of ranks
+    ranks: Option<u32> = "--ranks=";
+    /// Size of the world of which one rank runs, beside kernels that stand for the others
+    emulate: Option<u32> = "--emulate=";
+    /// The rank that runs with `emulate`
+    rank: Option<u32> = "--rank=";
+    /// `"stream"`, `"graph"` or `"both"`
+    launch: Option<String> = "--launch=";
+    /// Whether iterations are [held until they are issued](../method.md#the-gate)
+    gate: Option<GateSetting> = "--gate=";
+    /// State of the device's [caches](../method.md#caches) at the begin of an iteration
+    cache: Option<CacheSetting> = "--cache=";
+    /// Initial values of [floats](../method.md#data) where a file says `random`
+    data: Option<DataSetting> = "--data=";
+    /// How long to measure
+    effort: Option<Effort> = "--effort=";
+    /// Warm-up iterations, instead of the effort's
+    warmup: Option<u32> = "--warmup=";
+    /// Measured iterations, instead of the effort's
+    iterations: Option<u32> = "--iterations=";
+    /// Longest duration of an iteration before the run counts as hung, such as `"10s"`
+    timeout: Option<String> = "--timeout=";
+    /// True to compare every output with the CPU's
+    verify: bool = "--verify";
+    /// Other [settings](../settings.md#all-settings), each as `--config NAME=` takes it; not those that [only you may
+    /// set](../security.md#settings-that-a-file-may-set)
+    settings: BTreeMap<String, String> = "--config=";
+    /// Path of a file with [normal ranges](../suites.md#is-it-normal), relative to the scenario
+    expected: Option<String> = "--expected=";
+    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`. A measurement
+    /// outside of them ends with exit code 1
+    limits: BTreeMap<String, Span>;
+    /// Options of `aorta sweep` with their lists: `{"streams": "1,2,4", "set tokens": "1024,2048"}`
+    axes: IndexMap<String, String>;
+    /// Options of the sides `a` and `b` of `aorta ab`: `{"b": "--launch graph"}`
+    sides: BTreeMap<String, String>;
 }
 
 #[cfg(test)]
@@ -70,5 +213,58 @@ mod tests {
         assert_eq!(scenario.effort, Some(Effort::Quick));
         assert!(Scenario::parse("a.ron", "()").is_err());
         assert!(Scenario::parse("a.ron", "(workload: \"moe\", colour: 3)").is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let text = r#"(
+    description: "a \"b\" \u{202e}",
+    authors: [
+        "A",
+        "B",
+    ],
+    workload: "moe",
+    params: {
+        "tokens": "4 * 1024",
+    },
+    sync: end,
+    ranks: 2,
+    effort: quick,
+    verify: true,
+    settings: {
+        "in_flight": "3",
+    },
+    limits: {
+        "gain": (from: 1.5),
+        "time": (from: "1ns", to: "5000ns"),
+    },
+    axes: {
+        "streams": "1,2",
+        "set n": "3,4",
+    },
+)
+"#;
+        let scenario = Scenario::parse("a.ron", text).unwrap();
+        assert_eq!(scenario.to_ron(), text);
+        let words: Vec<String> = scenario.arguments().into_iter().flat_map(|(_, words)| words).collect();
+        let expected = ["--set=tokens=4 * 1024", "--sync=end", "--ranks=2", "--effort=quick", "--verify"];
+        assert_eq!(words[..5], expected);
+        assert_eq!(words[5..], ["--config=in_flight=3"]);
+    }
+
+    #[test]
+    fn a_scenario_changes_no_limit() {
+        for setting in ["allow_kernels", "max_memory", "stall"] {
+            let value = if setting == "allow_kernels" {
+                "true"
+            } else if setting == "stall" {
+                "9s"
+            } else {
+                "2TiB"
+            };
+            let text = format!("(workload: \"moe\", settings: {{\"{setting}\": \"{value}\"}})");
+            let error = Scenario::parse("a.ron", &text).unwrap_err();
+            assert!(matches!(error, ConfigError::RefusedSetting { .. }), "{error}");
+        }
     }
 }

@@ -28,11 +28,14 @@ pub struct Setting {
     pub range: Option<RangeInclusive<u64>>,
     /// Allowed words; empty if the value is a number or a name.
     pub words: &'static [&'static str],
+    /// True if a scenario may set it: it says how to measure, and neither raises a limit nor permits anything.
+    pub shared: bool,
 }
 
-/// Defines the settings, each with its help, type, default and range.
+/// Defines the settings, each with its help, type, default and range, and `yours` for one that only the user may set.
 macro_rules! settings {
-    ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:literal $(in $low:literal, $high:expr)?;)+) => {
+    ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:literal $(in $low:literal, $high:expr)?
+        $(=> $yours:ident)?;)+) => {
         /// Settings with every layer applied.
         #[derive(Clone, Debug)]
         pub struct Settings {
@@ -46,7 +49,15 @@ macro_rules! settings {
             help: concat!($($help),+),
             range: settings!(@range $($low, $high)?),
             words: <$type as Value>::WORDS,
+            shared: concat!($(stringify!($yours))?).is_empty(),
         }),+];
+
+        impl Settings {
+            /// Each setting with its value, as `--config` takes it.
+            fn pairs(&self) -> Vec<(&'static Setting, String)> {
+                SETTINGS.iter().zip([$(self.$name.text()),+]).collect()
+            }
+        }
 
         /// One layer of settings; `None` keeps the value of the layer below.
         #[derive(Default, Deserialize)]
@@ -84,6 +95,20 @@ impl Settings {
             all = pair_layer(pair)?.over(all);
         }
         all.finish()
+    }
+
+    /// The settings that differ from the defaults and that a scenario may set, with their values as `--config` takes
+    /// them.
+    pub fn changed(&self) -> Vec<(&'static str, String)> {
+        let defaults = Settings::default().pairs();
+        let own = self.pairs().into_iter().zip(defaults);
+        let changed = own.filter(|((setting, own), (_, default))| setting.shared && own != default);
+        changed.map(|((setting, own), _)| (setting.name, own)).collect()
+    }
+
+    /// True if a scenario may set the setting with this name.
+    pub fn is_shared(name: &str) -> bool {
+        definition(name).is_some_and(|setting| setting.shared)
     }
 
     /// The numbers of iterations of an effort.
@@ -208,11 +233,12 @@ settings! {
     /// ended](method.md#when-something-hangs-or-fails)
     timeout: Nanos = "60s";
     /// Time for which processes that a [launcher](start/07-several-nodes.md) starts wait for each other
-    rendezvous: Nanos = "60s";
+    rendezvous: Nanos = "60s" => yours;
     /// Longest time that the process of a rank may [make no
     /// progress](start/07-several-nodes.md#what-is-checked-and-what-ends-a-run) while others wait for it
-    stall: Nanos = "600s";
-    /// Number of the vendor library's algorithms that are timed for each matrix product
+    stall: Nanos = "600s" => yours;
+    /// Number of the vendor library's algorithms that are timed for each matrix product and each
+    /// convolution
     gemm_candidates: u32 = "8" in 1, 64;
     /// The simulated device: `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that
     /// ends in `.ron`
@@ -223,17 +249,19 @@ settings! {
     /// Number of iterations planned in advance if a step uses the iteration's number
     cycle: u64 = "64" in 1, MAX_CYCLE;
     /// Maximum size of a workload file in bytes
-    max_file_bytes: usize = "4194304" in 1, 1 << 30;
+    max_file_bytes: usize = "4194304" in 1, 1 << 30 => yours;
     /// Maximum nesting of brackets
-    max_nesting: usize = "64" in 1, 256;
+    max_nesting: usize = "64" in 1, 256 => yours;
     /// Maximum number of operations of an iteration, or of all slots of a cycle
-    max_operations: usize = "1048576" in 1, 1 << 28;
+    max_operations: usize = "1048576" in 1, 1 << 28 => yours;
     /// Maximum memory of the declared buffers and bare inputs
-    max_memory: Bytes = "1TiB";
+    max_memory: Bytes = "1TiB" => yours;
     /// Whether [kernels of a file](security.md#kernels-of-a-file) may run on a GPU, which runs their code
-    allow_kernels: bool = "false";
+    allow_kernels: bool = "false" => yours;
+    /// Whether a record holds [the text](record.md#source) of its workload, so that it can run again
+    record_text: bool = "true" => yours;
     /// Maximum size of the output of `aorta plan`
-    max_output: Bytes = "256MiB";
+    max_output: Bytes = "256MiB" => yours;
 }
 
 #[cfg(test)]
@@ -248,6 +276,17 @@ mod tests {
         assert_eq!((settings.in_flight, settings.profile.as_str()), (4, "mi300x"));
         assert_eq!((settings.timeout, settings.effort), (Nanos(5_000_000_000), Effort::Quick));
         assert_eq!(settings.max_memory, Bytes(1 << 40));
+    }
+
+    #[test]
+    fn changed_settings_are_read_again() {
+        let pairs =
+            ["timeout=1500ms", "quick=(warmup: 3, iterations: 7)", "gate=off", "topology=mi300x", "max_memory=1KiB"];
+        let settings = Settings::layered(None, &pairs.map(str::to_owned)).unwrap();
+        let changed: Vec<String> = settings.changed().iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let expected = ["quick=(warmup: 3, iterations: 7)", "gate=off", "timeout=1500000000ns", "topology=mi300x"];
+        assert_eq!(changed, expected);
+        assert_eq!(Settings::layered(None, &changed).unwrap().changed(), settings.changed());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use indexmap::IndexMap;
 use serde::Deserialize;
 
 use crate::base::Bytes;
@@ -11,6 +12,9 @@ use crate::base::{suggest, visible};
 use super::choices::{Effort, LaunchSetting};
 use super::error::{ConfigError, bad_ron};
 use super::quantity::{Quantity, Span};
+use super::scenario::check_setting;
+use super::settings::options;
+use super::suite_table::{SuiteTable, TableMistake};
 
 /// Help on where all fields are explained.
 const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron is a whole suite";
@@ -19,7 +23,7 @@ const FIELDS: &str = "docs/suites.md lists the fields, and config/suites/p0.ron 
 const MAX_CASES: usize = 1024;
 
 /// The contents of a suite file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
     /// A description in one line.
@@ -32,12 +36,18 @@ pub struct Suite {
     #[serde(default)]
     pub launch: Option<LaunchSetting>,
     pub cases: Vec<SuiteCase>,
+    /// The table of its page; `None` for a row per case.
+    #[serde(default)]
+    pub table: Option<SuiteTable>,
+    /// The table that `--csv` writes; `None` for a row per case and launch mode.
+    #[serde(default)]
+    pub csv: Option<SuiteTable>,
     /// The suite's name, or its file.
     #[serde(skip)]
     pub name: String,
 }
 
-/// A case, or several that differ in the number of streams.
+/// A case, or several that differ in the number of streams or along axes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SuiteCase {
@@ -50,14 +60,79 @@ pub struct SuiteCase {
     pub params: BTreeMap<String, String>,
     /// Numbers of streams, each a case of its own; empty for the file's own number.
     pub streams: Vec<u32>,
+    /// Axes: each combination of their values is a case of its own, the last axis running fastest.
+    pub axes: Vec<SuiteAxis>,
     pub ranks: Option<u32>,
     pub launch: Option<LaunchSetting>,
     pub effort: Option<Effort>,
+    /// Values of settings, as after `--config name=`.
+    pub settings: BTreeMap<String, String>,
+    /// True to merge chains of operations into one kernel each.
+    pub fuse: bool,
     /// True to compare outputs with the CPU's, if the backend computes any.
     pub verify: bool,
     pub needs: Needs,
     /// Allowed ranges of metrics, or of `time` for the median of an iteration.
     pub limits: BTreeMap<String, Span>,
+    /// The value on each axis; empty until the case is expanded, and without axes.
+    #[serde(skip)]
+    pub values: IndexMap<String, String>,
+}
+
+/// An axis along which a case is repeated: values of a parameter, or cases that differ in any field.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SuiteAxis {
+    /// Name of the axis, by which the names of cases and the columns of tables refer to it.
+    pub name: String,
+    /// The parameter that takes the values; `None` if `cases` says what they mean.
+    pub param: Option<String>,
+    /// Values of the parameter.
+    pub values: Vec<String>,
+    /// For each value the fields that it changes.
+    pub cases: IndexMap<String, SuiteCase>,
+}
+
+impl SuiteAxis {
+    /// Number of values.
+    fn len(&self) -> usize {
+        self.values.len() + self.cases.len()
+    }
+
+    /// Returns the first wrong field with its value and the reason; `None` if the axis is valid.
+    fn mistake(&self) -> Option<(String, String, &'static str)> {
+        let field = |field: &str| format!("{field} of the axis {:?}", self.name);
+        if self.name.is_empty() {
+            return Some(("name of an axis".to_owned(), "absent".to_owned(), "tables refer to it by its name"));
+        }
+        if self.len() == 0 {
+            return Some((field("values"), "[]".to_owned(), "an axis has one value at least"));
+        }
+        if self.cases.values().any(|case| !case.axes.is_empty() || case.streams.len() > 1) {
+            return Some((field("cases"), "several".to_owned(), "each value of an axis stands for one case"));
+        }
+        let why = "a parameter and its `values` come together";
+        match (self.param.is_some(), self.values.is_empty()) {
+            (false, false) => Some((field("param"), "absent".to_owned(), why)),
+            (true, true) => Some((field("values"), "absent".to_owned(), why)),
+            _ => None,
+        }
+    }
+
+    /// The case at each value of the axis.
+    fn along(&self, case: &SuiteCase) -> Vec<SuiteCase> {
+        let of_param = |value: &String| {
+            let params = self.param.iter().map(|param| (param.clone(), value.clone())).collect();
+            (value.clone(), SuiteCase { params, ..SuiteCase::default() })
+        };
+        let changes = self.values.iter().map(of_param).chain(self.cases.clone());
+        let along = |(value, change): (String, SuiteCase)| {
+            let mut case = change.over(case);
+            case.values.insert(self.name.clone(), value);
+            case
+        };
+        changes.map(along).collect()
+    }
 }
 
 /// Requirements of a case. It is skipped on a machine without them.
@@ -77,27 +152,42 @@ impl Needs {
 }
 
 /// Suites embedded in the program.
-static EMBEDDED: [(&str, &str); 10] = [
+static EMBEDDED: [(&str, &str); 13] = [
     ("P0", include_str!("../../config/suites/p0.ron")),
     ("P1", include_str!("../../config/suites/p1.ron")),
     ("P2", include_str!("../../config/suites/p2.ron")),
     ("P3", include_str!("../../config/suites/p3.ron")),
+    ("all", include_str!("../../config/suites/all.ron")),
     ("smoke", include_str!("../../config/suites/smoke.ron")),
     ("latency", include_str!("../../config/suites/latency.ron")),
     ("copies", include_str!("../../config/suites/copies.ron")),
     ("collectives", include_str!("../../config/suites/collectives.ron")),
     ("training", include_str!("../../config/suites/training.ron")),
     ("inference", include_str!("../../config/suites/inference.ron")),
+    ("attention-sweep", include_str!("../../config/suites/attention-sweep.ron")),
+    ("transformer-sweep", include_str!("../../config/suites/transformer-sweep.ron")),
 ];
 
 impl Suite {
     /// Parses a suite. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
-        let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
-        let mut suite: Suite = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        let mut suite: Suite = options().from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
         suite.name = file.to_owned();
         suite.check()?;
         Ok(suite)
+    }
+
+    /// Whether a text is meant as a suite: it has a field `cases`, or, if it cannot be read, the word.
+    pub fn is_meant(text: &str) -> bool {
+        #[derive(Deserialize)]
+        struct Head {
+            #[serde(default)]
+            cases: Option<serde::de::IgnoredAny>,
+        }
+        match options().from_str::<Head>(text) {
+            Ok(head) => head.cases.is_some(),
+            Err(_) => text.contains("cases:"),
+        }
     }
 
     /// Names of the embedded suites.
@@ -116,18 +206,22 @@ impl Suite {
         })
     }
 
-    /// Every case separately: one for each number of streams.
+    /// Every case separately: one for each combination of values of its axes, and for each number of streams.
     pub fn expanded(&self) -> Vec<SuiteCase> {
         let mut cases = Vec::new();
         for case in &self.cases {
             let mut case = case.clone();
             case.effort = case.effort.or(self.effort);
             case.launch = case.launch.or(self.launch);
-            let streams = std::mem::take(&mut case.streams);
-            for one in streams.iter().map(|&one| vec![one]).chain(streams.is_empty().then(Vec::new)) {
-                let mut case = SuiteCase { streams: one, ..case.clone() };
-                case.name = Some(visible::one_line(&case.title()).into_owned());
-                cases.push(case);
+            let axes = std::mem::take(&mut case.axes);
+            let along = |all: Vec<SuiteCase>, axis: &SuiteAxis| all.iter().flat_map(|case| axis.along(case)).collect();
+            for mut case in axes.iter().fold(vec![case], along) {
+                let streams = std::mem::take(&mut case.streams);
+                for one in streams.iter().map(|&one| vec![one]).chain(streams.is_empty().then(Vec::new)) {
+                    let mut case = SuiteCase { streams: one, ..case.clone() };
+                    case.name = Some(visible::one_line(&case.title()).into_owned());
+                    cases.push(case);
+                }
             }
         }
         cases
@@ -135,10 +229,23 @@ impl Suite {
 
     fn check(&self) -> Result<(), ConfigError> {
         // Counted before they are created, since a list of streams may be long.
-        let count = self.cases.iter().map(|case| case.streams.len().max(1)).sum::<usize>();
+        let lengths = |case: &SuiteCase| {
+            case.axes.iter().map(SuiteAxis::len).fold(case.streams.len().max(1), usize::saturating_mul)
+        };
+        let count = self.cases.iter().map(lengths).fold(0, usize::saturating_add);
+        if let Some(axis) = self.cases.iter().flat_map(|case| &case.axes).find_map(SuiteAxis::mistake) {
+            return self.bad(axis.0, &axis.1, axis.2, "write `(name: \"n\", param: \"n\", values: [\"1\", \"2\"])`");
+        }
         if !(1..=MAX_CASES).contains(&count) {
             let why = format!("a suite has 1 to {MAX_CASES} cases");
             return self.bad("cases".to_owned(), &count.to_string(), &why, "write `cases: [(workload: \"moe\")]`");
+        }
+        for case in &self.cases {
+            let names: BTreeSet<&str> = case.axes.iter().map(|axis| axis.name.as_str()).collect();
+            if names.len() < case.axes.len() {
+                let why = "each axis of a case has a name of its own";
+                return self.bad("axes".to_owned(), &format!("{names:?}"), why, "rename one of them");
+            }
         }
         let mut titles = BTreeSet::new();
         for (number, case) in (1..).zip(&self.expanded()) {
@@ -152,6 +259,13 @@ impl Suite {
                 let name = format!("name of case {number}");
                 let help = "give one of them a `name` of its own";
                 return self.bad(name, &format!("{title:?}"), "another case is called so", help);
+            }
+        }
+        let cases: Vec<_> = self.expanded().into_iter().map(|case| case.values).collect();
+        for (field, table) in [("table", &self.table), ("csv", &self.csv)] {
+            if let Some(Err(mistake)) = table.as_ref().map(|table| table.check(&cases)) {
+                let TableMistake { place, value, why, help } = mistake;
+                return self.bad(format!("{place} of {field}"), &value, &why, &help);
             }
         }
         Ok(())
@@ -173,14 +287,11 @@ impl Suite {
             let help = "write `needs: (memory: \"40GiB\")`";
             return self.bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);
         }
+        for (name, value) in &case.settings {
+            check_setting(&self.name, name, value)?;
+        }
         for (metric, span) in &case.limits {
-            let name = field(&format!("limits[{metric:?}]"));
-            let help = "write `(to: \"5us\")`, or `from`, or both";
-            match span.dimension() {
-                Ok(Some(_)) => {}
-                Ok(None) => return self.bad(name, "()", "it has neither a beginning nor an end", help),
-                Err(why) => return self.bad(name, &span.to_string(), &why, "correct `from` or `to`"),
-            }
+            span.check(&format!("{} in {}", field(&format!("limits[{metric:?}]")), self.name))?;
         }
         Ok(())
     }
@@ -192,17 +303,45 @@ impl Suite {
 }
 
 impl SuiteCase {
+    /// The case with the fields that this one has, and those of `base` that it does not have.
+    fn over(self, base: &SuiteCase) -> SuiteCase {
+        let base = base.clone();
+        let merged = |own: BTreeMap<String, String>, mut below: BTreeMap<String, String>| {
+            below.extend(own);
+            below
+        };
+        SuiteCase {
+            name: self.name.or(base.name),
+            workload: if self.workload.is_empty() { base.workload } else { self.workload },
+            preset: self.preset.or(base.preset),
+            params: merged(self.params, base.params),
+            streams: if self.streams.is_empty() { base.streams } else { self.streams },
+            axes: base.axes,
+            ranks: self.ranks.or(base.ranks),
+            launch: self.launch.or(base.launch),
+            effort: self.effort.or(base.effort),
+            settings: merged(self.settings, base.settings),
+            fuse: self.fuse || base.fuse,
+            verify: self.verify || base.verify,
+            needs: Needs { gpus: self.needs.gpus.or(base.needs.gpus), memory: self.needs.memory.or(base.needs.memory) },
+            limits: base.limits.into_iter().chain(self.limits).collect(),
+            values: base.values,
+        }
+    }
+
     /// The case's name with the number of streams, or the fields that distinguish it from others.
     fn title(&self) -> String {
-        if let (Some(name), []) = (&self.name, &self.streams[..]) {
+        if let (Some(name), [], true) = (&self.name, &self.streams[..], self.values.is_empty()) {
             return name.clone();
         }
         let stem = self.workload.rsplit('/').next().unwrap_or(&self.workload);
         let stem = stem.strip_suffix(".aorta").unwrap_or(stem);
         let mut parts = vec![self.name.clone().unwrap_or_else(|| stem.to_owned())];
-        if self.name.is_none() {
+        parts.extend(self.values.iter().map(|(axis, value)| format!("{axis}={value}")));
+        if self.name.is_none() && self.values.is_empty() {
             parts.extend(self.preset.iter().map(|preset| format!("preset {preset}")));
             parts.extend(self.params.iter().map(|(name, value)| format!("{name}={value}")));
+            parts.extend(self.fuse.then(|| "fused".to_owned()));
             parts.extend(self.ranks.map(|ranks| crate::base::counted(ranks as usize, "rank")));
         }
         parts.extend(self.streams.iter().map(|streams| crate::base::counted(*streams as usize, "stream")));

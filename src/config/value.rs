@@ -31,6 +31,9 @@ pub(super) trait Value: Sized {
 
     /// Converts the RON representation. A number must be in `range`, if there is one.
     fn read(written: Self::Repr, range: Option<RangeInclusive<u64>>) -> Result<Self, InvalidValue>;
+
+    /// The value as `--config` takes it, without loss.
+    fn text(&self) -> String;
 }
 
 /// Why a setting cannot have a value.
@@ -67,6 +70,10 @@ macro_rules! numbers {
             fn read(written: $type, range: Option<RangeInclusive<u64>>) -> Result<$type, InvalidValue> {
                 in_range(written, range)
             }
+
+            fn text(&self) -> String {
+                self.to_string()
+            }
         }
     )+};
 }
@@ -82,6 +89,10 @@ macro_rules! words {
             fn read(written: $type, _: Option<RangeInclusive<u64>>) -> Result<$type, InvalidValue> {
                 Ok(written)
             }
+
+            fn text(&self) -> String {
+                self.name().to_owned()
+            }
         }
     )+};
 }
@@ -95,6 +106,10 @@ impl Value for bool {
     fn read(written: bool, _: Option<RangeInclusive<u64>>) -> Result<bool, InvalidValue> {
         Ok(written)
     }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
 }
 
 impl Value for EffortPlan {
@@ -106,6 +121,10 @@ impl Value for EffortPlan {
         in_range(plan.iterations, Some(1..=most)).map_err(|wrong| InvalidValue { part: ".iterations", ..wrong })?;
         Ok(plan)
     }
+
+    fn text(&self) -> String {
+        format!("(warmup: {}, iterations: {})", self.warmup, self.iterations)
+    }
 }
 
 impl Value for String {
@@ -113,6 +132,10 @@ impl Value for String {
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<String, InvalidValue> {
         Ok(written)
+    }
+
+    fn text(&self) -> String {
+        self.clone()
     }
 }
 
@@ -123,6 +146,10 @@ impl Value for Option<String> {
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Option<String>, InvalidValue> {
         Ok(Some(written).filter(|name| name != "auto"))
     }
+
+    fn text(&self) -> String {
+        self.clone().unwrap_or_else(|| "auto".to_owned())
+    }
 }
 
 impl Value for Nanos {
@@ -131,6 +158,10 @@ impl Value for Nanos {
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Nanos, InvalidValue> {
         measured(written, Dimension::TIME, i64::MAX as f64, "a time has its unit").map(|time| Nanos(time as i64))
     }
+
+    fn text(&self) -> String {
+        format!("{}ns", self.0)
+    }
 }
 
 impl Value for Bytes {
@@ -138,6 +169,10 @@ impl Value for Bytes {
 
     fn read(written: String, _: Option<RangeInclusive<u64>>) -> Result<Bytes, InvalidValue> {
         measured(written, Dimension::BYTES, u64::MAX as f64, "a size has its unit").map(|bytes| Bytes(bytes as u64))
+    }
+
+    fn text(&self) -> String {
+        format!("{}B", self.0)
     }
 }
 

@@ -71,6 +71,7 @@ const ROCM: &[(&str, Form)] = &[
     ("HSA_CU_MASK_SKIP_INIT", Number),
     ("HSA_DISABLE_CACHE", Number),
     ("HSA_DISABLE_FRAGMENT_ALLOCATOR", Number),
+    ("HSA_ENABLE_COREDUMP", Number),
     ("HSA_ENABLE_INTERRUPT", Number),
     ("HSA_ENABLE_PEER_SDMA", Number),
     ("HSA_ENABLE_SDMA", Number),

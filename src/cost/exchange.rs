@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(exchange(&all_gather, &[0, 1], &links), 27_700.0);
     }
 
-    /// What each rank of a collective puts on a link, as a fraction of what the link carries in the collective's time.
+    /// The bytes that each rank of a collective puts on a link, as a fraction of those that the link carries in its time.
     fn shares(kind: CollectiveKind, ranks: &[u32], count: u64, links: &Links) -> Vec<(Path, f64)> {
         let mut shares = std::collections::BTreeMap::<Path, f64>::new();
         for rank in 0..ranks.len() as u32 {

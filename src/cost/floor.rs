@@ -1,7 +1,6 @@
 //! Lower bound on the time that operations take on a device, however they overlap. A shorter time is a measurement
 //! error.
 
-use crate::base::Space;
 use crate::config::Profile;
 use crate::ops::{self, Category, Direction, Launch, Spec, Tensor};
 
@@ -52,9 +51,8 @@ pub fn floor<'a>(specs: impl IntoIterator<Item = &'a Spec>, profile: &Profile) -
 /// Minimum bytes that a kernel reads from and writes to host memory; repeated reads may be cached.
 pub(super) fn host_bytes(spec: &Spec) -> (f64, f64) {
     let cost = spec.cost();
-    let distinct = |tensors: &[Tensor]| -> u64 {
-        tensors.iter().filter(|tensor| tensor.space != Space::Device).map(Tensor::bytes).sum()
-    };
+    let distinct =
+        |tensors: &[Tensor]| -> u64 { tensors.iter().filter(|tensor| tensor.space.in_host()).map(Tensor::bytes).sum() };
     (cost.read.host.min(distinct(&spec.inputs)) as f64, cost.written.host.min(distinct(&spec.outputs)) as f64)
 }
 

@@ -124,16 +124,19 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             busy,
             floor: profile.collective_floor.value(),
         },
-        Launch::Kernel(_) | Launch::Gemm(..) => {
+        Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) => {
             let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
                 None => {
-                    (cost.flops / block_rate(cost, profile)).max(issue_time(cost, profile)) / parts / blocks as f64
+                    (cost.flops.max(cost.tiling.flops) / block_rate(cost, profile)).max(issue_time(cost, profile))
+                        / parts
+                        / blocks as f64
                         * 1e9
                 }
             };
             let floor = match cost.matrix {
+                Some(_) if cost.tiling.shares_depth => profile.matrix_floor.value() + profile.matrix_join.value(),
                 Some(_) => profile.matrix_floor.value(),
                 None => profile.kernel_floor.value(),
             };
@@ -156,7 +159,10 @@ fn on_host(cost: &Cost, threads: NonZeroU32, profile: &Profile) -> Task {
 /// Operations per second of one block, if as many run as fit.
 fn block_rate(cost: &Cost, profile: &Profile) -> f64 {
     let peak = match cost.matrix {
-        Some(arithmetic) => matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile),
+        Some(arithmetic) => {
+            let share = if cost.tiling.unaligned { profile.unaligned_matrix.value() } else { 1.0 };
+            matrix_peak(arithmetic, profile) * efficiency(arithmetic, profile) * share
+        }
         None => profile.peak["vector"].value(),
     };
     let resident = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
@@ -192,8 +198,9 @@ fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let cost = spec.cost();
     let device = (cost.read + cost.written).device as f64;
     let link = &profile.host_link;
+    let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
     Busy {
-        memory: memory_time(device, cached, profile) + reread_time(&cost, cached, profile),
+        memory: memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile),
         // No cache of the device keeps host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
@@ -311,6 +318,7 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
     match launch {
         Launch::Kernel(_) => &host.kernel,
         Launch::Gemm(..) => &host.matrix,
+        Launch::Conv(_, kernels) => return host.kernel.value() * kernels.len() as f64,
         Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,

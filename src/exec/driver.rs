@@ -270,6 +270,11 @@ pub trait Driver: Send {
         None
     }
 
+    /// Time that a compiler took for kernels during preparation; `None` if nothing is compiled.
+    fn compile_time(&self) -> Option<Nanos> {
+        None
+    }
+
     /// Notes from preparation for the report, such as chosen algorithms and fallbacks.
     fn notes(&self) -> Vec<String> {
         Vec::new()

@@ -101,6 +101,13 @@ pub enum ExecError {
         largest: String,
     },
 
+    #[error("{device} cannot share `managed` memory with the CPU")]
+    #[diagnostic(
+        code(aorta::exec::no_managed),
+        help("declare the buffers `in pinned`, or `in device` and `copy` them")
+    )]
+    NoManaged { device: String },
+
     #[error("{fault}; it may be of something that was issued before")]
     #[diagnostic(
         code(aorta::exec::late_fault),
@@ -243,7 +250,7 @@ impl ExecError {
     }
 }
 
-/// Names what hung.
+/// Names the part of the run that hung.
 fn hung(iteration: u64, block: Option<OnceBlock>) -> String {
     match block {
         Some(block) => format!("the `{}`", block.name()),

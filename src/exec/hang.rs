@@ -207,7 +207,7 @@ impl Outline {
     }
 }
 
-/// What one rank of this process contributes to the error of a hang.
+/// The part of the error of a hang that one rank of this process reports.
 pub(super) struct RankReport {
     pub rank: u32,
     pub outline: Outline,

@@ -31,8 +31,8 @@ pub struct Image {
     pub gates: u32,
     /// Operations before which the data caches are flushed: the first of each iteration. Empty if the caches stay warm.
     pub cold: Vec<u32>,
-    /// Bytes of `device`, `pinned` and `host` memory.
-    pub bytes: [u64; 3],
+    /// Bytes of each space.
+    pub bytes: [u64; Space::COUNT],
     /// Initial contents of memory. Bytes that no fill covers are poisoned.
     pub fills: Vec<Fill>,
     /// Distinct specs with their launches.
@@ -193,7 +193,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         stamps,
         gates: 0,
         cold: Vec::new(),
-        bytes: [Space::Device, Space::Pinned, Space::Host].map(|space| schedule.bytes(space)),
+        bytes: Space::ALL.map(|space| schedule.bytes(space)),
         fills: fills(rank),
         works: Vec::new(),
         ops: Vec::new(),

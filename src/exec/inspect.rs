@@ -33,8 +33,8 @@ pub struct Inspection {
 /// The program of one rank as needed to compute reference results.
 #[derive(Debug)]
 pub struct Inspected {
-    /// Bytes of `device`, `pinned` and `host` memory.
-    pub bytes: [u64; 3],
+    /// Bytes of each space.
+    pub bytes: [u64; Space::COUNT],
     /// Initial contents of memory. Bytes that no fill covers are poisoned.
     pub fills: Vec<Fill>,
     /// Address and size in bytes of each memory, by its number in the program. For scratch memory, of its first copy.
@@ -218,9 +218,9 @@ fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
 /// The use of a range of memory by the rest of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Next {
-    /// Whether it is overwritten before anything reads it.
+    /// Whether the range is overwritten before anything reads it.
     unread: bool,
-    /// Whether it is overwritten at all.
+    /// Whether the rest of the iteration overwrites the range at all.
     written: bool,
 }
 

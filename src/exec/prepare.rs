@@ -80,7 +80,7 @@ pub(super) struct Outline {
 /// The state that a session keeps of a lowered schedule.
 pub(super) struct Lowered {
     pub outline: Outline,
-    /// The same for the blocks around the iterations, each as a period of one iteration.
+    /// The commands of the blocks around the iterations, each as a period of one iteration.
     pub around: Around<Outline>,
     /// Placement of each memory, with its offset in the space.
     pub placements: Vec<(Placement, u64)>,
@@ -253,12 +253,11 @@ fn spans_of(
 /// Fails if the device or the host reports less memory than the image needs.
 pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend) -> Result<(), ExecError> {
     let info = backend.device();
-    let [device, pinned, host] = image.bytes;
+    let [device, on_host @ ..] = image.bytes;
     let shared = if info.memory_bytes.is_none() { device } else { 0 };
-    let rooms = [
-        (device, info.memory_bytes, Space::Device.name()),
-        (shared.saturating_add(pinned).saturating_add(host), info.host_memory_bytes, "the host's"),
-    ];
+    // Managed memory can be larger than a device, since its pages can lie in the host's memory.
+    let on_host = on_host.into_iter().fold(shared, u64::saturating_add);
+    let rooms = [(device, info.memory_bytes, Space::Device.name()), (on_host, info.host_memory_bytes, "the host's")];
     for (needed, available, space) in rooms {
         if let Some(available) = available.filter(|available| needed > *available) {
             return Err(ExecError::OutOfMemory {

@@ -43,7 +43,7 @@ pub struct Rank<'a> {
 /// Samples of all ranks.
 #[derive(Clone, Debug, Default)]
 pub struct RankSamples {
-    /// Of each iteration, the values of the slowest rank.
+    /// The slowest rank's values of each iteration.
     pub slowest: Samples,
     /// Samples of each rank, in order. With several processes, only rank 0 has them; empty elsewhere.
     pub ranks: Vec<Samples>,
@@ -585,5 +585,10 @@ impl Ranks {
             notes.into_iter().map(move |note| format!("rank {rank}: {note}"))
         };
         Ok(numbered.flat_map(named).collect())
+    }
+
+    /// The longest time that a compiler took for a rank of this process; `None` if nothing is compiled.
+    pub fn compile_time(&self) -> Option<Nanos> {
+        self.sessions.iter().filter_map(Session::compile_time).max()
     }
 }

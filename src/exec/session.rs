@@ -561,6 +561,11 @@ impl Session {
     pub fn notes(&self) -> Vec<String> {
         self.driver.notes()
     }
+
+    /// Time that a compiler took for kernels; `None` if nothing is compiled.
+    pub fn compile_time(&self) -> Option<Nanos> {
+        self.driver.compile_time()
+    }
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.

@@ -14,6 +14,7 @@ use super::spans;
 use super::split::{self, Link, SplitContext};
 use super::subject::Subject;
 use super::summary::Summary;
+use super::usual;
 use super::waiting::Iteration;
 
 /// Share of a resource's peak above which the resource counts as the limit of an operation.
@@ -36,11 +37,13 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
     let around = SplitContext { step, alone: subject.alone, host_bound: subject.host_bound, queue: &queue };
     let (split, links) = split::split(iteration, &around);
     let observed = Observed::of(subject.program, subject.plan, iteration, None);
+    let categories = categories(subject, &observed, &links);
     Some(AnalysisRecord {
         verdict: String::new(),
         help: String::new(),
         critical_path: path(subject, &observed),
-        categories: categories(subject, &observed, &links),
+        unusual: usual::infers(subject.program).then(|| usual::unusual(&categories)).flatten(),
+        categories,
         bounds: bounds(subject, &observed, &links),
         totals: Some(totals(subject, &observed)),
         beside_waiting: beside::waiting(subject),

@@ -154,6 +154,7 @@ mod tests {
             beside_waiting: None,
             tail_ns: None,
             peak: None,
+            unusual: None,
         };
         RankRecord { rank, analysis: Some(analysis), ..RankRecord::default() }
     }

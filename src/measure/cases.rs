@@ -3,6 +3,8 @@
 //! Its format is JSON lines: first a [`Header`], then one [`Case`] per line, appended when the case has ended. The file
 //! is readable at any time; if the writer is killed, only the current case is missing.
 
+mod merge;
+
 use std::collections::HashMap;
 use std::io::BufRead;
 
@@ -11,9 +13,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::base::json;
+use crate::config::SuiteTable;
 
 use super::record::{self, RunRecord};
 use super::{doubts, valid};
+
+pub use merge::Partition;
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.cases/1";
@@ -51,6 +56,18 @@ pub struct Header {
     /// True if axes are combined value by value instead of as a product.
     #[serde(default)]
     pub zip: bool,
+    /// The partition that the file has; `None` for all cases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
+    /// Names of the cases of all partitions; empty without partitions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<String>,
+    /// The table of a suite's page; `None` for a row per case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<SuiteTable>,
+    /// The table that a suite writes as CSV; `None` for a row per case and launch mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csv: Option<SuiteTable>,
 }
 
 impl Header {
@@ -66,7 +83,29 @@ impl Header {
             arguments,
             axes: Vec::new(),
             zip: false,
+            partition: None,
+            cases: Vec::new(),
+            table: None,
+            csv: None,
         }
+    }
+
+    /// The index of a case's value on each axis, for the order of the axes. Unknown values come last.
+    fn place(&self, case: &Case) -> Vec<usize> {
+        let index = |axis: &Axis| {
+            let own = case.values.get(&axis.name);
+            axis.values.iter().position(|value| Some(value) == own).unwrap_or(axis.values.len())
+        };
+        self.axes.iter().map(index).collect()
+    }
+
+    /// Keeps the cases of a partition, if one is given, and notes the names of all.
+    pub fn divide<T>(&mut self, partition: Option<Partition>, cases: &mut Vec<T>, name: impl Fn(&T) -> &str) {
+        let Some(partition) = partition else { return };
+        self.partition = Some(partition);
+        self.cases = cases.iter().map(|case| name(case).to_owned()).collect();
+        let mut numbers = 0..;
+        cases.retain(|_| numbers.next().is_some_and(|number| partition.has(number)));
     }
 }
 
@@ -125,7 +164,7 @@ impl Status {
 pub struct Case {
     /// Unique name of the case within the file. Equal names in other files of the same kind denote the same case.
     pub name: String,
-    /// Its value on each axis.
+    /// Its value on each axis of the sweep, or of its case in the suite.
     pub values: IndexMap<String, String>,
     pub status: Status,
     /// Reason of an outcome other than `Done`.
@@ -262,13 +301,16 @@ impl Cases {
         Ok(Some(read))
     }
 
-    /// The last case of each name, in the order of first appearance: a repeated case has several lines.
+    /// The last case of each name: a repeated case has several lines. The cases of a sweep, which run in a random order,
+    /// are in the order of its axes; others in the order of first appearance.
     pub fn latest(&self) -> Vec<&Case> {
         let mut latest: IndexMap<&str, &Case> = IndexMap::new();
         for case in &self.cases {
             latest.insert(&case.name, case);
         }
-        latest.into_values().collect()
+        let mut cases: Vec<&Case> = latest.into_values().collect();
+        cases.sort_by_cached_key(|case| self.header.place(case));
+        cases
     }
 }
 
@@ -304,6 +346,10 @@ mod tests {
             started: "2026-01-01T00:00:00Z".to_owned(),
             arguments: vec!["moe".to_owned()],
             zip: false,
+            partition: None,
+            cases: Vec::new(),
+            table: None,
+            csv: None,
             axes: vec![Axis { option: "streams".into(), name: "streams".into(), values: vec!["1".into(), "2".into()] }],
         }
     }
@@ -315,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let text = line(&header()) + &line(&failed("1", "a")) + &line(&failed("2", "b")) + &line(&failed("1", "c"));
+        let text = line(&header()) + &line(&failed("2", "b")) + &line(&failed("1", "a")) + &line(&failed("1", "c"));
         let read = Cases::parse(text.as_bytes()).unwrap().unwrap();
         assert_eq!((&read.header, read.whole, read.torn), (&header(), text.len(), false));
         let latest: Vec<_> = read.latest().iter().map(|case| case.reason.clone().unwrap()).collect();

@@ -110,7 +110,7 @@ fn two_modes_warning(name: &str, modes: Modes, times: &Times) -> String {
 mod tests {
     use super::*;
 
-    const SETTLED: WarmupRecord = WarmupRecord { iterations: 12, trend: None, settled: Some(true) };
+    const SETTLED: WarmupRecord = WarmupRecord { iterations: 12, trend: None, settled: Some(true), first_ns: None };
 
     fn doubts(samples: impl Iterator<Item = i64>, warmup: &WarmupRecord) -> String {
         of("stream", &Times::of(&samples.map(Nanos).collect::<Vec<_>>()), warmup, 1).join("\n")
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn each_is_told_in_words() {
-        let unsettled = WarmupRecord { iterations: 102, trend: Some(-0.0312), settled: Some(false) };
+        let unsettled = WarmupRecord { iterations: 102, trend: Some(-0.0312), settled: Some(false), first_ns: None };
         let told = doubts((0..10).map(|_| 1000), &unsettled);
         assert!(told.starts_with("stream: after 102 iterations to warm up, the times still fell by 3.1 %"), "{told}");
         let told = doubts((0..40).map(|index| 1000 + 5 * index), &SETTLED);

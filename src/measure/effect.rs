@@ -50,7 +50,7 @@ impl Direction {
     }
 }
 
-/// What an interval is based on.
+/// The basis of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {

@@ -11,7 +11,7 @@ use crate::plan::Rank;
 use crate::schedule::{Lane, Schedule};
 
 use super::record::{
-    Device, Environment, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
+    Device, Environment, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
 };
 use super::request::Measured;
 use super::work::totals;
@@ -72,10 +72,15 @@ impl RunRecord {
             },
             environment: Environment::default(),
             program: ProgramRecord::new(&compiled.ranks, schedule),
+            fusion: compiled.fused.first().map(|fusion| {
+                let fusion = FusionRecord::of(fusion, &|span| compiled.sources.place(span));
+                FusionRecord { refused: compiled.refused.clone(), ..fusion }
+            }),
             variants: measured.variants,
             verification: None,
             expected: Vec::new(),
             warnings,
+            source: None,
         }
     }
 }
@@ -113,6 +118,7 @@ impl ProgramRecord {
             flops,
             bytes: bytes as u64,
             plan: None,
+            advice: Vec::new(),
             streams: program.streams.len(),
             lanes: schedule.lanes.iter().map(lane).collect(),
             waits: schedule.waits(),
@@ -120,6 +126,7 @@ impl ProgramRecord {
             memory: MemoryRecord {
                 device: Bytes(schedule.bytes(Space::Device)),
                 pinned: Bytes(schedule.bytes(Space::Pinned)),
+                managed: Bytes(schedule.bytes(Space::Managed)),
                 host: Bytes(schedule.bytes(Space::Host)),
                 scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
             },

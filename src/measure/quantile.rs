@@ -127,7 +127,7 @@ mod tests {
         };
         let held = (0..2000).filter(|_| {
             let samples: Vec<f64> = (0..25).map(|_| random().powi(3)).collect();
-            // Where chance makes neighbours alike, there may be none.
+            // If neighbours are equal by chance, there may be none.
             let interval = quantile(&samples, 50.0).unwrap().interval;
             interval.is_none_or(|(low, high)| (low..=high).contains(&0.125))
         });

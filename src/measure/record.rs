@@ -5,17 +5,23 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Bytes, counted};
+use crate::base::{Bytes, Nanos, counted};
 use crate::compile::Compiled;
 use crate::exec::Health;
 
+mod advice;
+mod fusion;
 mod ranks;
+mod source;
 
 pub use super::times::{SlotTimes, Times};
 pub use super::verify::record::{
     CheckedOperations, Mistake, OutputVerification, VariantVerification, VerificationRecord,
 };
+pub use advice::AdviceRecord;
+pub use fusion::{BrokenRecord, FusionRecord, MergedRecord};
 pub use ranks::*;
+pub use source::{Contents, Source};
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "aorta.run/1";
@@ -43,6 +49,9 @@ pub struct RunRecord {
     pub device: Device,
     pub environment: Environment,
     pub program: ProgramRecord,
+    /// The operations that were merged; `None` without `--fuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<FusionRecord>,
     pub variants: Vec<Variant>,
     /// `None` if no verification was requested.
     pub verification: Option<VerificationRecord>,
@@ -51,6 +60,10 @@ pub struct RunRecord {
     pub expected: Vec<ExpectedRecord>,
     /// Warnings that a reader must know before trusting a result.
     pub warnings: Vec<String>,
+    /// The files of the run with a scenario that repeats it. `None` in records of older versions and of cases, and if
+    /// the setting `record_text` is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
 }
 
 /// The workload's file and parameters.
@@ -172,6 +185,10 @@ pub struct ProgramRecord {
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
+    /// Changes of the first rank's text that would save operations, that with the largest gain first. Empty in records of
+    /// older versions, and for a backend without a device profile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<AdviceRecord>,
 }
 
 /// A real stream.
@@ -212,6 +229,9 @@ impl LaneRecord {
 pub struct MemoryRecord {
     pub device: Bytes,
     pub pinned: Bytes,
+    /// Absent if there is none.
+    #[serde(default, skip_serializing_if = "Bytes::is_zero")]
+    pub managed: Bytes,
     pub host: Bytes,
     /// Part of `device` that is scratch memory.
     pub scratch: Bytes,
@@ -251,6 +271,10 @@ pub struct Variant {
     pub blocks: Vec<BlockRecord>,
     /// Notes of the backend: fallbacks, algorithms.
     pub notes: Vec<String>,
+    /// Time that the compiler took for kernels before the first iteration, 0 if all were in the cache; `None` if the backend
+    /// compiles none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compile_ns: Option<Nanos>,
 }
 
 /// State of a device at one moment.
@@ -288,7 +312,7 @@ pub struct BlockRecord {
     pub iterations: usize,
     /// State of each device after it.
     pub health: Vec<HealthRecord>,
-    /// What throttled a device during it, in words.
+    /// The reasons of throttling during it, in words.
     pub throttled: Option<String>,
 }
 
@@ -301,6 +325,9 @@ pub struct WarmupRecord {
     pub trend: Option<f64>,
     /// Whether the last round had no trend; `None` if it was too short to tell.
     pub settled: Option<bool>,
+    /// Time of the first iteration after the preparation; `None` if it was not timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_ns: Option<Nanos>,
 }
 
 /// The value of a metric.
@@ -368,7 +395,7 @@ pub struct ExpectedRecord {
     /// The typical value, and where it was measured.
     pub seen: String,
     pub source: String,
-    /// What to check first, if it is not normal.
+    /// The things to check first, if it is not normal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<String>,
 }

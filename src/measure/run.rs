@@ -199,7 +199,8 @@ fn sample(
     notes.extend(cold_note(request, session));
     // From here on the headline is kept, whatever fails.
     let index = sampled.len();
-    sampled.push(VariantSamples { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes });
+    let compile = session.compile_time();
+    sampled.push(VariantSamples { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes, compile });
     keep(request, sampled, &[], warnings);
     let more = || {
         failure.map_or(Ok(()), Err)?;

@@ -1,5 +1,6 @@
 //! Samples of a launch mode and of the run on one stream, before they become a record.
 
+use crate::base::Nanos;
 use crate::exec::{LaunchMode, Samples, Trace};
 
 use super::alone::Alone;
@@ -17,6 +18,8 @@ pub(super) struct VariantSamples {
     /// processes unless this is rank 0.
     pub traces: Vec<Vec<Trace>>,
     pub notes: Vec<String>,
+    /// Time that a compiler took for kernels; `None` if nothing is compiled.
+    pub compile: Option<Nanos>,
 }
 
 /// Results of the run on one stream.

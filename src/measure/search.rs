@@ -1,7 +1,7 @@
 //! Search for the best point of a space that is too large to enumerate, within a budget of runs. Independent of what
 //! points mean.
 //!
-//! It combines known simple methods:
+//! The search combines known simple methods:
 //!
 //! - *Spread*: a quarter of the runs go to a Latin hypercube, which covers every part of every axis (McKay and others,
 //!   1979).

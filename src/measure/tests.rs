@@ -45,7 +45,7 @@ step {
 }
 ";
 
-/// What each metric of a text is worth, or why it has no value.
+/// The value of each metric of a text, or why it has none.
 fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Profile>) -> String {
     let time = traces.iter().map(|trace| trace.time).collect();
     values_beside(metrics, traces, time, alone, limits)

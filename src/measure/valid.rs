@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::base::{Nanos, json};
 use crate::config::MAX_CYCLE;
 
+use super::ab::{self, AbRecord};
 use super::record::{
     AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, SCHEMA, Times, Variant,
     VerificationRecord,
@@ -37,6 +38,39 @@ impl RunRecord {
             None => Err("it has no `schema`: it is not a record of this program".to_owned()),
         }
     }
+}
+
+impl AbRecord {
+    /// True for JSON with the schema of a comparison, of any version.
+    pub fn is_meant(text: &str) -> bool {
+        schema(text).is_some_and(|schema| schema.starts_with("aorta.ab/"))
+    }
+
+    /// Parses the record of a comparison. The error describes what is wrong with the text.
+    pub fn from_json(text: &str) -> Result<AbRecord, String> {
+        if let Some(other) = schema(text).filter(|schema| schema != ab::SCHEMA) {
+            return Err(format!("it has the schema `{other}`, and this version reads `{}`", ab::SCHEMA));
+        }
+        let record: AbRecord = json::read(text.as_bytes()).map_err(|error| format!("it is damaged: {error}"))?;
+        for (name, side) in [("a", &record.a), ("b", &record.b)] {
+            let period = side.period;
+            require((1..=MAX_CYCLE as usize).contains(&period), format!("{name}.period"), period, || {
+                format!("a cycle has 1 to {MAX_CYCLE} slots")
+            })
+            .and_then(|()| check(&side.run).map_err(|why| format!("{name}.run: {why}")))
+            .map_err(|why| format!("it is damaged: {why}"))?;
+        }
+        Ok(record)
+    }
+}
+
+/// The schema that a text names; `None` if it is no JSON, or names none.
+fn schema(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    serde_json::from_str(text).ok().map(|head: Head| head.schema)
 }
 
 /// Fails with the first field that is inconsistent with others, such as `variants[0].ranks[1].trace[3].id`.

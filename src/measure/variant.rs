@@ -114,6 +114,7 @@ pub fn record(
         health: blocks.edges().map(HealthRecord::of).collect(),
         blocks: blocks.records(),
         notes: sampled.notes.clone(),
+        compile_ns: sampled.compile,
     }
 }
 

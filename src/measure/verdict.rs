@@ -120,7 +120,7 @@ struct Words {
     /// Name of the verdict, if no resource is at its limit.
     name: &'static str,
     what: &'static str,
-    /// What usually helps.
+    /// The remedy that usually helps.
     help: &'static str,
 }
 
@@ -193,7 +193,7 @@ pub fn resource(name: &str) -> String {
     describe_resource(name).0
 }
 
-/// What usually helps an operation of a category.
+/// The remedy that usually helps an operation of a category.
 pub fn help(category: &str) -> &'static str {
     words(category).help
 }
@@ -219,6 +219,7 @@ mod tests {
             beside_waiting: None,
             tail_ns: None,
             peak: None,
+            unusual: None,
         }
     }
 

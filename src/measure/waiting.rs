@@ -96,7 +96,7 @@ impl<'a> MatchedOperations<'a> {
         let by_durations = partners().map(|partner| duration - partner.duration(at)).fold(Nanos(0), Nanos::max);
         let clocks: Option<Vec<(Nanos, Nanos)>> = partners().map(|partner| party.behind(partner, at)).collect();
         let Some(clocks) = clocks else { return Some(by_durations) };
-        // It did not wait for a rank that arrived after it had ended: its data was buffered.
+        // A rank cannot have waited for one that arrived after its own end: the data was buffered.
         let waited = clocks.iter().map(|(behind, _)| *behind).filter(|behind| *behind <= duration);
         let (last, error) = (waited.fold(Nanos(0), Nanos::max), clocks.iter().map(|(_, error)| *error).max()?);
         Some(by_durations.clamp(last - error, last + error).min(duration).max(Nanos(0)))

@@ -1,6 +1,6 @@
 //! A session that is opened and warmed up once, then measured in blocks on request.
 //!
-//! It is idle between blocks, so several of them, each in its own process, can take turns on one device.
+//! A session is idle between blocks, so several sessions, each in its own process, can take turns on one device.
 
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +42,7 @@ pub struct Block {
     pub ungated: u64,
     /// True if the run was stopped before all iterations were measured.
     pub stopped: bool,
-    /// What throttled devices during the block, in words.
+    /// The reasons of throttling during the block, in words.
     pub throttled: Vec<String>,
 }
 
@@ -99,5 +99,10 @@ impl WarmSession<'_> {
             }
         }
         Ok(Block { time_ns: samples.time, ungated: samples.ungated, stopped: samples.stopped, throttled })
+    }
+
+    /// Runs the `teardown` after the last block, unless the run was stopped.
+    pub fn tear_down(&mut self) -> Result<(), ExecError> {
+        if self.control.stopped() { Ok(()) } else { self.session.tear_down(self.control) }
     }
 }

@@ -25,19 +25,20 @@ pub fn settle(
 ) -> Result<(WarmupRecord, u64), ExecError> {
     let slots = session.slots();
     if warmup < JUDGED.max(2 * slots as u64) {
-        return Ok((WarmupRecord { iterations: warmup, trend: None, settled: None }, warmup));
+        return Ok((WarmupRecord { iterations: warmup, ..WarmupRecord::default() }, warmup));
     }
     let mut rounds = 0;
-    let mut trend = None;
+    let (mut trend, mut first_ns) = (None, None);
     while rounds < ROUNDS && !control.stopped() {
         let samples = session.iterate(mode, 0, warmup, control)?.slowest;
         rounds += 1;
+        first_ns = first_ns.or(samples.time.first().copied());
         trend = series::trend(&relative_to_slot(&samples.time, slots));
         if trend.is_none() {
             break;
         }
     }
-    let record = WarmupRecord { iterations: rounds * warmup + lead, trend, settled: Some(trend.is_none()) };
+    let record = WarmupRecord { iterations: rounds * warmup + lead, trend, settled: Some(trend.is_none()), first_ns };
     Ok((record, lead))
 }
 

@@ -131,9 +131,13 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// Evaluates an argument of a definition. A bare type creates memory of its own.
+    /// Evaluates an argument of a definition. A bare type creates memory of its own; `world` is a group where the definition
+    /// means one.
     fn argument(&mut self, arg: &Arg, param: &Param) -> Value {
         self.no_peer(arg);
+        if let Some(group) = self.named_group(&arg.value).filter(|_| param.ty.is_none()) {
+            return Value::Group(group);
+        }
         let mut value = self.eval(&arg.value);
         if let Value::Type(dtype, dims) = value {
             let view = self.bare(dtype, *dims, param.name.symbol, arg.value.span);

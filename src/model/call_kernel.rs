@@ -390,7 +390,7 @@ impl<'a> Analyzer<'a> {
             ("memory without gaps".to_owned(), help)
         } else if tensor.space == Space::Host {
             let help = "declare it `in pinned`, or `copy` it to the device first";
-            ("in `device` or `pinned` memory".to_owned(), help)
+            ("in memory that a device reaches".to_owned(), help)
         } else {
             return true;
         };

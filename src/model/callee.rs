@@ -12,7 +12,7 @@ pub(super) const MARKERS: [&str; 4] = ["signal", "wait", "sync", "host_sync"];
 /// The name in front of the gradients of an operation or a call.
 pub(super) const GRADIENT: &str = "grad";
 
-/// What a name in front of parentheses refers to.
+/// The thing that a name in front of parentheses refers to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Callee<'a> {
     Def(&'a Decl),

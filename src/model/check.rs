@@ -48,7 +48,7 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         step_labels: FxHashMap::default(),
         inner_labels: FxHashMap::default(),
         place: NameRole::Any,
-        has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Later { .. })),
+        has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Unlinked(_))),
         streams: ast.decls.iter().filter_map(stream_name).collect(),
         worded: ast.decls.iter().filter_map(|decl| word_parameter(decl, words)).collect(),
         of_module: false,
@@ -73,7 +73,7 @@ struct Checker<'a> {
     /// Labels of the step, and labels of definitions with the definition that has them.
     step_labels: FxHashMap<Symbol, SrcSpan>,
     inner_labels: FxHashMap<Symbol, Symbol>,
-    /// What the checked expression could refer to, for help messages.
+    /// The role of the names in the checked expression, for help messages.
     place: NameRole,
     has_mesh: bool,
     /// True in a definition of a module, whose own names may be those of declarations of this file.
@@ -97,8 +97,7 @@ impl<'a> Checker<'a> {
 
     fn file(&mut self, ast: &'a Ast) {
         for decl in &ast.decls {
-            if let DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } | DeclKind::Later { name: Some(name), .. } =
-                &decl.kind
+            if let DeclKind::Def { name, .. } | DeclKind::Kernel { name, .. } | DeclKind::Unlinked(name) = &decl.kind
                 && let Some(first) = self.defs.insert(name.symbol, decl)
             {
                 let first = match &first.kind {
@@ -472,7 +471,7 @@ impl<'a> Checker<'a> {
         self.error(|this| this.unknown(symbol, at));
     }
 
-    /// What a name at a group of ranks could refer to.
+    /// The role of a name at a group of ranks.
     fn group(&self) -> NameRole {
         NameRole::Group { mesh: self.has_mesh }
     }

@@ -18,7 +18,7 @@ use super::stream_options::{ByMember, Streams};
 use super::unknown;
 use super::value::Value;
 
-/// What kind of members a family has.
+/// The kind of a family's members.
 #[derive(Clone, Copy)]
 pub(super) enum FamilyOf {
     Streams,
@@ -45,27 +45,12 @@ impl<'a> Analyzer<'a> {
                 self.draw(*name, dims, &call);
             }
             DeclKind::Require { condition, message } => self.require(condition, message.as_deref()),
-            // The linker of modules has reported why this `use` failed.
-            DeclKind::Later { word: "use", name } => {
-                name.iter().for_each(|name| self.scopes.declare(name.symbol, Value::Unknown));
-            }
-            DeclKind::Later { word, .. } => self.later_declaration(word, decl),
+            // The linker of modules has reported why.
+            DeclKind::Unlinked(name) => self.scopes.declare(name.symbol, Value::Unknown),
             // `Analyzer::steps` expands the blocks once all declarations are known.
             DeclKind::Setup(_) | DeclKind::Teardown(_) => {}
             DeclKind::Preset { .. } | DeclKind::Def { .. } | DeclKind::Metric { .. } | DeclKind::Expect { .. } => {}
         }
-    }
-
-    /// Reports a declaration that this version does not support. Its names become known without a value.
-    fn later_declaration(&mut self, word: &str, decl: &Decl) {
-        self.not_yet(&format!("`{word}`"), "`map(…)` makes a kernel of any expression", decl.span);
-        for name in declared_names(decl) {
-            self.scopes.declare(name.symbol, Value::Unknown);
-        }
-    }
-
-    pub(super) fn not_yet(&mut self, what: &str, help: &str, at: SrcSpan) {
-        self.error(ModelError::NotYet { what: what.to_owned(), help: help.to_owned(), at: at.into() });
     }
 
     fn meta(&mut self, settings: &[Setting], span: SrcSpan) {
@@ -319,9 +304,7 @@ impl<'a> Analyzer<'a> {
     pub(super) fn space(&mut self, space: Option<&Name>) -> Space {
         let Some(name) = space else { return Space::Device };
         let text = self.names.name(name.symbol).to_owned();
-        if text == "managed" {
-            self.not_yet("`managed` memory", "declare the buffer in `device` or `pinned` and copy", name.span);
-        } else if Space::from_name(&text).is_none() {
+        if Space::from_name(&text).is_none() {
             let spaces = Space::ALL.map(Space::name);
             self.error(ModelError::WrongType {
                 expected: format!("one of {}", suggest::listed(&spaces)),

@@ -55,7 +55,7 @@ pub(super) fn stream_name(decl: &Decl) -> Option<Symbol> {
 /// The names that a declaration makes visible to those below it.
 pub(super) fn declared_names(decl: &Decl) -> Vec<Name> {
     match &decl.kind {
-        DeclKind::Later { name, .. } => name.iter().copied().collect(),
+        DeclKind::Unlinked(name) => vec![*name],
         DeclKind::Use { what: Expr { kind: ExprKind::Name(symbol), span } } => {
             vec![Name { symbol: *symbol, span: *span }]
         }

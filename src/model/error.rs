@@ -346,15 +346,6 @@ pub enum ModelError {
         at: SourceSpan,
     },
 
-    #[error("{what} is not part of this version")]
-    #[diagnostic(code(aorta::model::not_yet), help("{help}"))]
-    NotYet {
-        what: String,
-        help: String,
-        #[label("not in this version")]
-        at: SourceSpan,
-    },
-
     #[error("the mesh does not fit {world}")]
     #[diagnostic(
         code(aorta::model::mesh),
@@ -367,7 +358,7 @@ pub enum ModelError {
         /// The number of ranks.
         world: String,
         why: String,
-        /// What to change so that it fits.
+        /// The change that makes it fit.
         give: String,
         #[label("{why}")]
         at: SourceSpan,
@@ -412,7 +403,7 @@ pub enum ModelError {
     #[diagnostic(code(aorta::model::local_buffer), help("{help}"))]
     LocalBuffer {
         name: String,
-        /// What the declaration asks for: another space, or initial contents.
+        /// The request of the declaration: another space, or initial contents.
         wants: String,
         why: &'static str,
         help: String,

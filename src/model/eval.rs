@@ -72,7 +72,10 @@ impl Analyzer<'_> {
                 self.index(value, base, items, expr.span)
             }
             ExprKind::Field { base, name } => {
-                let value = self.eval(base);
+                let value = match self.named_group(base) {
+                    Some(group) => Value::Group(group),
+                    None => self.eval(base),
+                };
                 self.field(&value, base, *name)
             }
             ExprKind::List(items) => self.list(items, expr.span),
@@ -94,6 +97,7 @@ impl Analyzer<'_> {
             return match value {
                 Value::Draw(draw) => self.drawn(*draw, symbol, span),
                 Value::Output(cell) => self.written_output(*cell, symbol, span),
+                Value::Group(group) => self.group_value(*group),
                 value => value.clone(),
             };
         }

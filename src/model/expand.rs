@@ -71,7 +71,7 @@ pub(super) struct Expansion<'a> {
     pub specs: Specs,
     /// Reused vectors for the operands of an operation.
     pub inputs: Inputs,
-    /// What operations of this step have written, as far as a `grad` has asked.
+    /// The writes of this step's operations, as far as a `grad` has asked for them.
     pub writers: Writers,
     /// Memories that hold 0, 1, 2, …, by the number of their shape.
     pub iotas: FxHashMap<u32, MemoryId>,

@@ -47,7 +47,7 @@ impl DeclaredKernel<'_> {
     }
 }
 
-/// What the parameters of a kernel's entry follow from.
+/// The parts of a declaration that determine the parameters of a kernel's entry.
 struct EntryParams<'p> {
     inputs: &'p [KernelParam<'p>],
     outputs: &'p [KernelParam<'p>],

@@ -20,7 +20,7 @@ use super::value::Value;
 /// Number of dependencies that count as one turn of a loop.
 const DEPENDENCIES_PER_TURN: usize = 4;
 
-/// What a label refers to, while its iteration is expanded.
+/// The operations and values that a label refers to, while its iteration is expanded.
 #[derive(Debug)]
 pub(super) struct LabelData {
     pub ops: Range<u32>,

@@ -13,6 +13,9 @@ use super::error::{ModelError, StructureError};
 use super::program::{Factor, Group};
 use super::value::Value;
 
+/// The group of all ranks. A name bound to it is the number of ranks, except where a group is meant.
+const WORLD: GroupId = GroupId(0);
+
 /// Members of a group after a dot.
 pub(super) const MEMBERS: [&str; 2] = ["rank", "size"];
 
@@ -123,16 +126,30 @@ impl Analyzer<'_> {
         Team { group, ranks: found.size(), rank: found.number_of(self.options.rank) }
     }
 
+    /// The group that an expression names: `world`, or a factor of a mesh. `None` for anything else.
+    pub(super) fn named_group(&self, expr: &Expr) -> Option<GroupId> {
+        let name = expr.as_name()?;
+        match self.scopes.get(name) {
+            Some(Value::Group(group)) => Some(*group),
+            Some(_) => None,
+            None => (name == self.builtins.world).then_some(WORLD),
+        }
+    }
+
+    /// The value of a name that is bound to a group: of all ranks their number, as of `world` itself.
+    pub(super) fn group_value(&self, group: GroupId) -> Value {
+        if group == WORLD { Value::int(i64::from(self.options.world)) } else { Value::Group(group) }
+    }
+
     /// The group of an operation: all ranks, unless `over` names another. `None` if `over` is invalid.
     pub(super) fn group_over(&mut self, operation: &dyn Operation, call: &Call) -> Option<GroupId> {
-        let world = Some(GroupId(0));
-        let Some(over) = &call.over else { return world };
+        let Some(over) = &call.over else { return Some(WORLD) };
         if operation.category() != Category::Collective {
             self.no_group(call);
             return None;
         }
-        if over.as_name() == Some(self.builtins.world) {
-            return world;
+        if let Some(group) = self.named_group(over) {
+            return Some(group);
         }
         match self.eval(over) {
             Value::Group(group) => Some(group),

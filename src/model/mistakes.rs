@@ -116,7 +116,7 @@ pub(super) struct Mistakes {
     unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
 }
 
-/// What identifies an unknown name: its message, which is the same at each location. `None` for other errors.
+/// The key of an error about an unknown name: its message, which is the same at each location. `None` for other errors.
 fn unknown(error: &ModelError) -> Option<(Discriminant<ModelError>, String, Option<String>)> {
     match error {
         ModelError::UnknownName { name, help, .. }

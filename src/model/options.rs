@@ -68,7 +68,9 @@ impl Analyzer<'_> {
         }
         let attr = match (&option.kind, &value) {
             (_, Value::Unknown) => return None,
-            (OptionType::Int(min, max), Value::Number(number)) if number.dimension == Dimension::NONE => {
+            (OptionType::Int(min, max) | OptionType::Spatial(min, max), Value::Number(number))
+                if number.dimension == Dimension::NONE =>
+            {
                 let whole = self.whole(*number, expr.span)?;
                 (*min..=*max).contains(&whole).then_some(Attr::Int(whole))
             }
@@ -81,14 +83,13 @@ impl Analyzer<'_> {
             }
             (OptionType::Bool, Value::Bool(value)) => Some(Attr::Bool(*value)),
             (OptionType::DType, Value::DType(dtype)) => Some(Attr::DType(*dtype)),
-            (OptionType::Axes | OptionType::Sizes | OptionType::List, Value::List(items)) => items
-                .iter()
-                .map(|item| match item {
-                    Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),
-                    _ => None,
-                })
-                .collect::<Option<Vec<i64>>>()
-                .map(Attr::Axes),
+            (OptionType::Axes | OptionType::Sizes | OptionType::List, Value::List(items)) => {
+                whole(items).map(Attr::Axes)
+            }
+            (OptionType::Spatial(min, max), Value::List(items)) => {
+                let fits = |sizes: &Vec<i64>| sizes.iter().all(|size| (*min..=*max).contains(size));
+                whole(items).filter(fits).map(Attr::Axes)
+            }
             (OptionType::Counts, Value::List(items)) => counts(items).map(|counts| Attr::Counts(counts.into())),
             _ => None,
         };
@@ -115,6 +116,15 @@ impl Analyzer<'_> {
             }
         }
     }
+}
+
+/// The whole numbers of a list; `None` if it has other values.
+fn whole(items: &[Value]) -> Option<Vec<i64>> {
+    let number = |item: &Value| match item {
+        Value::Number(number) if number.dimension == Dimension::NONE => number.whole(),
+        _ => None,
+    };
+    items.iter().map(number).collect()
 }
 
 /// Whole numbers from 0, in one list or in a list of lists.

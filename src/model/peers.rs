@@ -152,7 +152,7 @@ fn peer_copies(programs: &[Program]) -> BTreeMap<CopySite, BTreeMap<u32, SiteCop
     copies
 }
 
-/// What arrives on a rank: the sender and the slice that is written.
+/// An arrival on a rank: the sender and the slice that is written.
 struct Arrival {
     from: u32,
     view: ViewId,

@@ -5,7 +5,7 @@ use super::views::Extent;
 /// A box: a range in each dimension.
 pub(super) type Region = Vec<Extent>;
 
-/// What two boxes have in common; `None` if they do not overlap.
+/// The intersection of two boxes; `None` if they do not overlap.
 pub(super) fn common(a: &[Extent], b: &[Extent]) -> Option<Region> {
     let shared = |(a, b): (&Extent, &Extent)| {
         let (start, end) = (a.start.max(b.start), a.end().min(b.end()));

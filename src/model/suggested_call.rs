@@ -22,7 +22,7 @@ struct Parts<'a> {
     over: Option<&'a Expr>,
 }
 
-/// What an argument can be used as.
+/// The use that a call can make of an argument.
 enum Role {
     /// Memory, or a value that refers to memory.
     Operand,
@@ -90,7 +90,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// What an argument can be, as far as that is known without an error.
+    /// The role of an argument, as far as it is known without an error.
     fn role(&mut self, expr: &Expr) -> Role {
         let is_mesh_name = |name| {
             self.ast.decls.iter().any(|decl| match &decl.kind {
@@ -227,13 +227,16 @@ fn take_first(left: &mut Vec<&'static OptionSpec>, asked: impl Fn(&OptionSpec) -
 /// True if an option accepts this kind of value.
 fn fits(kind: &OptionType, value: &Value) -> bool {
     match (kind, value) {
-        (OptionType::Int(..), Value::Number(number)) => {
+        (OptionType::Int(..) | OptionType::Spatial(..), Value::Number(number)) => {
             number.dimension == crate::base::units::Dimension::NONE && matches!(number.value, Scalar::Int(_))
         }
         (OptionType::Number(dimension), Value::Number(number)) => number.dimension == *dimension,
         (OptionType::Bool, Value::Bool(_)) | (OptionType::DType, Value::DType(_)) => true,
         (OptionType::File, Value::Text(_)) => true,
-        (OptionType::Axes | OptionType::Sizes | OptionType::List | OptionType::Counts, Value::List(_)) => true,
+        (
+            OptionType::Axes | OptionType::Sizes | OptionType::List | OptionType::Spatial(..) | OptionType::Counts,
+            Value::List(_),
+        ) => true,
         _ => false,
     }
 }

@@ -54,7 +54,7 @@ const THREADS: [&str; 6] = ["threadIdx", "blockIdx", "blockDim", "gridDim", "hip
 /// Prefix of metrics that describe the device, such as `device.units`.
 const DEVICE: &str = "device";
 
-/// What a name at this location would have to be.
+/// The kind of thing that a name at this location has to refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum NameRole {
     #[default]

@@ -52,7 +52,7 @@ fn text(region: &[Extent]) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// What an iteration has written so far.
+/// The slices that an iteration has written so far.
 struct Written<'a> {
     program: &'a Program,
     /// The iteration, counted from 1.

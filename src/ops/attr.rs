@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::units::Dimension;
-use crate::base::{DType, SrcSpan};
+use crate::base::{DType, Dims, SrcSpan};
 
 use super::{Crossing, DataFile, Spec, UserKernel};
 
@@ -27,6 +27,11 @@ impl OptionSpec {
     /// An optional whole number from `least` to `most`, both included.
     pub const fn int(name: &'static str, least: i64, most: i64, default: i64, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Int(least, most), default: Preset::Int(default), doc }
+    }
+
+    /// Optional whole numbers from `least` to `most` for spatial dimensions.
+    pub const fn spatial(name: &'static str, least: i64, most: i64, default: i64, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind: OptionType::Spatial(least, most), default: Preset::Int(default), doc }
     }
 
     /// An optional `true` or `false`.
@@ -57,6 +62,8 @@ pub enum OptionType {
     Sizes,
     /// A list of whole numbers, as many as the operation takes.
     List,
+    /// Whole numbers in a range, both ends included: one for all spatial dimensions, or a list with one for each.
+    Spatial(i64, i64),
     /// How much goes from each rank to each: a list for each sender, or one for all of them.
     Counts,
     /// The path of a file with data, in quotes.
@@ -75,6 +82,9 @@ impl OptionType {
             OptionType::Axes => "a list of dimensions, such as `[1, 0]`".to_owned(),
             OptionType::Sizes => "a list of whole numbers, one for each dimension, such as `[0, 2]`".to_owned(),
             OptionType::List => "a list of whole numbers, such as `[3, 0]`".to_owned(),
+            OptionType::Spatial(min, max) => {
+                format!("a whole number from {min} to {max}, or a list with one for each spatial dimension")
+            }
             OptionType::DType => "an element type, such as `f16`".to_owned(),
             OptionType::File => "the path of a file in quotes, such as `\"tokens.bin\"`".to_owned(),
             OptionType::Counts => {
@@ -207,6 +217,15 @@ impl Attrs {
         self.values.clear();
     }
 
+    /// The same options with another value of one.
+    pub(super) fn with(&self, name: &str, value: Attr) -> Attrs {
+        let mut attrs = self.clone();
+        if let Some(option) = attrs.values.iter_mut().find(|(candidate, ..)| *candidate == name) {
+            option.1 = value;
+        }
+        attrs
+    }
+
     fn get(&self, name: &str) -> &Attr {
         self.values
             .iter()
@@ -261,6 +280,17 @@ impl Attrs {
             Attr::Axes(value) => Some(value),
             _ => None,
         }
+    }
+
+    /// The value of an option of type [`OptionType::Spatial`] for each of so many dimensions; `None` if it is absent, or a
+    /// list of another length.
+    pub fn spatial(&self, name: &str, dims: usize) -> Option<Dims> {
+        let sizes: Vec<u64> = match self.get(name) {
+            Attr::Int(value) => vec![*value as u64; dims],
+            Attr::Axes(values) => values.iter().map(|&value| value as u64).collect(),
+            _ => return None,
+        };
+        Dims::from_slice(&sizes).filter(|sizes| sizes.len() == dims)
     }
 
     pub fn counts(&self, name: &str) -> Option<&Counts> {

@@ -6,8 +6,13 @@ use super::*;
 pub static CATALOGUE: &[&dyn Operation] = &[
     &matrix::Gemm::Plain,
     &matrix::Gemm::Scaled,
+    &matrix::GroupedGemm,
     &attention::Attention,
     &attention::AttentionBackward,
+    &conv::Conv::Forward,
+    &conv::Conv::Weights,
+    &pool::Pool,
+    &pool::PoolBackward,
     &elementwise::Map,
     &elementwise::Cast,
     &elementwise::Fill,

@@ -38,11 +38,11 @@ pub(super) fn options(via: &'static str) -> Attrs {
 }
 
 fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
-    match (source.space, target.space) {
-        (Space::Device, Space::Device) => Some(Direction::DeviceToDevice),
-        (_, Space::Device) => Some(Direction::HostToDevice),
-        (Space::Device, _) => Some(Direction::DeviceToHost),
-        _ => None,
+    match (source.space.in_host(), target.space.in_host()) {
+        (false, false) => Some(Direction::DeviceToDevice),
+        (true, false) => Some(Direction::HostToDevice),
+        (false, true) => Some(Direction::DeviceToHost),
+        (true, true) => None,
     }
 }
 
@@ -83,8 +83,9 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
     })
 }
 
-/// Rows from which on the runtime copies them as fast as a kernel does, in bytes. It takes them one by one: 170 000 rows of
-/// two bytes took an H200 108 µs instead of 3.
+/// Rows from which on the runtime copies them as fast as a kernel does, in bytes, if they begin at multiples of 16 bytes. It takes
+/// them one by one: 170 000 rows of two bytes took an H200 108 µs instead of 3, and two of 16 MiB, at no such multiple, 208 µs
+/// (docs/measurements/2026-11-23-unseen-shapes.md).
 const SHORT_ROW: u64 = 1 << 16;
 
 fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
@@ -128,7 +129,7 @@ impl Operation for Copy {
                     OptionSpec::word(
                         "via",
                         &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or what is faster: a kernel for short rows within a device, else the runtime's copy",
+                        "a copy engine, a kernel, or what is faster: a kernel for short rows and for pages within a device, else the runtime's copy",
                     ),
                     pages::INDICES,
                 ],
@@ -190,7 +191,7 @@ impl Operation for Copy {
             return Err(OpError::Gaps {
                 op: "copy",
                 help: "a copy engine moves rows at one distance: take a slice with fewer gaps, \
-                       or `via: kernel` where both sides are in `device` or `pinned`",
+                       or `via: kernel` where neither side is in `host`",
                 at: gaps.into(),
             });
         }
@@ -204,9 +205,9 @@ impl Operation for Copy {
             true => target.elements().div_ceil(1024).max(1),
             false => 0,
         };
-        let counts_on = |tensor: &Tensor, other: &Tensor| match (tensor.space, other.space) {
-            (Space::Device, Space::Pinned | Space::Host) => Traffic::NONE,
-            (space, _) => Traffic::of(space, bytes),
+        let counts_on = |tensor: &Tensor, other: &Tensor| match (tensor.space.in_host(), other.space.in_host()) {
+            (false, true) => Traffic::NONE,
+            _ => Traffic::of(tensor.space, bytes),
         };
         let (read, written) = (counts_on(source, target), counts_on(target, source));
         Cost { read, written, blocks, share: 4, ..Cost::default() }
@@ -252,8 +253,11 @@ fn by_kernel(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match pages::indices(&spec.attrs) {
         Some(list) => {
-            let mut parts = pages::stretches(list, source, target).into_iter();
-            parts.any(|part| matches!(within(spec, &part.source, &part.target), Way::Kernel))
+            let parts = pages::stretches(list, source, target);
+            // Within a device one kernel has copied many stretches before the runtime begins the second.
+            let is_local = direction(source, target) == Some(Direction::DeviceToDevice);
+            (parts.len() > 1 && is_local && spec.attrs.word("via") == "auto")
+                || parts.iter().any(|part| matches!(within(spec, &part.source, &part.target), Way::Kernel))
         }
         None => matches!(within(spec, source, target), Way::Kernel),
     }
@@ -278,7 +282,7 @@ fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
             if via == "auto"
                 && copy.direction == Direction::DeviceToDevice
                 && copy.rows > 1
-                && copy.row_bytes < SHORT_ROW =>
+                && (copy.row_bytes < SHORT_ROW || !copy.is_aligned()) =>
         {
             Way::Kernel
         }

@@ -229,7 +229,7 @@ impl Maker {
                 let product = self.multiply(gradient, whole)?;
                 [Some(gradient), Some(self.one(Unary::Negate, product)?)]
             }
-            // Of equals, each has half.
+            // Equal operands get half of the derivative each.
             Binary::Max | Binary::Min => {
                 let wins = if function == Binary::Max { Binary::Greater } else { Binary::Less };
                 let (zero, half) = (self.constant(0.0)?, self.scale(0.5, gradient)?);

@@ -292,6 +292,48 @@ impl Expression {
         (part, inputs)
     }
 
+    /// Adds the nodes of another expression, whose inputs are these nodes, and returns those of its outputs; `None` when there
+    /// are too many.
+    pub fn graft(&mut self, other: &Expression, inputs: &[u16]) -> Option<Vec<u16>> {
+        let mut places: Vec<u16> = Vec::with_capacity(other.nodes.len());
+        for node in &other.nodes {
+            let at = |operand: u16| places[usize::from(operand)];
+            let place = match *node {
+                Node::Input(input) => Some(inputs[usize::from(input)]),
+                Node::Constant(constant) => self.push_constant(other.constants[usize::from(constant)]),
+                Node::Unary(function, x) => self.push(Node::Unary(function, at(x))),
+                Node::Binary(function, x, y) => self.push(Node::Binary(function, at(x), at(y))),
+                Node::Select(condition, yes, no) => self.push(Node::Select(at(condition), at(yes), at(no))),
+            };
+            places.push(place?);
+        }
+        Some(other.outputs.iter().map(|output| places[usize::from(*output)]).collect())
+    }
+
+    /// The least and the largest value of a node that is a whole number whatever the inputs are; `None` for other nodes. `input`
+    /// returns the same of an input.
+    pub fn whole(&self, node: u16, input: &impl Fn(usize) -> Option<(f64, f64)>) -> Option<(f64, f64)> {
+        use Binary::*;
+        let mut values: Vec<Option<(f64, f64)>> = Vec::with_capacity(usize::from(node) + 1);
+        for node in &self.nodes[..=usize::from(node)] {
+            let of = |operand: u16| values[usize::from(operand)];
+            values.push(match *node {
+                Node::Input(number) => input(usize::from(number)),
+                Node::Constant(number) => {
+                    let value = self.constants[usize::from(number)];
+                    (value.trunc() == value).then_some((value, value))
+                }
+                Node::Unary(Unary::Not, _)
+                | Node::Binary(Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual | And | Or, ..) => {
+                    Some((0.0, 1.0))
+                }
+                Node::Select(_, yes, no) => of(yes).zip(of(no)).map(|(yes, no)| (yes.0.min(no.0), yes.1.max(no.1))),
+                Node::Unary(..) | Node::Binary(..) => None,
+            });
+        }
+        values.pop().flatten()
+    }
+
     /// The steps, each of which uses earlier ones only.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -304,6 +346,12 @@ impl Expression {
     /// For each output the node that has its value.
     pub fn outputs(&self) -> &[u16] {
         &self.outputs
+    }
+
+    /// Number of inputs.
+    pub fn inputs(&self) -> usize {
+        let number = |node: &Node| if let Node::Input(input) = node { usize::from(*input) + 1 } else { 0 };
+        self.nodes.iter().map(number).max().unwrap_or(0)
     }
 
     /// Numbers of the inputs that an output depends on, in ascending order.

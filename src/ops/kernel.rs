@@ -47,15 +47,14 @@ template <typename C> __device__ inline C load(f64 x) { return (C)x; }
 template <typename C> __device__ inline C load(f32 x) { return (C)x; }
 template <typename C> __device__ inline C load(f16 x) { return (C)half_to_float(x.bits); }
 template <typename C> __device__ inline C load(bf16 x) { return (C)bits_to_float((u32)x.bits << 16); }
-// Floats of 8 bits: FRACTION bits of fraction, and 2^LEAST as the smallest normal number.
-template <int FRACTION, int LEAST> __device__ inline f32 narrow_to_float(u32 bits) {
+__device__ inline f32 e4m3_to_float(u32 bits) {
   const u32 magnitude = bits & 0x7fu;
-  const f32 small = (f32)magnitude * bits_to_float((u32)(127 + LEAST - FRACTION) << 23);
-  const f32 normal = bits_to_float((magnitude << (23 - FRACTION)) + ((u32)(126 + LEAST) << 23));
-  const f32 value = magnitude >> FRACTION ? normal : small;
+  const f32 small = (f32)magnitude * bits_to_float((127u - 9u) << 23), normal = bits_to_float((magnitude << 20) + (120u << 23));
+  const f32 value = magnitude == 0x7fu ? bits_to_float(0x7fc00000u) : magnitude < 8u ? small : normal;
   return bits & 0x80u ? -value : value;
 }
-// To nearest even. What is larger than LARGEST becomes ABOVE.
+// The bits of a float of 8 with FRACTION bits of fraction, and 2^LEAST as the smallest normal number. To nearest even; what
+// is larger than LARGEST becomes ABOVE.
 template <int FRACTION, int LEAST, u32 LARGEST, u32 ABOVE> __device__ inline u32 float_to_narrow(f32 x) {
   const u32 bits = float_to_bits(x), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu, smallest = (u32)(127 + LEAST) << 23;
   const int shift = 23 - FRACTION;
@@ -67,12 +66,17 @@ template <int FRACTION, int LEAST, u32 LARGEST, u32 ABOVE> __device__ inline u32
   const u32 rounded = magnitude < smallest ? small : normal;
   return sign | (rounded > LARGEST ? ABOVE : rounded);
 }
-template <typename C> __device__ inline C load(e4m3 x) { return (x.bits & 0x7fu) == 0x7fu ? (C)bits_to_float(0x7fc00000u) : (C)narrow_to_float<3, -6>(x.bits); }
-template <typename C> __device__ inline C load(e5m2 x) {
-  const u32 magnitude = x.bits & 0x7fu;
-  if (magnitude >= 0x7cu) return (C)bits_to_float(magnitude > 0x7cu ? 0x7fc00000u : (x.bits & 0x80u) << 24 | 0x7f800000u);
-  return (C)narrow_to_float<2, -14>(x.bits);
+template <typename C> __device__ inline C load(e4m3 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  u32 halves;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((unsigned short)x.bits));
+  return (C)half_to_float((unsigned short)halves);
+#else
+  return (C)e4m3_to_float(x.bits);
+#endif
 }
+// The upper half of an `f16`.
+template <typename C> __device__ inline C load(e5m2 x) { return (C)half_to_float((unsigned short)(x.bits << 8)); }
 template <typename C> __device__ inline C load(i64 x) { return (C)x; }
 template <typename C> __device__ inline C load(i32 x) { return (C)x; }
 template <typename C> __device__ inline C load(i8 x) { return (C)x; }
@@ -90,8 +94,22 @@ template <typename C> __device__ inline void store(bf16& to, C x) {
   to.bits = (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 #endif
 }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+// The device saturates. What it would round to the largest number from above it is no number, or infinite.
+template <typename C> __device__ inline void store(e4m3& to, C x) {
+  unsigned short two;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"((f32)x));
+  to.bits = (unsigned char)(fabsf((f32)x) > 464.0f ? two | 0x7fu : two);
+}
+template <typename C> __device__ inline void store(e5m2& to, C x) {
+  unsigned short two;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"((f32)x));
+  to.bits = (unsigned char)(fabsf((f32)x) >= 61440.0f ? (two & 0x80u) | 0x7cu : two);
+}
+#else
 template <typename C> __device__ inline void store(e4m3& to, C x) { to.bits = (unsigned char)float_to_narrow<3, -6, 0x7e, 0x7f>((f32)x); }
 template <typename C> __device__ inline void store(e5m2& to, C x) { to.bits = (unsigned char)float_to_narrow<2, -14, 0x7b, 0x7c>((f32)x); }
+#endif
 // Cut off and saturated; NaN becomes 0. The bounds are exact in either type.
 template <typename C> __device__ inline i32 whole(C x, C low, C high, i32 above) {
   return x >= high ? above : x <= low ? (i32)low : x == x ? (i32)x : 0;
@@ -154,7 +172,7 @@ BINARY(or_, x != 0.0f || y != 0.0f ? 1.0f : 0.0f, x != 0.0 || y != 0.0 ? 1.0 : 0
 template <int RANK, int N> struct Geometry {
   u64 dims[RANK];
   i64 strides[N][RANK];
-  // Where element `index` of the walk lies in tensor `which`.
+  // Offset of element `index` of the walk in tensor `which`.
   template <typename I> __device__ inline i64 offset(I index, int which) const {
     i64 at = 0;
 #pragma unroll
@@ -193,6 +211,11 @@ pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<So
     let text =
         format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
     Arc::new(Source { name: name.to_owned(), text, code: None })
+}
+
+/// A text with each first string of the pairs replaced by the second.
+pub fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
+    pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// Text to go before a kernel whose blocks have that many threads: more registers than these leave to a thread would

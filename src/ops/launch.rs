@@ -6,12 +6,16 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos};
 
+use super::Tensor;
+
 /// One thing to launch on a stream. Operands are named by their place: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     Kernel(Kernel),
     /// A product, and the kernel that computes its epilogue if the library cannot.
     Gemm(Gemm, Option<Kernel>),
+    /// A convolution by the vendor's library, and the kernels that compute it where the library does not, or is slower.
+    Conv(Arc<Conv>, Vec<Kernel>),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
     Memset {
@@ -30,19 +34,19 @@ pub enum Launch {
 }
 
 impl Launch {
-    /// The generated kernel that it runs, or that it runs if a library cannot compute all of it.
-    pub fn kernel(&self) -> Option<&Kernel> {
+    /// The generated kernels that it runs, or that it runs if a library cannot compute all of it.
+    pub fn kernels(&self) -> &[Kernel] {
         match self {
-            Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => Some(kernel),
-            _ => None,
+            Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_ref(kernel),
+            Launch::Conv(_, kernels) => kernels,
+            _ => &[],
         }
     }
 
     /// Bytes of the workspace that it needs.
     pub fn workspace(&self) -> u64 {
-        let Some(kernel) = self.kernel() else { return 0 };
         let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
-        kernel.args.iter().map(bytes).max().unwrap_or(0)
+        self.kernels().iter().flat_map(|kernel| &kernel.args).map(bytes).max().unwrap_or(0)
     }
 }
 
@@ -93,6 +97,8 @@ impl fmt::Debug for Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     Bytes(u32),
+    /// So many bytes, or all that a block may have where that is less: the kernel's text takes no more than there is.
+    AtMost(u32),
     /// As much as a block may have: no other block that needs any fits beside it.
     All,
 }
@@ -195,6 +201,34 @@ pub struct Matrix {
     pub align: u8,
 }
 
+/// A convolution, which relates `x` of [samples, channels, spatial…], `w` of [channels of `y`, channels of `x` in a group,
+/// kernel…] and `y` of [samples, channels, windows…]. None of them has gaps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Conv {
+    pub form: ConvForm,
+    /// The operands `x`, `w` and `y`, and their tensors.
+    pub operands: [u8; 3],
+    pub tensors: [Tensor; 3],
+    /// The operand with a number for each channel of the result; `None` without a bias.
+    pub bias: Option<u8>,
+    pub stride: Dims,
+    pub padding: Dims,
+    pub dilation: Dims,
+    pub groups: u64,
+    pub arithmetic: Arithmetic,
+}
+
+/// The tensor of a convolution that is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvForm {
+    /// `y` from `x` and `w`.
+    Forward,
+    /// `x` from `y` and `w`: a transposed convolution.
+    Transposed,
+    /// `w` from `x` and `y`.
+    Weights,
+}
+
 /// The type in which products are formed and added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arithmetic {
@@ -248,6 +282,11 @@ pub struct Copy {
 impl Copy {
     pub fn bytes(&self) -> u64 {
         self.row_bytes * self.rows
+    }
+
+    /// Whether rows begin at multiples of 16 bytes from the first one, on both sides.
+    pub fn is_aligned(&self) -> bool {
+        self.source_pitch.is_multiple_of(16) && self.target_pitch.is_multiple_of(16)
     }
 }
 

@@ -135,6 +135,15 @@ pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
     })
 }
 
+/// Whether every row of a tensor consists of packs of so many neighbours, each of which one access can move.
+pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
+    let last = tensor.dims.len() - 1;
+    tensor.strides[last] == 1
+        && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
+        && tensor.dims[last].is_multiple_of(pack)
+        && tensor.strides[..last].iter().all(|stride| stride.is_multiple_of(pack))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

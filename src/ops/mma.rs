@@ -13,13 +13,14 @@
 ///
 /// - `LANES`: threads of a warp that multiply together.
 /// - `Tile<ROWS, WIDTH>`: 16-bit elements in shared memory; `chunk(row, column)` is the place of eight neighbours.
-/// - `left`, `right`, `right_turned`: the tile of a factor that begins at a row and a column of a `Tile`. `right` has the
-///   columns of the factor as rows of the `Tile`, and `right_turned` has its rows.
+/// - `left`, `left_turned`, `right`, `right_turned`: the tile of a factor that begins at a row and a column of a `Tile`. `left`
+///   has the rows of the factor as rows of the `Tile`, and `left_turned` has its columns; `right` has its columns, and
+///   `right_turned` its rows.
 /// - `multiply<T>`: adds a product of a left and a right factor to sums.
 /// - `left_of<T>`: sums as a left factor, rounded to `T`.
 /// - `across_row(value, join)`: the values of all lanes that have sums of the same rows, joined.
 /// - `load_rows`, `load_matrix`: rows in global memory to a `Tile`, asynchronously where the device can; `loads_issued` ends a
-///   group of them, and `loads_done` waits for all.
+///   group of them, `loads_done` waits for all, and `loads_pending<N>` until at most `N` groups are on their way.
 pub const FUNCTIONS: &str = r#"
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MMA 1
@@ -93,6 +94,10 @@ template <typename L> __device__ inline Factor left(const L& tile, u32 row, u32 
   u32 l = lane_of();
   return load_matrices(named_row(tile, row, column, l % 16, l / 16 * 8));
 }
+template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
+  u32 l = lane_of();
+  return load_matrices_turned(named_row(tile, row, column, l % 8 + l / 16 * 8, l / 8 % 2 * 8));
+}
 template <typename L> __device__ inline Factor right(const L& tile, u32 row, u32 column) {
   u32 l = lane_of();
   return load_matrices(named_row(tile, row, column, l % 8 + l / 16 * 8, l / 8 % 2 * 8));
@@ -146,6 +151,9 @@ template <typename L> __device__ inline Factor right_turned(const L& tile, u32 r
   column += lane_of() % 16;
   return {{two_turned(tile, row, column), two_turned(tile, row + 2, column)}};
 }
+template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
+  return right_turned(tile, row, column);
+}
 #ifndef FOUR
 #define FOUR(T) T __attribute__((ext_vector_type(4)))
 #endif
@@ -183,6 +191,11 @@ template <typename L> __device__ inline Factor right_turned(const L& tile, u32 r
   row += lane_of() % 4 * 2;
   column += lane_of() / 4;
   return {{two_turned(tile, row, column), two_turned(tile, row + 8, column), two_turned(tile, row, column + 8), two_turned(tile, row + 8, column + 8)}};
+}
+template <typename L> __device__ inline Factor left_turned(const L& tile, u32 row, u32 column) {
+  row += lane_of() % 4 * 2;
+  column += lane_of() / 4;
+  return {{two_turned(tile, row, column), two_turned(tile, row, column + 8), two_turned(tile, row + 8, column), two_turned(tile, row + 8, column + 8)}};
 }
 template <typename T> __device__ inline f32 dot_two(u32 a, u32 b) {
   T x = {(u16)a}, y = {(u16)b}, z = {(u16)(a >> 16)}, w = {(u16)(b >> 16)};
@@ -232,6 +245,38 @@ __device__ inline void loads_done() {
   asm volatile("cp.async.wait_group 0;" ::: "memory");
 #endif
 }
+template <int N> __device__ inline void loads_pending() {
+#if MMA
+  asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
+#endif
+}
+// The elements from `column` on of a row of `width`, which begins anywhere, by the aligned packs that hold them. Those behind
+// the row are zeros. Memory neither begins nor ends within a pack.
+template <typename T> __device__ inline Pack<u16, 8> neighbours(const T* row, u32 column, u32 width) {
+  union Words { u32 w[8]; Pack<u32, 4> packs[2]; Pack<u16, 8> elements; __device__ Words() {} } words;
+  u64 at = (u64)(row + column);
+  u32 shift = (u32)(at % 16), count = width - column < 8 ? width - column : 8;
+  const Pack<u32, 4>* from = (const Pack<u32, 4>*)(at - shift);
+  words.packs[0] = from[0];
+  words.packs[1] = {};
+  if (shift + count * 2 > 16) words.packs[1] = from[1];
+  if (shift & 8) {
+#pragma unroll
+    for (int i = 0; i < 6; i++) words.w[i] = words.w[i + 2];
+  }
+  if (shift & 4) {
+#pragma unroll
+    for (int i = 0; i < 5; i++) words.w[i] = words.w[i + 1];
+  }
+  if (shift & 2) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) words.w[i] = words.w[i] >> 16 | words.w[i + 1] << 16;
+  }
+#pragma unroll
+  for (u32 i = 0; i < 8; i++)
+    if (i >= count) words.elements.at[i] = 0;
+  return words.elements;
+}
 // `row(r)` is the address of row `r` of the tile, or null if there is none. Elements behind `width` become zeros.
 template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T, typename F>
 __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width, i64 step) {
@@ -244,9 +289,13 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
     if (PACKS) {
       load_chunk(tile.chunk(r, column), from ? from + column : (const T*)tile.at, from && column < width);
     } else {
-      Pack<u16, 8> pack;
+      Pack<u16, 8> pack = {};
+      if (step == 1) {
+        if (from && column < width) pack = neighbours(from, column, width);
+      } else {
 #pragma unroll
-      for (u32 i = 0; i < 8; i++) pack.at[i] = from && column + i < width ? from[(i64)(column + i) * step].bits : 0;
+        for (u32 i = 0; i < 8; i++) pack.at[i] = from && column + i < width ? from[(i64)(column + i) * step].bits : 0;
+      }
       *(Pack<u16, 8>*)tile.chunk(r, column) = pack;
     }
   }

@@ -13,7 +13,9 @@ mod ball;
 mod catalogue;
 mod check;
 mod collectives;
+mod compiled;
 mod concat;
+mod conv;
 mod copies;
 mod derivative;
 mod dropout;
@@ -22,6 +24,7 @@ mod embedding;
 mod error;
 pub mod expression;
 mod formula;
+pub mod fused;
 mod host;
 pub mod init;
 pub mod kernel;
@@ -39,10 +42,12 @@ mod pages;
 mod peers;
 mod permute;
 mod philox;
+mod pool;
 mod radix;
 mod ragged;
 mod read;
 mod reductions;
+mod rewritten;
 mod rope;
 mod routing;
 mod rows;
@@ -59,6 +64,7 @@ mod transpose;
 mod triad;
 mod user_kernel;
 mod walk;
+mod windows;
 pub mod witness;
 mod work;
 
@@ -76,6 +82,7 @@ pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
 pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
+pub use compiled::Resources;
 pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
@@ -85,6 +92,7 @@ pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
+pub use rewritten::{dims_order, exchanges_last, keeps_order};
 pub use signature::{Input, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
@@ -189,6 +197,11 @@ pub trait Operation: Sync {
     /// smaller. `None` if the operation is no such expression.
     fn elements(&self, _spec: &Spec) -> Option<Expression> {
         None
+    }
+
+    /// Whether fusion may put an expression in place of the inputs.
+    fn takes_expression(&self) -> bool {
+        false
     }
 
     /// Whether its output may lie on another rank: `y at 1`.
@@ -443,6 +456,8 @@ pub struct Cost {
     pub share: u32,
     /// The arithmetic of the matrix units, if they do the work.
     pub matrix: Option<Arithmetic>,
+    /// How a vendor's library divides a product; the default for other work.
+    pub tiling: Tiling,
     /// A fixed duration, independent of the device.
     pub hold: Option<Nanos>,
 }
@@ -456,6 +471,17 @@ impl Cost {
     pub fn bytes(&self) -> u64 {
         self.read.total() + self.written.total() + self.sent.max(self.received)
     }
+}
+
+/// How a vendor's library divides a product among blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tiling {
+    /// Arithmetic of whole tiles, where sizes leave some of them partly empty; 0 where that is not known.
+    pub flops: f64,
+    /// Blocks share the depth, and what they have is added up afterwards.
+    pub shares_depth: bool,
+    /// Rows of an operand begin at no multiple of 16 bytes: the libraries have slower kernels for these.
+    pub unaligned: bool,
 }
 
 /// Bytes, by the memory that holds them.
@@ -472,9 +498,9 @@ impl Traffic {
     pub const NONE: Traffic = Traffic { device: 0, host: 0 };
 
     pub fn of(space: Space, bytes: u64) -> Traffic {
-        match space {
-            Space::Device => Traffic { device: bytes, host: 0 },
-            Space::Pinned | Space::Host => Traffic { device: 0, host: bytes },
+        match space.in_host() {
+            false => Traffic { device: bytes, host: 0 },
+            true => Traffic { device: 0, host: bytes },
         }
     }
 

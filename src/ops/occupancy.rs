@@ -1,6 +1,6 @@
 //! Figures of large GPUs by which kernels choose their blocks.
 //!
-//! They do not depend on the device of a run, so that kernels, costs and the order of sums do not either.
+//! The figures do not depend on the device of a run, so that kernels, costs and the order of sums do not either.
 
 use super::Cost;
 use super::kernel::BLOCK;

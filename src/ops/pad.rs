@@ -3,12 +3,17 @@
 use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
-use super::kernel::BLOCK;
+use super::kernel::{BLOCK, bounds, c_type, index_type, source};
+use super::occupancy::SECTOR;
 use super::walk::{Operand, Task};
 use super::*;
 
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.
 pub struct Pad;
+
+/// Bytes of a row of the output from which on each of its parts is written by itself: ends of shorter parts would share too
+/// many sectors of memory with others.
+const LONG_ROW: u64 = 32 * SECTOR;
 
 /// Elements that are added along each dimension: before, and after.
 fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
@@ -98,9 +103,13 @@ impl Operation for Pad {
     }
 
     /// One kernel copies the input and fills slabs around it. The slabs of a dimension have the input's place in the
-    /// dimensions before it, and all of those behind it.
+    /// dimensions before it, and all of those behind it. Short rows are written one behind the other.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, whole) = (&spec.inputs[0], &spec.outputs[0]);
+        let row = whole.dims.last().map_or(0, |length| length * whole.dtype.size());
+        if (1..LONG_ROW).contains(&row) && whole.contiguous() && whole.align >= 16 {
+            return vec![in_packs(spec)];
+        }
         let rank = x.dims.len();
         let [before, after] = borders(&spec.attrs, rank);
         let (identity, value) = (Expression::identity(), Expression::constant(spec.attrs.number("value")));
@@ -131,3 +140,102 @@ impl Operation for Pad {
         backward::pad(rule, &before)
     }
 }
+
+/// The kernel for an output without gaps: each thread writes a pack of 16 bytes, whose elements may be those of several rows.
+fn in_packs(spec: &Spec) -> Launch {
+    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+    let rank = x.dims.len();
+    let (total, pack) = (y.elements(), 16 / y.dtype.size());
+    let [before, _] = borders(&spec.attrs, rank);
+    let compute = compute_type(spec);
+    let params = [
+        format!("{}* __restrict__ y", c_type(y.dtype)),
+        format!("const {}* __restrict__ x", c_type(x.dtype)),
+        "const Border border".to_owned(),
+        "u64 total".to_owned(),
+        format!("{} value", c_type(compute)),
+    ];
+    let text = format!(
+        "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\n#define V {pack}\n#define RANK {rank}\n{BORDER}",
+        bounds(BLOCK),
+        c_type(y.dtype),
+        c_type(compute),
+        index_type(total + pack * u64::from(BLOCK)),
+    );
+    let border = [&*y.dims, &before, &*x.dims, &*x.strides].concat();
+    Launch::Kernel(Kernel {
+        source: source("pad", &text, &params, IN_PACKS),
+        grid: Kernel::along_x(total.div_ceil(pack * u64::from(BLOCK)).max(1)),
+        block: Kernel::along_x(BLOCK),
+        shared: Shared::Bytes(0),
+        args: vec![
+            Arg::Operand(1),
+            Arg::Operand(0),
+            Arg::Words(border),
+            Arg::U64(total),
+            Arg::real(compute, spec.attrs.number("value")),
+        ],
+    })
+}
+
+/// The sizes of the output, the place of the input in it, and the input's sizes and strides.
+const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
+
+const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
+  Place first = (Place)GLOBAL_INDEX * V, rest = first, at[RANK];
+  if (first >= (Place)total) return;
+#pragma unroll
+  for (int axis = LAST; axis > 0; axis--) {
+    Place next = rest / (Place)border.dims[axis];
+    at[axis] = rest - next * (Place)border.dims[axis];
+    rest = next;
+  }
+  at[0] = rest;
+  // Whether the row has elements of the input, and where they begin. Behind the last row there is none.
+  bool inside;
+  const E* from;
+  auto enter = [&]() {
+    inside = true;
+    from = x;
+#pragma unroll
+    for (int axis = 0; axis < LAST; axis++) {
+      Place own = at[axis] - (Place)border.before[axis];
+      inside = inside && own < (Place)border.sizes[axis];
+      from += (i64)own * border.strides[axis];
+    }
+  };
+  enter();
+  E edge;
+  store<C>(edge, value);
+  Pack<E, V> v;
+  // A pack of one row that has none of its input.
+  Place end = at[LAST] + V, behind = (Place)(border.before[LAST] + border.sizes[LAST]);
+  bool outside = !inside || end <= (Place)border.before[LAST] || at[LAST] >= behind;
+  if (outside && end <= (Place)border.dims[LAST]) {
+#pragma unroll
+    for (int c = 0; c < V; c++) v.at[c] = edge;
+  } else {
+#pragma unroll
+    for (int c = 0; c < V; c++) {
+      Place own = at[LAST] - (Place)border.before[LAST];
+      v.at[c] = edge;
+      if (inside && own < (Place)border.sizes[LAST]) v.at[c] = from[(i64)own * border.strides[LAST]];
+      at[LAST]++;
+      if (LAST > 0 && at[LAST] == (Place)border.dims[LAST]) {
+#pragma unroll
+        for (int axis = LAST; axis > 0; axis--) {
+          bool ends = at[axis] == (Place)border.dims[axis];
+          if (ends) at[axis] = 0;
+          at[axis - 1] += ends;
+        }
+        enter();
+      }
+    }
+  }
+  if (first + V <= (Place)total) {
+    *(Pack<E, V>*)(y + first) = v;
+    return;
+  }
+#pragma unroll
+  for (int c = 0; c < V; c++) if (first + c < (Place)total) y[first + c] = v.at[c];
+"#;

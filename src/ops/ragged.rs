@@ -8,7 +8,7 @@ pub const RAGGED: &str = r#"
 // Elements from the last multiple of 16 bytes to `row`.
 template <typename Element> __device__ inline u32 lead_of(const Element* row) { return (u32)((u64)row / sizeof(Element) % V); }
 
-// What two aligned packs hold of V elements, before they are shifted together.
+// Two aligned packs that together hold V elements, before the shift.
 template <typename Element> struct Held {
   Pack<u32, 4> packs[2];
   u32 shift;

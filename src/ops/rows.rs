@@ -14,6 +14,9 @@ const THREAD_BYTES: u64 = 16;
 const CHUNK_THREADS: u64 = 256;
 const LEAST_CHUNK: u64 = 2048;
 
+/// Elements of a row up to which a place in it, and a pack more, is a number of 32 bits with a sign.
+const MOST_SHIFTED: u64 = 1 << 30;
+
 /// Elements that are read as one even where a row does not begin at a multiple of them, if it is that many times longer.
 const WORTH_A_SHIFT: u64 = 8;
 
@@ -55,16 +58,21 @@ impl Call<'_> {
     pub(super) fn needs_rows(&self) -> Result<(), OpError> {
         self.needs_device()?;
         self.needs_rank(0, 1, "along the last of which it works")?;
-        let input = &self.inputs[0];
-        match input.tensor.dims.last() {
-            Some(&length) if length > u64::from(u32::MAX >> 1) => Err(OpError::Rank {
-                op: self.operation.name(),
-                needs: "rows of at most 2^31 elements".to_owned(),
-                found: input.tensor.to_string(),
-                at: input.span.into(),
-            }),
-            _ => Ok(()),
+        self.needs_row_length(*self.inputs[0].tensor.dims.last().expect("it has a dimension"))
+    }
+
+    /// Fails unless 32 bits can count the elements of a row of the first input.
+    pub(super) fn needs_row_length(&self, length: u64) -> Result<(), OpError> {
+        if length <= i32::MAX as u64 {
+            return Ok(());
         }
+        let input = &self.inputs[0];
+        Err(OpError::Rank {
+            op: self.operation.name(),
+            needs: format!("rows of fewer than 2^31 elements, and not {length}"),
+            found: input.tensor.to_string(),
+            at: input.span.into(),
+        })
     }
 }
 
@@ -106,7 +114,8 @@ impl RowSplit {
         let length = rows.length;
         let aligned = common_pack(&tensors);
         let widest = 16 / size;
-        let shifted = aligned < widest && length >= WORTH_A_SHIFT * widest && shift_alike(&tensors, widest);
+        let long = (WORTH_A_SHIFT * widest..MOST_SHIFTED).contains(&length);
+        let shifted = aligned < widest && long && shift_alike(&tensors, widest);
         let pack = if shifted { widest } else { aligned };
         // From the pack in which a row begins to the one in which it ends.
         let reach = if shifted { length + pack - 1 } else { length };
@@ -141,7 +150,7 @@ impl RowSplit {
             false => (LARGEST_BLOCK, held / 2),
         };
         let spare = rows.count * threads / (UNITS * UNIT_THREADS);
-        let wanted = THREAD_BYTES / (packs * pack * size);
+        let wanted = THREAD_BYTES.div_ceil(packs * pack * size);
         let several = if whole { wanted.min(spare).max(1) } else { 1 };
         RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole }
     }
@@ -211,7 +220,7 @@ impl RowSplit {
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
-             #define SHIFTED {}\n#define EVEN {}\n{HELPERS}",
+             #define SHIFTED {}\n#define EVEN {}\n#define BESIDE {}\n{HELPERS}",
             c_type(compute),
             self.threads,
             self.pack,
@@ -221,6 +230,7 @@ impl RowSplit {
             self.chunks,
             u32::from(self.shifted),
             !self.shifted && self.chunks == 1 && rows.length.is_multiple_of(self.threads * self.pack * self.packs),
+            rows.steps.iter().all(|step| *step == 1),
         );
         let index = index_type(rows.count);
         let place = format!(
@@ -309,19 +319,20 @@ const HELPERS: &str = r#"
 #define BOUNDS __launch_bounds__(BLOCK)
 #define LOWEST (-C(1) / C(0))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
-// Packs of a thread lie `T` packs apart, so that neighbours read neighbours. `EVEN` pieces need no look at the end.
+// Packs of a thread lie `T` packs apart, so that neighbours read neighbours. `EVEN` pieces need no look at the end, and
+// elements that lie `BESIDE` each other no step.
 #if SHIFTED
-typedef i64 Place;
+typedef i32 Place;
 #else
 typedef u32 Place;
 #endif
 #define EACH_PACK(start) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (Place j = (Place)((start) + (k * T + lane) * V) - shift[r]; EVEN || j < n)
+    if (Place j = (Place)((start) + (k * T + lane) * V) - shift[r]; EVEN || j < (Place)n)
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
 
 // Whether a pack is all in the row; the first and the last one of a shifted row may not be.
-__device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= n); }
+__device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= (Place)n); }
 
 // Reads a pack, and multiplies it by a factor. What is outside of the row becomes the lowest. A pack lies in memory even
 // where it begins before its row or ends behind it: memory has no end between two packs.
@@ -329,9 +340,12 @@ template <typename E> __device__ inline void read(const E* from, i64 step, Place
   if (V > 1) {
     Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
     EACH v[i] = load<C>(pack.at[i]) * scale;
-    if (!inside(j, n)) { EACH if (j + i < 0 || j + i >= n) v[i] = LOWEST; }
+    if (!inside(j, n)) {
+      const i32 low = -(i32)j, high = (i32)(n - j);
+      EACH if (i < low || i >= high) v[i] = LOWEST;
+    }
   } else {
-    v[0] = load<C>(from[j * step]) * scale;
+    v[0] = load<C>(from[BESIDE ? j : j * step]) * scale;
   }
 }
 
@@ -341,7 +355,8 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
     EACH store<C>(pack.at[i], v[i]);
     *(Pack<E, V>*)(to + j) = pack;
   } else {
-    EACH if (!SHIFTED || (j + i >= 0 && j + i < n)) store<C>(to[(j + i) * step], v[i]);
+    const i32 low = -(i32)j, high = (i32)(n - j);
+    EACH if (!SHIFTED || (i >= low && i < high)) store<C>(to[BESIDE ? j + i : (j + i) * step], v[i]);
   }
 }
 

@@ -134,7 +134,7 @@ __device__ inline Q threshold(F key, u32 n, int bits, u32 k, u32 more, G& group)
   return least;
 }
 
-// Of equal keys those with the smallest places are selected: those with `~place` not below the result.
+// Equal keys are selected by the smallest places: those with `~place` not below the result.
 template <typename Q, int N, typename F, typename P, typename G>
 __device__ inline u32 last_equal(F key, P place, u32 n, Q least, u32 k, G& group) {
   u32 above = 0, equal = 0;

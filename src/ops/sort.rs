@@ -24,9 +24,10 @@ const LEAST_LIST: u64 = 2 * WARP;
 /// Threads of a block that sorts.
 const MOST_THREADS: u64 = 512;
 
-/// Instructions for a pair of elements in each step of the network, and for each element in a pass of merges.
-const OF_A_PAIR: f64 = 16.0;
-const OF_A_MERGE: f64 = 40.0;
+/// Instructions for a pair of elements in each step of the network, and for each element in a pass of merges. Of these 6 and
+/// 10 access shared memory, which takes as long as four others each.
+const OF_A_PAIR: f64 = 20.0 + 6.0 * 4.0;
+const OF_A_MERGE: f64 = 40.0 + 10.0 * 4.0;
 
 /// How rows are divided among blocks.
 struct Split {
@@ -251,7 +252,7 @@ const RUNS: &str = r#"  __shared__ K list[LIST];
 
 /// Merges pairs of runs of `width` elements. A block makes one tile of the result: it finds which elements of both runs
 /// belong there, has them in shared memory, and each thread merges as many (Green, McColl, Bader, "GPU merge path", 2012).
-/// Of equal keys those of the first run come first.
+/// Among equal keys, those of the first run come first.
 const MERGE: &str = r#"  const u32 EACH = RUN / THREADS;
   __shared__ K list[RUN];
   __shared__ u32 places[RUN], cuts[2];

@@ -35,7 +35,7 @@ pub struct Stream {
 pub struct RowText<'a> {
     /// Parameters of the kernel that `text` uses, and their arguments.
     pub params: Vec<(String, Arg)>,
-    /// Statements that return where row `which` begins, an `const E*`. They set `inside` to false for a row that has no
+    /// Statements that return where row `which` begins, a `const E*`. They set `inside` to false for a row that has no
     /// elements of the input, and is zero.
     pub text: &'a str,
 }
@@ -104,7 +104,8 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     let pack = 16 / y.dtype.size();
     let begins = x.align >= 16 && outer.strides[0].iter().all(|stride| stride.is_multiple_of(pack));
     let walks = begins && (lead == 0 || last.is_multiple_of(pack));
-    if walks || last < pack || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
+    // A walk finds single elements as fast.
+    if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
     let params = vec![(geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer)))];

@@ -9,7 +9,7 @@ use super::*;
 pub struct Transpose;
 
 /// The order in which the input's dimensions stand in the output.
-fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
+pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     match attrs.axes("dims") {
         Some(axes) => axes.iter().map(|&axis| axis as usize).collect(),
         None => {
@@ -18,6 +18,12 @@ fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
             order
         }
     }
+}
+
+/// True if a transposition exchanges the last two dimensions alone.
+pub fn exchanges_last(spec: &Spec) -> bool {
+    let rank = spec.inputs[0].dims.len();
+    permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()
 }
 
 impl Operation for Transpose {
@@ -69,8 +75,13 @@ impl Operation for Transpose {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        let each = Tiles::of(spec).map_or(1024, |tiles| tiles.elements());
-        spec.streaming_cost(0.0, each)
+        match Tiles::of(spec) {
+            Some(tiles) => {
+                let instructions = tiles.instructions(spec.outputs[0].elements());
+                Cost { instructions, ..spec.streaming_cost(0.0, tiles.elements()) }
+            }
+            None => spec.streaming_cost(0.0, 1024),
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -114,6 +125,11 @@ const ENOUGH_BLOCKS: u64 = 1024;
 
 /// The length from which on a side of a tile is one dimension: shorter ones take their neighbours too.
 const LONG: u64 = 32;
+
+/// Instructions for a pack on its way to or from shared memory, and for each of its elements there: an access takes as long as
+/// four others.
+const OF_A_PACK: f64 = 16.0;
+const OF_AN_ELEMENT: f64 = 4.0;
 
 /// How a kernel moves elements whose neighbours in the input are not neighbours in the output: through tiles in shared
 /// memory, which are read along one side and written along the other.
@@ -226,6 +242,12 @@ impl Tiles {
         self.several * self.read.tile * self.written.tile
     }
 
+    /// Instructions for that many elements.
+    fn instructions(&self, elements: u64) -> f64 {
+        let side = |side: &Side| OF_A_PACK / side.pack as f64 + OF_AN_ELEMENT;
+        (side(&self.read) + side(&self.written)) * elements as f64
+    }
+
     fn launch(&self, spec: &Spec) -> Launch {
         let Tiles { others, read, written, several } = self;
         let dtype = spec.inputs[0].dtype;
@@ -263,7 +285,7 @@ impl Tiles {
   {side_read} r0 = ({side_read})(block - turned * ({index})tiles_read) * {tr};
   {side_written} w0 = ({side_written})(turned - first * ({index})tiles_written) * {tw};
   first *= {several};
-  // What is divided is divided once for a row or a column of the tile.
+  // Each division happens once for a row or a column of the tile.
   for (u32 i = threadIdx.x; i < {several}; i += {BLOCK}) {{
     xs[i] = ({offset})others.offset(first + i, 1);
     ys[i] = ({offset})others.offset(first + i, 0);

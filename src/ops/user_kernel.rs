@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims, Nanos, SrcSpan};
 
+use super::compiled::shared_part;
 use super::kernel::TYPES;
-use super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::occupancy::{UNITS, share};
 use super::*;
 
 /// The call of a declared kernel. It has no place in the catalogue, since each declaration has a name of its own.
@@ -49,6 +50,8 @@ pub struct KernelCode {
     pub label: String,
     /// The device that compiled code is for, as its metadata says; `None` if nothing says it.
     pub target: Option<String>,
+    /// Registers and shared memory of the compiled code; `None` for a source text, and for code that does not state them.
+    pub resources: Option<Resources>,
     /// Offset in bytes of each line of the text from the begin of the file; empty if the text is elsewhere.
     pub lines: Vec<u32>,
 }
@@ -98,6 +101,12 @@ impl UserKernel {
         Spec { operation: &KernelCall, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None }
     }
 
+    /// The same kernel, whose compiled code takes these resources.
+    pub fn with_resources(self, resources: Resources) -> UserKernel {
+        let code = KernelCode { resources: Some(resources), ..(*self.code).clone() };
+        UserKernel { code: Arc::new(code), ..self }
+    }
+
     /// Threads of a block.
     pub fn threads(&self) -> u64 {
         self.block.iter().copied().map(u64::from).product()
@@ -123,6 +132,7 @@ impl KernelCode {
             at,
             label,
             target: None,
+            resources: None,
             lines,
         }
     }
@@ -135,10 +145,11 @@ impl KernelCode {
         target: Option<String>,
         at: SrcSpan,
     ) -> KernelCode {
+        let resources = Resources::of(code, entry);
         // A driver reads the text of an assembler up to a NUL.
         let code = Some(code.iter().copied().chain([0]).collect());
         let source = Arc::new(Source { name: entry.to_owned(), text: String::new(), code });
-        KernelCode { source, head, at, label: label.to_owned(), target, lines: Vec::new() }
+        KernelCode { source, head, at, label: label.to_owned(), target, resources, lines: Vec::new() }
     }
 
     /// The location of the first line of the text that a compiler's log names.
@@ -248,8 +259,11 @@ impl Operation for KernelCall {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let Some(kernel) = user_kernel(spec) else { return Cost::default() };
-        let share = share(kernel.threads())
-            .max((u64::from(kernel.shared) * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED).min(32) as u32);
+        let (threads, dynamic) = (kernel.threads(), u64::from(kernel.shared));
+        let share = match kernel.code.resources {
+            Some(resources) => resources.share(threads, dynamic),
+            None => share(threads).max(shared_part(dynamic)),
+        };
         let cost = Cost { blocks: kernel.blocks(), share, ..spec.streaming_cost(kernel.flops as f64, 1) };
         match (kernel.time, kernel.bytes) {
             // The time is that of all blocks, so that those which follow others do not add to it.

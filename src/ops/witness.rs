@@ -124,7 +124,7 @@ impl Operation for Check {
         let body = "  volatile const i32* first = from;\n  volatile const i32* second = to;\n  \
                     if (*first < *second + 1 - (i32)rounds) *missed = *missed + 1;\n";
         let params = ["const i32* from".to_owned(), "const i32* to".into(), "i32* missed".into(), "u32 rounds".into()];
-        let rounds = u32::try_from(spec.attrs.int("rounds")).unwrap_or(u32::MAX);
+        let rounds = spec.attrs.int("rounds") as u32;
         one_thread("check", &params, body, vec![Arg::Operand(0), Arg::Operand(1), Arg::Operand(2), Arg::U32(rounds)])
     }
 }

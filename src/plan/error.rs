@@ -57,7 +57,7 @@ pub enum PlanError {
         what: &'static str,
         #[label("{here}")]
         at: SourceSpan,
-        /// What the first rank does; both ranks, if at one location.
+        /// The action of the first rank; of both ranks, if at one location.
         here: String,
         #[label("{there}")]
         second_at: Option<SourceSpan>,
@@ -71,7 +71,7 @@ pub enum PlanError {
         rank: u32,
         other: u32,
         call: String,
-        /// What the other rank would have to do.
+        /// The action that the other rank would have to take.
         verb: &'static str,
         #[label("rank {rank}: {call}")]
         at: SourceSpan,
@@ -86,7 +86,7 @@ pub enum PlanError {
         who: String,
         #[label("{here}")]
         at: SourceSpan,
-        /// What the first rank waits for; the second too, if at the same location.
+        /// The event that the first rank waits for; the second too, if at the same location.
         here: String,
         #[label("{there}")]
         second_at: Option<SourceSpan>,

@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
 
     /// Whether something else makes an operation on `queue` run after `from`.
     ///
-    /// Of several equivalent declarations the first in the text is kept: one that implies another is never removed
+    /// Among equivalent declarations, the first in the text is kept: one that implies another is never removed
     /// because of that other, so all redundant ones can be removed at once.
     fn implied(&self, queue: u32, from: OpId, span: SrcSpan, before: &[(OpId, Option<SrcSpan>)]) -> bool {
         let place = self.places[from.index()];

@@ -13,7 +13,7 @@ struct Record {
     /// The argument of `aorta explain`, such as `aorta::model::unknown_name`.
     code: Option<String>,
     message: String,
-    /// What to do about it.
+    /// The remedy.
     help: Option<String>,
     /// Locations, that of the mistake first.
     labels: Vec<Label>,

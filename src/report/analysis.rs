@@ -47,6 +47,7 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
             format!("busy: {}", categories(analysis)),
             format!("critical path: {}", path(rank, analysis)),
         ]);
+        section.lines.extend(analysis.unusual.clone());
         section.lines.extend(analysis.beside_waiting.map(|beside| {
             format!(
                 "beside waiting: kernels that run while a send, a receive or a collective waits take {:.2} times as long \
@@ -151,6 +152,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         let mut notes: Vec<String> =
             groups.iter().take(count).map(|group| format!("{}: {}", group.name, advice(group))).collect();
         notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
+        notes.extend(analysis.unusual.clone());
         let described = format!("{}{}", variant_name(record, variant), super::slots::of(record, rank));
         let title = format!("Operations with the most time of their own ({described})");
         Some(Section { title, table: Some(table), notes, ..Section::default() })
@@ -158,7 +160,7 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     Page { sections: record.variants.iter().filter_map(section).collect(), ..Page::default() }
 }
 
-/// What usually helps a group of operations in its situation, in one line.
+/// One line of advice: the change that usually helps a group of operations in its situation.
 fn advice(group: &Group) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {

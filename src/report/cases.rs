@@ -39,6 +39,11 @@ pub fn tally(cases: &[&Case]) -> String {
     counts.map(|(count, word)| format!("{count} {word}")).collect::<Vec<_>>().join(", ")
 }
 
+/// The worst of several statuses; `None` if there are none.
+pub fn worst(statuses: impl Iterator<Item = Status>) -> Option<Status> {
+    statuses.max_by_key(|status| STATUSES.iter().position(|other| other == status))
+}
+
 /// Why cases have another status than done. Cases with the same reason share a line.
 pub fn reasons(cases: &[&Case]) -> Vec<String> {
     let mut by_reason: IndexMap<(Status, &str), Vec<&str>> = IndexMap::new();

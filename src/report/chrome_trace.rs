@@ -1,27 +1,43 @@
 //! One iteration of each variant as a Chrome trace in Kineto's format, for Perfetto, HTA and TraceLens.
 //!
 //! Each variant and rank is a process, each lane a thread, and each dependency between lanes an arrow. Ranks of a
-//! variant share a time axis if the offsets of their clocks are known.
+//! variant share a time axis if the offsets of their clocks are known, and arrows connect what they do together.
+
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
 use crate::base::Nanos;
-use crate::measure::record::{MomentRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
+use crate::measure::record::{OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
 
+use super::common_clock::{origins, shifts};
+use super::counters::counters;
 use super::variant::marks;
 
-/// The traces of a record as JSON.
-pub fn chrome_trace(record: &RunRecord) -> String {
+/// The category of arrows from an operation to one that waits for it.
+pub(super) const DEPENDENCY: &str = "dependency";
+
+/// The events of all variants and ranks.
+pub(super) fn events(record: &RunRecord) -> Vec<Value> {
     let mut events = Vec::new();
     let mut flow = 0u64;
     let mut pid = 0;
     for variant in &record.variants {
-        for (rank, shift) in variant.ranks.iter().zip(shifts(&variant.ranks)) {
+        let (first, shifts) = (pid, shifts(&variant.ranks));
+        for (rank, shift) in variant.ranks.iter().zip(&shifts) {
             process(record, variant, rank, pid, &mut events);
-            spans(record, rank, shift, pid, &mut events, &mut flow);
+            spans(record, rank, *shift, pid, &mut events, &mut flow);
+            critical_path(record, rank, *shift, pid, &mut events);
+            rates(record, rank, *shift, pid, &mut events);
             pid += 1;
         }
+        meetings(variant, &shifts, first, &mut events, &mut flow);
     }
+    events
+}
+
+/// The traces of a record as JSON.
+pub fn chrome_trace(record: &RunRecord) -> String {
     let mut trace = json!({
         "schemaVersion": 1,
         "deviceProperties": [{
@@ -39,7 +55,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
             "workload": record.workload.name,
             "sha256": record.workload.sha256,
         },
-        "traceEvents": events,
+        "traceEvents": events(record),
     });
     if let Some(world) = record.emulated {
         trace["aorta"]["emulated"] = json!(world);
@@ -55,27 +71,6 @@ fn marked(record: &RunRecord) -> String {
         Some(marks) => format!(" ({marks})"),
         None => String::new(),
     }
-}
-
-/// When each rank's iteration began on a common clock; `None` unless known for all ranks.
-fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
-    let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
-    origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
-}
-
-/// Offsets that convert each rank's times, which count from the begin of its own iteration, to a common clock that
-/// starts with the earliest span.
-fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
-    let origins = origins(ranks);
-    let zero = origins.iter().flatten().map(|origin| origin.at_ns).min().unwrap_or(Nanos(0));
-    let begins = match origins {
-        Some(origins) => origins.iter().map(|origin| origin.at_ns - zero).collect(),
-        None => vec![Nanos(0); ranks.len()],
-    };
-    // With overlapping iterations, a span may begin before its own iteration.
-    let first = |(rank, begin): (&RankRecord, &Nanos)| rank.trace.iter().map(|span| span.start_ns + *begin).min();
-    let earliest = ranks.iter().zip(&begins).filter_map(first).min().unwrap_or(Nanos(0)).min(Nanos(0));
-    begins.into_iter().map(|begin| begin - earliest).collect()
 }
 
 fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize, events: &mut Vec<Value>) {
@@ -136,27 +131,110 @@ fn spans(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events
         for &before in &operation.after {
             let source = &operations[before as usize];
             let Some(from) = ran[before as usize].filter(|_| source.lane != operation.lane) else { continue };
-            let mut end = |phase: &str, lane: u32, time: Nanos| {
-                let mut event = json!({
-                    "ph": phase,
-                    "id": *flow,
-                    "cat": "dependency",
-                    "name": "dependency",
-                    "pid": pid,
-                    "tid": lane,
-                    "ts": micros(time),
-                });
-                if phase == "f" {
-                    event["bp"] = json!("e");
-                }
-                events.push(event);
-            };
             // Viewers attach an arrow to the slice that contains its end point.
-            end("s", source.lane, Nanos((from.end_ns.0 - 1).max(from.start_ns.0)));
-            end("f", operation.lane, to.start_ns);
-            *flow += 1;
+            let from = End { pid, lane: source.lane, time: Nanos((from.end_ns.0 - 1).max(from.start_ns.0)) };
+            arrow(DEPENDENCY, from, End { pid, lane: operation.lane, time: to.start_ns }, events, flow);
         }
     }
+}
+
+/// The critical path as a track of its own.
+fn critical_path(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>) {
+    let path: HashSet<u32> =
+        rank.analysis.iter().flat_map(|analysis| &analysis.critical_path.operations).copied().collect();
+    // Behind the lanes, of which some may have no operation.
+    let tid = record.program.lanes.len();
+    let mut ran: Vec<&SpanRecord> = rank.trace.iter().filter(|span| path.contains(&span.id)).collect();
+    ran.sort_by_key(|span| (span.start_ns, span.id));
+    if ran.is_empty() {
+        return;
+    }
+    for (name, args) in
+        [("thread_name", json!({ "name": "critical path" })), ("thread_sort_index", json!({ "sort_index": tid }))]
+    {
+        events.push(json!({ "ph": "M", "name": name, "pid": pid, "ts": 0, "args": args, "tid": tid }));
+    }
+    // On overlapping streams one of them may begin before the last has ended.
+    let mut free = Nanos(i64::MIN);
+    for span in ran {
+        let begin = span.start_ns.max(free);
+        if begin < span.end_ns {
+            free = span.end_ns;
+            events.push(json!({
+                "ph": "X",
+                "cat": "critical_path",
+                "name": rank.operations[span.id as usize].name,
+                "pid": pid,
+                "tid": tid,
+                "ts": micros(begin + shift),
+                "dur": micros(span.end_ns - begin),
+                "args": { "operation": rank.operations[span.id as usize].operation },
+            }));
+        }
+    }
+}
+
+/// Rates of what operations move, as counters.
+fn rates(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>) {
+    for counter in counters(rank, shift) {
+        let name = format!("{} (B/s){}", counter.name, marks(record));
+        for (at, value) in counter.points {
+            events.push(json!({ "ph": "C", "name": name, "pid": pid, "ts": micros(at), "args": { "value": value } }));
+        }
+    }
+}
+
+/// Arrows between the matching operations of several ranks, from the one that starts last, which the others wait for.
+/// `first` is the process of the variant's first rank. Without a common clock, nothing says which starts last.
+fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<Value>, flow: &mut u64) {
+    if origins(&variant.ranks).is_none() {
+        return;
+    }
+    // Begin and end of each operation.
+    let ran: HashMap<(u32, u32), (End, Nanos)> = (first..)
+        .zip(variant.ranks.iter().zip(shifts))
+        .flat_map(|(pid, (rank, shift))| {
+            rank.trace.iter().map(move |span| {
+                let lane = rank.operations[span.id as usize].lane;
+                ((rank.rank, span.id), (End { pid, lane, time: span.start_ns + *shift }, span.end_ns + *shift))
+            })
+        })
+        .collect();
+    for meeting in variant.skew.iter().flat_map(|skew| &skew.collectives) {
+        let members = meeting.ranks.iter().zip(&meeting.ids).filter_map(|(rank, id)| ran.get(&(*rank, *id)));
+        let Some((last, _)) = members.clone().max_by_key(|(begin, _)| begin.time) else { continue };
+        // Viewers draw no arrow that leads back in time, so it ends where the last one arrives.
+        for (other, _) in members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time) {
+            arrow("between ranks", *last, End { time: last.time, ..*other }, events, flow);
+        }
+    }
+}
+
+/// An end of an arrow.
+#[derive(Clone, Copy)]
+struct End {
+    pid: usize,
+    lane: u32,
+    time: Nanos,
+}
+
+fn arrow(category: &str, from: End, to: End, events: &mut Vec<Value>, flow: &mut u64) {
+    for (phase, end) in [("s", from), ("f", to)] {
+        let mut event = json!({
+            "ph": phase,
+            "id": *flow,
+            "cat": category,
+            "name": category,
+            "pid": end.pid,
+            "tid": end.lane,
+            "ts": micros(end.time),
+        });
+        if phase == "f" {
+            event["bp"] = json!("e");
+        }
+        events.push(event);
+    }
+    *flow += 1;
 }
 
 fn category(operation: &OperationRecord) -> &'static str {

@@ -1,13 +1,14 @@
 //! The report of a comparison of earlier runs, for people and as JSON.
 
-use crate::base::units::{Count, plain};
-use crate::base::{Bytes, Flops, Nanos, Rate, counted};
+use crate::base::units::plain;
+use crate::base::{Nanos, counted};
 use crate::measure::compare::{
     CaseComparison, Comparison, Difference, MetricRow, OperationRow, SideComparison, SideSummary, UnmatchedCase,
 };
 use crate::measure::effect::Verdict;
 
 use super::page::{Check, Outcome, Page, Section, Table, cell};
+use super::quantity::quantity;
 
 /// Maximum number of operations listed for a case.
 const OPERATIONS: usize = 16;
@@ -56,8 +57,8 @@ fn case(pair: &CaseComparison, marked: bool) -> Section {
     for row in &pair.rows {
         let cells = [
             row.metric.clone(),
-            value(row.base, &row.unit),
-            value(row.other, &row.unit),
+            quantity(row.base, &row.unit),
+            quantity(row.other, &row.unit),
             cell(changed(row)),
             cell(interval(row)),
             threshold(row),
@@ -132,19 +133,6 @@ fn checks(comparison: &Comparison, against: &SideComparison) -> Vec<Check> {
     };
     let metrics = against.pairs.iter().flat_map(|pair| pair.rows.iter().map(move |row| metric(pair, row)));
     metrics.chain(against.only_base.iter().map(missing)).collect()
-}
-
-/// Formats a value with an SI prefix.
-fn value(value: f64, unit: &str) -> String {
-    match unit {
-        "s" => Nanos::from_secs_f64(value).to_string(),
-        "B" if value >= 0.0 => Bytes(value.round() as u64).to_string(),
-        "" => plain(value),
-        "FLOP" => Flops(value).to_string(),
-        "1/s" => Rate(value, "/s").to_string(),
-        "B/s" | "FLOP/s" => Rate(value, unit).to_string(),
-        _ => Count(value, unit).to_string(),
-    }
 }
 
 /// Formats a ratio as a change, such as `+5.6 %`; as a factor if it is large.
@@ -239,7 +227,7 @@ fn summary(against: &SideComparison) -> String {
 /// The verdict on a metric in one sentence.
 fn sentence(row: &MetricRow) -> String {
     let mut text =
-        format!("{} went from {} to {}", row.metric, value(row.base, &row.unit), value(row.other, &row.unit));
+        format!("{} went from {} to {}", row.metric, quantity(row.base, &row.unit), quantity(row.other, &row.unit));
     if let Some(change) = changed(row) {
         text += &format!(", {change}");
     }

@@ -59,7 +59,7 @@ fn figures(record: &RunRecord, figures: &[&ExpectedRecord]) -> Table {
     table
 }
 
-/// What to check first, without repetitions.
+/// The things to check first, without repetitions.
 fn checks(figures: &[&ExpectedRecord]) -> Vec<String> {
     let checks: IndexSet<&String> = figures.iter().flat_map(|figure| &figure.check).collect();
     checks.into_iter().map(|check| format!("check first: {check}")).collect()

@@ -12,6 +12,9 @@ pub use junit::junit;
 pub use latex::latex;
 pub use markdown::markdown;
 pub use text::text;
+pub use xml::escaped;
+
+use serde::Serialize;
 
 /// Text of a table cell without a value.
 pub const ABSENT: &str = "–";
@@ -32,7 +35,7 @@ pub struct Page {
 }
 
 /// A part of a page: a title, lines, a table and notes, each optional.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Section {
     pub title: String,
     pub lines: Vec<String>,
@@ -42,13 +45,13 @@ pub struct Section {
 }
 
 /// Column names and rows of text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<String>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
     pub name: String,
     /// True if the column is aligned left, as words are; numbers are aligned right.
@@ -75,7 +78,7 @@ pub struct Check {
 pub enum Outcome {
     Passed,
     Failed,
-    /// It ended before a result could be judged.
+    /// The run ended before a result could be judged.
     Error,
     /// No verdict is possible.
     Skipped,

@@ -1,12 +1,14 @@
 //! The report of a run.
 
 use crate::base::{Bytes, Flops, Nanos, counted};
-use crate::measure::record::{ExpectationRecord, OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant};
+use crate::measure::record::{
+    ExpectationRecord, FusionRecord, OperationRecord, PeakRecord, RankRecord, RunRecord, Times, Variant,
+};
 use crate::measure::spans;
 
 use super::page::{ABSENT, Check, Outcome, Page, Section, Table, cell};
 use super::variant::{shown, variant_name};
-use super::{analysis, expected, operations, ranks, slots, verification};
+use super::{advice, analysis, expected, operations, ranks, slots, verification};
 
 /// Maximum number of rows of streams.
 const LANES: usize = 20;
@@ -19,6 +21,7 @@ pub fn run(record: &RunRecord, rank: Option<u32>) -> Page {
     page.sections.extend(slots::sections(record));
     page.sections.extend(ranks::sections(record, rank));
     page.sections.extend(analysis::section(record, rank));
+    page.sections.extend(advice::section(record));
     if let Some(variant) = record.variants.first()
         && let Some(rank) = shown(variant, rank)
     {
@@ -100,6 +103,7 @@ fn header(record: &RunRecord) -> Vec<String> {
     let shown: Vec<String> = workload.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let preset = workload.preset.as_ref().map(|preset| format!("preset {preset}: ")).unwrap_or_default();
     lines.extend((!shown.is_empty()).then(|| format!("{preset}{}", shown.join(" "))));
+    lines.extend(record.fusion.as_ref().map(FusionRecord::summary));
     lines
 }
 
@@ -139,6 +143,10 @@ fn times(record: &RunRecord) -> Section {
     row("host launch time", &|variant| cell(variant.issue.p50_ns));
     row("ungated (host-paced)", &|variant| cell(variant.ungated.as_ref().and_then(|times| times.p50_ns)));
     row("on one stream", &|variant| cell(variant.serial.as_ref().and_then(|serial| serial.p50_ns)));
+    if record.fusion.is_some() {
+        row("first iteration", &|variant| cell(variant.warmup.first_ns));
+        row("compiler", &|variant| cell(variant.compile_ns));
+    }
     let of_peak = |variant: &Variant, share: fn(&PeakRecord) -> f64| {
         let peak = variant.ranks.iter().find_map(|rank| rank.analysis.as_ref()?.peak.as_ref());
         cell(peak.map(share).filter(|share| *share > 0.0).map(percent))

@@ -9,6 +9,7 @@ use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
 use super::cases::{check, reasons, records, tally};
 use super::page::{ABSENT, Page, Section, Table, cell, named_cells};
+use super::suite_table;
 use super::variant::launched;
 
 /// A suite that has run, or was read from its file of cases.
@@ -22,9 +23,10 @@ pub struct Suite<'a> {
     pub planned: usize,
 }
 
-/// The page of a suite: a row and a check for each case.
+/// The page of a suite: its own table or a row for each case, and a check for each case.
 pub fn suite(suite: &Suite) -> Page {
     let pace = pace(suite);
+    let declared = suite.header.table.as_ref();
     let times: &[&str] = match pace {
         Pace::Headline => &["as streams", "as a graph"],
         Pace::Host => &["as streams, at the gate", "host-paced", "as a graph"],
@@ -37,6 +39,7 @@ pub fn suite(suite: &Suite) -> Page {
         checks.push(check(suite.header, case, named_cells(&names[2..], &columns)));
         table.row([case.name.clone(), case.status.word().to_owned()].into_iter().chain(columns));
     }
+    let table = declared.map_or(table, |declared| suite_table::table(declared, &suite.cases));
     let notes = reasons(&suite.cases).into_iter().chain(doubts(suite)).collect();
     let title = Section { lines: vec![title(suite)], ..Section::default() };
     Page {

@@ -30,3 +30,18 @@ pub(super) fn variant_of(record: &RunRecord, launch: &str) -> String {
 pub(super) fn variant_name(record: &RunRecord, variant: &Variant) -> String {
     variant_of(record, &variant.launch)
 }
+
+/// Each variant of some records with its name: `as streams, simulated`, behind the number and the name of the workload
+/// if there are several records.
+pub(super) fn named(records: &[RunRecord]) -> impl Iterator<Item = (String, &Variant)> {
+    records.iter().enumerate().flat_map(move |(index, record)| {
+        let several = records.len() > 1;
+        let prefix = if several { format!("{}. {}, ", index + 1, record.workload.name) } else { String::new() };
+        record.variants.iter().map(move |variant| (format!("{prefix}{}", variant_name(record, variant)), variant))
+    })
+}
+
+/// The name of a rank of a variant: that of the variant, with the rank's number if there are several.
+pub(super) fn rank_name(variant: &Variant, name: &str, rank: &RankRecord) -> String {
+    if variant.ranks.len() > 1 { format!("{name}, rank {}", rank.rank) } else { name.to_owned() }
+}

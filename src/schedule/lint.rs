@@ -9,6 +9,7 @@ use crate::base::{Bytes, LaneId, MemoryId, Nanos, Space, SrcSpan, counted};
 use crate::config::{Profile, QueueRule};
 use crate::cost;
 use crate::model::{MemoryKind, OpKind, Program};
+use crate::ops::Spec;
 use crate::plan::Plan;
 
 use super::{Schedule, durations};
@@ -189,9 +190,8 @@ fn shared_queues(program: &Program, schedule: &Schedule, profile: &Profile) -> O
 }
 
 /// Host time for issuing an operation, in ns.
-fn launch_cost(program: &Program, kind: OpKind, profile: &Profile) -> f64 {
-    let OpKind::Run(spec) = kind else { return 0.0 };
-    program.spec(spec).launch().iter().map(|launch| cost::issue(launch, profile)).sum()
+pub(super) fn launch_cost(spec: &Spec, profile: &Profile) -> f64 {
+    spec.launch().iter().map(|launch| cost::issue(launch, profile)).sum()
 }
 
 /// Advice if the host issues an iteration more slowly than the device runs it, with the operations that cause this.
@@ -203,7 +203,9 @@ fn launch_bound(program: &Program, plan: &Plan, schedule: &Schedule, profile: &P
     let durations = durations(program, schedule, program.rank, profile);
     for ((step, graph), durations) in program.cycle.iter().zip(&plan.steps).zip(&durations) {
         for (op, &work) in step.ops.iter().zip(durations) {
-            let launch = *known.entry(op.kind).or_insert_with(|| launch_cost(program, op.kind, profile));
+            let launch = *known
+                .entry(op.kind)
+                .or_insert_with(|| program.op_spec(op).map_or(0.0, |spec| launch_cost(spec, profile)));
             host += launch;
             if work < launch {
                 let place = places.entry(op.span).or_default();

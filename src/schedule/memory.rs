@@ -23,7 +23,7 @@ const NOWHERE: u64 = u64::MAX;
 pub struct MemoryPlan {
     placements: Vec<Placement>,
     /// Bytes per space that are allocated for the whole run.
-    fixed: [u64; 3],
+    fixed: [u64; Space::COUNT],
     /// Bytes of one copy of the scratch memory, in `device`.
     pub scratch: u64,
     /// Number of copies of the scratch memory.
@@ -56,19 +56,8 @@ impl MemoryPlan {
 
     /// Bytes used in a space, including all copies of scratch memory.
     pub fn bytes(&self, space: Space) -> u64 {
-        match space {
-            Space::Device => self.fixed[0] + self.scratch * u64::from(self.copies),
-            Space::Pinned => self.fixed[1],
-            Space::Host => self.fixed[2],
-        }
-    }
-}
-
-fn space_index(space: Space) -> usize {
-    match space {
-        Space::Device => 0,
-        Space::Pinned => 1,
-        Space::Host => 2,
+        let scratch = if space == Space::Device { self.scratch * u64::from(self.copies) } else { 0 };
+        self.fixed[space.index()] + scratch
     }
 }
 
@@ -115,7 +104,7 @@ struct Block {
 
 impl<'a> Placer<'a> {
     pub fn new(program: &'a Program, share: bool, copies: u32) -> Self {
-        let mut fixed = [0u64; 3];
+        let mut fixed = [0; Space::COUNT];
         let placements = (0..program.memories.len())
             .map(MemoryId::from)
             .map(|id| {
@@ -124,7 +113,7 @@ impl<'a> Placer<'a> {
                 let scratch = memory.kind == MemoryKind::Scratch;
                 let mut offset = 0;
                 if !scratch {
-                    let end = &mut fixed[space_index(memory.space)];
+                    let end = &mut fixed[memory.space.index()];
                     offset = *end;
                     *end += bytes.next_multiple_of(ALIGN);
                 }

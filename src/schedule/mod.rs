@@ -2,6 +2,7 @@
 //!
 //! The only properties of a device that it uses are its hardware queues.
 
+mod advice;
 mod durations;
 mod events;
 mod lanes;
@@ -16,6 +17,7 @@ use crate::config::Profile;
 use crate::model::{Priority, Program, Sync, Units};
 use crate::plan::Plan;
 
+pub use advice::{Gain, PlanAdvice, advise, often};
 pub use durations::{cached, durations};
 pub use lint::{ScheduleAdvice, ScheduleError, check_memory, lint};
 pub use memory::{MemoryPlan, Placement};

@@ -130,11 +130,8 @@ pub enum DeclKind {
         condition: Expr,
         message: Option<String>,
     },
-    /// A declaration that this version does not support and does not parse, or a `use` whose module could not be linked.
-    Later {
-        word: &'static str,
-        name: Option<Name>,
-    },
+    /// A `use` whose module could not be linked, or a name that a module lacks. The name is known, without a value.
+    Unlinked(Name),
     Setup(Block),
     Step {
         options: Vec<Setting>,

@@ -28,9 +28,9 @@ pub struct Lexed {
 /// How `//` after a value is read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slashes {
-    /// It begins a comment.
+    /// The slashes begin a comment.
     Comment,
-    /// It is a division of another language, if the text after it looks like a divisor. Used if brackets do not
+    /// The slashes are a division of another language, if the text after it looks like a divisor. Used if brackets do not
     /// balance, because a comment may have hidden one.
     Division,
 }

@@ -65,17 +65,17 @@ const CHARACTERS: [(&str, &str); 13] = [
     ("…", "a range is written `0..n`"),
 ];
 
-/// What to write instead of a word that begins a declaration in another language; `None` for an unknown word.
+/// The replacement of a word that begins a declaration in another language; `None` for an unknown word.
 pub(super) fn declaration(word: &str) -> Option<&'static str> {
     among(&DECLARATIONS, word)
 }
 
-/// What to write instead of a word that begins a statement in another language; `None` for an unknown word.
+/// The replacement of a word that begins a statement in another language; `None` for an unknown word.
 pub(super) fn statement(word: &str) -> Option<&'static str> {
     among(&STATEMENTS, word)
 }
 
-/// What to write instead of a number with a unit of other tools; `None` for an unknown unit.
+/// The replacement of a number with a unit of other tools; `None` for an unknown unit.
 pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     const THOUSANDS: [(&[&str], u32); 4] = [(&["k", "K"], 3), (&["M"], 6), (&["G"], 9), (&["T"], 12)];
     const BITS: [(&[&str], &str); 4] = [
@@ -100,7 +100,7 @@ pub(super) fn unit(number: &str, unit: &str) -> Option<String> {
     among(&UNITS, unit).map(str::to_owned)
 }
 
-/// What to write instead of a character that the language does not use.
+/// The replacement of a character that the language does not use.
 pub(super) fn character(character: char) -> &'static str {
     let known = CHARACTERS.iter().find(|(characters, _)| characters.contains(character));
     match (known, character) {

@@ -28,7 +28,7 @@ pub struct Piece {
     pub body: Body,
 }
 
-/// What follows a piece's head.
+/// The part of a piece behind its head.
 #[derive(Debug)]
 pub enum Body {
     None,

@@ -2,7 +2,7 @@
 
 use crate::base::SrcSpan;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     Word,

@@ -97,7 +97,7 @@ impl<'a> Writer<'a> {
                     inner.line(&format!("message: {message:?}"));
                 }
             }),
-            DeclKind::Later { word, .. } => self.line(word),
+            DeclKind::Unlinked(_) => self.line("use"),
             DeclKind::Setup(body) => self.block("setup", body),
             DeclKind::Step { options, body } => self.node("step", |inner| {
                 inner.settings(options);

@@ -60,7 +60,7 @@ macro_rules! children {
                         $parts::settings(options, visit);
                     }
                     DeclKind::Require { condition, .. } => visit($child::Expr(condition)),
-                    DeclKind::Later { name, .. } => $parts::names(name, visit),
+                    DeclKind::Unlinked(name) => visit($child::Name(name)),
                     DeclKind::Setup(body) | DeclKind::Teardown(body) => visit($child::Block(body)),
                     DeclKind::Step { options, body } => {
                         $parts::settings(options, visit);

@@ -32,13 +32,6 @@ pub enum Keyword {
     BeforeBlock,
 }
 
-impl Lead {
-    /// True if the declaration is known but not supported by this version.
-    pub fn is_later(&self) -> bool {
-        self.form.is_empty()
-    }
-}
-
 const fn decl(word: &'static str, form: &'static str) -> Lead {
     let (rule, what) = (Rule::decl_piece, "the declaration");
     Lead { word, keyword: Keyword::Leading, has_block: false, rule, what, form }

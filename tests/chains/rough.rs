@@ -344,6 +344,8 @@ impl Arithmetic {
             true => f64::from_bits((x.to_bits() + (1 << 41)) & !((1 << 42) - 1)),
             false => x,
         };
+        let accumulates = spec.attrs.bool("accumulate");
+        let factors = spec.inputs.len() - usize::from(accumulates);
         let mut terms = vec![0.0; k];
         for (index, c) in output.chunks_mut(m * n).enumerate() {
             let a = &inputs[0][if rank(0) > 2 { index * m * k } else { 0 }..];
@@ -355,11 +357,31 @@ impl Arithmetic {
                     let y = if transpose_b { b[j * k + l] } else { b[l * n + j] };
                     *term = factor(x) * factor(y);
                 }
-                *out = match narrow && self.style.cut && self.style.bits.is_none() {
+                let sum = match narrow && self.style.cut && self.style.bits.is_none() {
                     true => terms.chunks(8).fold(0.0, |sum, part| cut_off(sum + part.iter().sum::<f64>())),
                     false => self.products(&terms),
                 };
+                let before = accumulates.then(|| inputs[spec.inputs.len() - 1][index * m * n + place]);
+                let bias = (factors > 2).then(|| inputs[2][j]);
+                let sum = before.into_iter().chain(bias).fold(sum, |sum, term| self.round(sum + term));
+                *out = self.finished(spec.attrs.word("epilogue"), sum);
             }
+        }
+    }
+
+    /// The function of a product's epilogue.
+    fn finished(self, epilogue: &str, sum: f64) -> f64 {
+        let value = self.plain(sum);
+        match epilogue {
+            "relu" => self.unary(Unary::Relu, value).rounded,
+            "gelu" => self.unary(Unary::Gelu, value).rounded,
+            "silu" => self.unary(Unary::Silu, value).rounded,
+            "gelu_tanh" => {
+                let cubic = self.round(0.044_715 * self.round(sum * self.round(sum * sum)));
+                let inner = self.round(std::f64::consts::FRAC_2_PI.sqrt() * self.round(sum + cubic));
+                self.round(0.5 * sum * self.round(1.0 + self.off(inner.tanh())))
+            }
+            _ => sum,
         }
     }
 
@@ -388,7 +410,9 @@ impl Arithmetic {
     }
 
     fn weights(self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        if !spec.attrs.bool("normalize") {
+        // The weights are those of the probabilities themselves, and nothing else decides on a row's experts.
+        let plain = spec.attrs.word("scores") == "given" && spec.attrs.int("groups") == 1 && spec.inputs.len() == 1;
+        if !spec.attrs.bool("normalize") || !plain {
             return;
         }
         let (experts, k) = (spec.inputs[0].dims[1] as usize, spec.attrs.int("k") as usize);

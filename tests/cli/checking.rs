@@ -186,6 +186,41 @@ fn shells_complete() {
     assert!(bash.wait().expect("it ends").success(), "bash can read the script");
 }
 
+/// Bash asks for names at each completion. A name in which a shell would run something is left out.
+#[test]
+fn bash_completes_names_of_the_project() {
+    let sandbox = Sandbox::new();
+    sandbox.write("aorta.ron", "(library: [\"lib\"])");
+    let step = "step { nop() }\n";
+    sandbox.write("lib/attn_mine.aorta", step);
+    sandbox.write("lib/$(touch hit).aorta", step);
+    sandbox.write("lib/night.ron", "(name: \"night\", cases: [(workload: \"moe\")])");
+    let files = sandbox.good(&["completions", "--names", "files"]);
+    let suites = sandbox.good(&["completions", "--names", "suites"]);
+    assert!(files.contains("attn_mine\n") && files.contains("moe\n") && !files.contains("night"), "{files}");
+    assert!(suites.contains("night\n") && suites.contains("smoke\n") && !suites.contains("attn"), "{suites}");
+    assert!(!files.contains('$'), "{files}");
+
+    sandbox.write("aorta.bash", sandbox.good(&["completions", "bash"]));
+    let complete = |words: &str| {
+        let script = format!(
+            "source aorta.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _aorta_named aorta \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; echo \"${{COMPREPLY[@]}}\""
+        );
+        let binary = std::path::Path::new(env!("CARGO_BIN_EXE_aorta")).parent().expect("a folder");
+        let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
+        let mut bash = std::process::Command::new("bash");
+        let bash = bash.args(["-c", &script]).current_dir(sandbox.path("."));
+        let output = bash.env("PATH", path).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(found) = complete("aorta exec attn") else { return println!("skipped: this machine has no bash") };
+    assert_eq!(found, "attn_mine");
+    assert_eq!(complete("aorta suite nig").as_deref(), Some("night"));
+    assert!(complete("aorta check ''").is_some_and(|found| found.contains("moe") && !found.contains("touch")));
+    assert!(!sandbox.listing().contains(&"hit".to_owned()));
+}
+
 #[test]
 fn show_has_whole_expressions_and_sentences() {
     let sandbox = Sandbox::new();

@@ -254,9 +254,12 @@ fn scenarios() {
         ("(workload: \"moe\"", &["aorta::config::bad_ron"]),
         ("()", &["aorta::config::no_workload", "a.ron names no workload", "`workload: \"moe\"`"]),
         ("(workload: \"moee\")", &["aorta::cli::unknown_workload", "help: did you mean `moe`?"]),
-        ("(workload: \"moe\", backend: \"opencl\")", &["it is auto, cuda, hip, host or sim"]),
-        ("(workload: \"moe\", launch: \"twice\")", &["it is stream, graph or both"]),
-        ("(workload: \"moe\", ranks: 4096)", &["it is between 1 and 1024"]),
+        (
+            "(workload: \"moe\", backend: \"opencl\")",
+            &["`backend` of a.ron cannot be `opencl`", "possible values: auto, cuda"],
+        ),
+        ("(workload: \"moe\", launch: \"twice\")", &["`launch` of a.ron cannot be `twice`", "stream, graph, both"]),
+        ("(workload: \"moe\", ranks: 4096)", &["`ranks` of a.ron cannot be `4096`", "1..=1024"]),
         ("(workload: \"moe\", params: {\"tokns\": \"8\"}, backend: \"sim\")", &["help: did you mean `tokens`?"]),
     ];
     for (text, says) in cases {

@@ -1,24 +1,31 @@
 //! The command line as users see it: what a command prints, what it writes, and its exit code.
 
 mod ab;
+mod baseline;
+mod bundled;
 mod checking;
 mod commands;
 mod compare;
 mod exit_codes;
 mod expected;
 mod fmt;
+mod gate;
 mod hosts;
 mod launchers;
 mod mistakes;
+mod models;
 mod names;
 mod outputs;
+mod partitions;
 mod ranks;
 pub mod sandbox;
 mod search;
 mod secret;
 mod settings;
+mod sharing;
 mod shortages;
 mod suggested;
 mod suite;
+mod suite_tables;
 mod trace;
 mod trust;

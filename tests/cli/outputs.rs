@@ -192,7 +192,7 @@ fn failed_writes_leave_no_files() {
     sandbox.write("folder/inside", "kept");
     sandbox.write("file", "kept");
     let before = sandbox.listing();
-    for flag in ["--json", "--csv", "--trace"] {
+    for flag in ["--json", "--csv", "--trace", "--html"] {
         for path in ["missing/a", "folder", "file/a", &"long".repeat(100)] {
             let output = sandbox.run(&["exec", "moe", "--preset", "tiny", "--backend", "sim", flag, path]);
             assert_eq!(output.code, Some(2), "{flag} {path}");

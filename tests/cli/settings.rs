@@ -1,4 +1,4 @@
-//! Where a run's settings come from: flags, scenarios, the user's file, variables for the driver.
+//! Sources of a run's settings: flags, scenarios, the user's file, variables for the driver.
 
 use super::sandbox::{Sandbox, finish, project};
 

@@ -57,7 +57,7 @@ fn no_command_prints_escape_sequences_of_its_input() {
     sandbox.write("bad.aorta", hostile_workload() + &format!("step {{ nothing(\"{HOSTILE}\") \u{1b}[2J }}\n"));
     sandbox.write("a.ron", format!("(workload: \"{}\", description: \"\\u{{1b}}[31m\")", "a\\u{1b}[31m.aorta"));
     let commands = [
-        "exec FILE --backend sim --effort quick --top 3 --json r.json --csv r.csv --trace r.trace",
+        "exec FILE --backend sim --effort quick --top 3 --json r.json --csv r.csv --trace r.trace --html r.html",
         "check FILE",
         "check FILE --diagnostics json",
         "check FILE --diagnostics github",
@@ -210,6 +210,7 @@ fn no_report_prints_hidden_characters_of_a_record() {
     sandbox.write("hostile.jsonl", sandbox.read("s.jsonl").lines().map(poison).collect::<String>());
     let mut commands = vec![
         "report hostile.json --top 5 --csv r.csv --trace r.trace".to_owned(),
+        "view hostile.json --output r.html".to_owned(),
         "report hostile.json --expected=list".to_owned(),
         "report hostile.jsonl --csv s.csv".to_owned(),
         "compare hostile.json record.json".to_owned(),
@@ -229,7 +230,7 @@ fn no_report_prints_hidden_characters_of_a_record() {
             }
         }
     }
-    for name in ["r.csv", "r.trace", "s.csv", "c.json", "c.markdown", "c.latex", "c.junit", "c.github"] {
+    for name in ["r.csv", "r.trace", "r.html", "s.csv", "c.json", "c.markdown", "c.latex", "c.junit", "c.github"] {
         harmless(name, &sandbox.read(name));
         no_planted_line(name, &sandbox.read(name));
     }
@@ -401,7 +402,7 @@ fn lost_output_is_a_failure() {
         let output = sandbox.command(&arguments).stdin(input).stdout(writer).output().expect("the binary starts");
         assert_eq!(output.status.code(), Some(0), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
-    for option in ["--json", "--csv", "--trace"] {
+    for option in ["--json", "--csv", "--trace", "--html"] {
         let arguments =
             ["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "quick", option, "/dev/full"];
         let output = sandbox.run(&arguments);
@@ -441,12 +442,12 @@ mod modes {
         for (umask, expected) in [("077", 0o600), ("022", 0o644), ("002", 0o664), ("027", 0o640)] {
             let run = format!(
                 "umask {umask}; $AORTA exec moe --preset tiny --backend sim --effort quick --json j{umask} \
-                 --csv c{umask} --trace t{umask} && $AORTA sweep moe --preset tiny --backend sim --effort quick \
+                 --csv c{umask} --trace t{umask} --html h{umask} && $AORTA sweep moe --preset tiny --backend sim --effort quick \
                  --set tokens=16,32 --json s{umask} && $AORTA new n{umask}.aorta"
             );
             let output = shell(&sandbox, &run);
             assert_eq!(output.code, Some(0), "{}", output.stderr);
-            for name in ["j", "c", "t", "s"] {
+            for name in ["j", "c", "t", "h", "s"] {
                 assert_eq!(mode(&sandbox, &format!("{name}{umask}")), expected, "{name} under {umask}");
             }
             assert_eq!(mode(&sandbox, &format!("n{umask}.aorta")), expected);

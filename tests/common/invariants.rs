@@ -142,7 +142,12 @@ fn operations(rank: &RankRecord, program: &Program, profile: &Profile, broken: &
     let mut together = [0.0; 4];
     for operation in &rank.operations {
         let OpKind::Run(spec) = step.op(aorta::base::OpId(operation.id)).kind else { continue };
-        let needs = Needs::of(program.spec(spec), profile);
+        let spec = program.spec(spec);
+        // The profile's peaks are those of a device, and threads of the CPU run this one.
+        if spec.threads.is_some() {
+            continue;
+        }
+        let needs = Needs::of(spec, profile);
         let Some(time) = operation.time_ns else { continue };
         let name = format!("rank {}: {} {} {}", rank.rank, operation.name, operation.operation, operation.shape);
         for (sum, need) in together.iter_mut().zip(needs.each()) {

@@ -19,7 +19,7 @@ pub const STEP: i64 = 32;
 /// Time that the device reports for every iteration and operation.
 pub const ELAPSED: Nanos = Nanos(20_000);
 
-/// What goes wrong.
+/// A fault to inject.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// A capture cannot be ended.

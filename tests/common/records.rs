@@ -4,8 +4,9 @@ use aorta::base::visible;
 use aorta::measure::RunRecord;
 use aorta::measure::cases::Cases;
 use aorta::measure::compare::{Options, RunSet, Thresholds, compare};
-use aorta::report;
 use aorta::report::page::{self, Page};
+use aorta::report::picture::{self, Gallery};
+use aorta::report::{self, View};
 use serde_json::Value;
 
 /// A text that would begin a line of a report if its line feed were printed.
@@ -27,6 +28,14 @@ pub fn show(text: &str) -> bool {
             every_form(&[report::run(&record, None), report::top(&record, None, 5), report::expected(&record)]);
             inspect(&report::csv(&record));
             inspect(&report::chrome_trace(&record));
+            let records = std::slice::from_ref(&record);
+            show_page(&View::runs(records));
+            picture::iterations(records)
+                .iter()
+                .flat_map(Gallery::files)
+                .for_each(|(_, one)| inspect(&picture::svg(one)));
+            every_form(&[report::timeline(&record, 80)]);
+            report::pftrace(&record);
             let again =
                 RunRecord::from_json(&record.to_json()).expect("a record that was read can be written and read");
             assert_eq!(record.to_json(), again.to_json());
@@ -52,8 +61,16 @@ pub fn show_cases(text: &str) -> bool {
         .iter()
         .filter_map(|case| case.record.as_deref())
         .for_each(|record| every_form(&[report::run(record, None)]));
+    let page = report::sweep(&read.header, &read.latest(), None);
+    show_page(&View::cases(&read.header, &read.latest(), page));
     compared(text);
     true
+}
+
+/// Shows a page's data and its pictures.
+fn show_page(view: &View) {
+    inspect(&view.data());
+    view.galleries().iter().flat_map(Gallery::files).for_each(|(_, one)| inspect(&picture::svg(one)));
 }
 
 fn compared(text: &str) {

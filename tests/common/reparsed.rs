@@ -1,4 +1,4 @@
-//! What reparsing an edited text must give.
+//! The results that reparsing an edited text must give.
 
 use aorta::base::Symbol;
 use aorta::syntax::{self, Ast, Edit, Limits, SyntaxError};

@@ -116,7 +116,7 @@ pub fn analyze(name: &str, text: &str, preset: Option<&str>, set: &[(&str, &str)
     Ok(take_rank(compile(name, text, preset, set, 1)?))
 }
 
-/// The programs of all ranks of a text with a preset and parameter values, or their diagnostics.
+/// The programs of all ranks of a text with a preset and parameter values, or their diagnostics. Draws have two iterations.
 pub fn compile(
     name: &str,
     text: &str,
@@ -126,5 +126,5 @@ pub fn compile(
 ) -> Result<Compiled, String> {
     let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let preset = preset.map(str::to_owned);
-    super::compile(name, text, &Options { preset, set, ranks: Ranks::Exactly(ranks), ..Options::default() })
+    super::compile(name, text, &Options { preset, set, ranks: Ranks::Exactly(ranks), cycle: 2, ..Options::default() })
 }

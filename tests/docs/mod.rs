@@ -416,7 +416,7 @@ fn fields(value: &serde_json::Value, found: &mut BTreeSet<String>) {
         serde_json::Value::Object(object) => {
             for (name, value) in object {
                 found.insert(name.clone());
-                if !["params", "facts", "variables"].contains(&name.as_str()) {
+                if !["params", "facts", "variables", "parts"].contains(&name.as_str()) {
                     fields(value, found);
                 }
             }
@@ -446,9 +446,10 @@ fn plans_are_documented() {
 fn record_is_documented() {
     let mut shell = Shell::new();
     // Serial times, expectations and a verification, so that every part of a record occurs.
-    let text = "buffer x: f32[8]\nstep { map(x + 1 -> x) }\nmetric gain = speedup\nexpect time > 0s\n";
+    let text = "buffer x: f32[8]\nstep { h: map(x + 1) map(h * 2 -> x) i: cast(x, to: i32) map(i * 0.5 -> x) }\n\
+        metric gain = speedup\nexpect time > 0s\n";
     fs::write(shell.folder.path().join("all.aorta"), text).expect("the folder is new");
-    let command = "aorta exec all.aorta --backend host --verify --effort quick --json run.json --csv run.csv";
+    let command = "aorta exec all.aorta --backend host --fuse --verify --effort quick --json run.json --csv run.csv";
     shell.run(command).expect("it is run");
     assert_eq!(shell.code, 0);
     let record = serde_json::from_str(&read(&shell.folder.path().join("run.json"))).expect("a record is JSON");

@@ -13,7 +13,7 @@ fn format(text: &str) -> Formatted {
     syntax::format(text, &Limits::default())
 }
 
-/// What a formatter must not change: everything except white space, commas, and the byte order mark.
+/// The parts of a text that a formatter must not change: everything except white space, commas, and the byte order mark.
 fn essence(text: &str) -> String {
     let text = text.trim_start_matches([' ', '\t', '\r', '\n', '\u{feff}']);
     text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\r' | '\n' | ',')).collect()

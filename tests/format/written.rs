@@ -205,7 +205,7 @@ impl<'a> Author<'a> {
                     self.quoted(message);
                 }
             }
-            DeclKind::Later { .. } => unreachable!("only what cannot be read is such"),
+            DeclKind::Unlinked(_) => unreachable!("linking makes these"),
             DeclKind::Setup(body) => {
                 self.put("setup");
                 self.block(body);

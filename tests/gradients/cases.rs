@@ -104,21 +104,76 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             inputs.extend(has_bias.then(|| vec![n]));
             Function { statement: &text, inputs, outputs: vec![matrix(true, m, n, false)], ..PLAIN }
         }
+        "grouped_gemm" => {
+            let (groups, rows, depth, columns) = (d.size(), d.size() + 1, d.size(), d.size());
+            let [turned_a, turned_b, in_depth] = [(); 3].map(|()| d.below(2) == 1);
+            let matrix =
+                |rows: u64, columns: u64, turned: bool| if turned { vec![columns, rows] } else { vec![rows, columns] };
+            let epilogue = d.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
+            // Ends that do not ascend, and some below the number of rows: the last rows are of no group.
+            let more = format!("buffer i, ends: i32[{groups}] = iota\n");
+            text = format!(
+                "map(i * 3 % {} - 1 -> ends)  f: grouped_gemm($0, $1, ends -> @0, transpose_a: {turned_a}, transpose_b: {turned_b}, \
+                 epilogue: {epilogue})",
+                rows + 2
+            );
+            let (inputs, output) = match in_depth {
+                true => {
+                    (vec![matrix(depth, rows, turned_a), matrix(rows, columns, turned_b)], vec![groups, depth, columns])
+                }
+                false => (
+                    vec![matrix(rows, depth, turned_a), [vec![groups], matrix(depth, columns, turned_b)].concat()],
+                    vec![rows, columns],
+                ),
+            };
+            return Some(Function { more: &more, statement: &text, inputs, outputs: vec![output], ..PLAIN }.case(seed));
+        }
         "attention" => {
             let (batch, shared, group) = (d.below(2), d.size(), 1 + d.below(3));
             let (queries, size, value_size) = (d.size(), d.size(), d.size());
             // Each query sees a key: the logarithm of no sum has no differences.
             let keys = queries + d.below(4);
             let lead = d.dims(batch);
-            let tensor = |heads: u64, rows: u64, size: u64| [lead.clone(), vec![heads, rows, size]].concat();
             let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7"]);
-            text = format!("f: attention($0, $1, $2 -> @0, @1{option})");
+            let layout = d.pick(&["", ", layout: positions_first"]);
+            let tensor = |heads: u64, rows: u64, size: u64| match layout {
+                "" => [lead.clone(), vec![heads, rows, size]].concat(),
+                _ => [lead.clone(), vec![rows, heads, size]].concat(),
+            };
+            text = format!("f: attention($0, $1, $2 -> @0, @1{option}{layout})");
             let heads = shared * group;
             let inputs =
                 vec![tensor(heads, queries, size), tensor(shared, keys, size), tensor(shared, keys, value_size)];
             let o = tensor(heads, queries, value_size);
-            let lse = o[..o.len() - 1].to_vec();
+            let lse = [lead.clone(), vec![heads, queries]].concat();
             Function { statement: &text, inputs, outputs: vec![o, lse], ..PLAIN }
+        }
+        "conv" | "conv_weights" => return Some(convolution(name, d).case(seed)),
+        "pool" => {
+            let rank = 1 + d.below(3);
+            let lead = d.dims(2);
+            let sizes = d.dims(rank);
+            let mode = d.pick(&["max", "mean"]);
+            let (option, windows) = match d.below(3) {
+                0 => ("adaptive: true".to_owned(), d.dims(rank)),
+                _ => {
+                    let (size, stride) =
+                        (sizes.iter().map(|&size| size.min(1 + d.below(3))).collect::<Vec<u64>>(), d.size());
+                    let padding: Vec<u64> = size.iter().map(|&size| d.below(size / 2 + 1)).collect();
+                    let fits = |axis: usize| 2 * (size[axis] - 1) < sizes[axis] + 2 * padding[axis] && sizes[axis] > 1;
+                    let dilation = if mode == "max" && (0..sizes.len()).all(fits) { 1 + d.below(2) } else { 1 };
+                    let span = |axis: usize| dilation * (size[axis] - 1) + 1;
+                    let windows = |axis: usize| (sizes[axis] + 2 * padding[axis] - span(axis)) / stride + 1;
+                    let counts = d.below(2) == 0;
+                    let option = format!(
+                        "size: {size:?}, stride: {stride}, padding: {padding:?}, dilation: {dilation}, count_padding: {counts}"
+                    );
+                    (option, (0..sizes.len()).map(windows).collect())
+                }
+            };
+            text = format!("f: pool($0 -> @0, mode: {mode}, {option})");
+            let [inputs, outputs] = [sizes, windows].map(|sizes| vec![[lead.clone(), sizes].concat()]);
+            Function { statement: &text, inputs, outputs, ..PLAIN }
         }
         "softmax" => Function {
             statement: ["f: softmax($0 -> @0)", "f: softmax($0 -> @0, scale: 0.7)"][d.below(2) as usize],
@@ -320,7 +375,7 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             Function { statement: &text, inputs: vec![rows; 2], outputs: vec![output], init, ..PLAIN }
         }
         "cumsum" | "cumprod" => {
-            text = format!("f: {name}($0, dim: {} -> @0)", d.below(3));
+            text = format!("f: {name}($0, dim: {}, reverse: {} -> @0)", d.below(3), d.pick(&["false", "true"]));
             Function { statement: &text, inputs: vec![rows.clone()], outputs: vec![rows], ..PLAIN }
         }
         "concat" => {
@@ -351,6 +406,48 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
         _ => return collectives(name, seed, &dims),
     };
     Some(made.case(seed))
+}
+
+/// A convolution of any form.
+fn convolution(name: &str, d: &mut Draw) -> Function<'static> {
+    let (samples, groups, inputs, outputs) = (1 + d.below(2), 1 + d.below(2), 1 + d.below(3), 1 + d.below(3));
+    let spatial = 1 + d.below(3);
+    let transposed = name == "conv" && d.below(2) == 0;
+    let [mut x, mut w, mut y] =
+        [vec![samples, groups * inputs], vec![groups * outputs, inputs], vec![samples, groups * outputs]];
+    let mut options = [const { Vec::new() }; 4];
+    for _ in 0..spatial {
+        let (kernel, dilation, stride) = (1 + d.below(3), 1 + d.below(2), 1 + d.below(3));
+        let span = dilation * (kernel - 1) + 1;
+        let padding = d.below(span.div_ceil(2));
+        let size = (span + d.below(4)).saturating_sub(2 * padding).max(1);
+        let windows = (size + 2 * padding - span) / stride + 1;
+        x.push(size);
+        w.push(kernel);
+        y.push(windows);
+        let added = size + 2 * padding - (windows - 1) * stride - span;
+        for (list, value) in options.iter_mut().zip([stride, padding, dilation, added]) {
+            list.push(value);
+        }
+    }
+    let [stride, padding, dilation, added] = options;
+    let options = format!("stride: {stride:?}, padding: {padding:?}, dilation: {dilation:?}, groups: {groups}");
+    let (text, mut inputs, output) = match (name, transposed) {
+        ("conv_weights", _) => {
+            let size = w[2..].to_vec();
+            (format!("f: conv_weights($0, $1 -> @0, size: {size:?}, {options})"), vec![x, y], w)
+        }
+        (_, true) => (
+            format!("f: conv($0, $1BIAS -> @0, {options}, transposed: true, output_padding: {added:?})"),
+            vec![y, w],
+            x,
+        ),
+        _ => (format!("f: conv($0, $1BIAS -> @0, {options})"), vec![x, w], y),
+    };
+    let has_bias = name == "conv" && d.below(2) == 0;
+    inputs.extend(has_bias.then(|| vec![output[1]]));
+    let statement = text.replace("BIAS", if has_bias { ", $2" } else { "" });
+    Function { statement: statement.leak(), inputs, outputs: vec![output], ..PLAIN }
 }
 
 /// The gradients in the order in which an expression names its inputs.

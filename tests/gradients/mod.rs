@@ -25,6 +25,7 @@ const WITHOUT: &[(&str, &str)] = &[
     ("read", "no gradient goes into a file, and it runs on the CPU"),
     ("triad", "its data has no meaning"),
     ("attention_backward", "gradients of gradients of attention are not in this version"),
+    ("pool_backward", "gradients of gradients of pools are not in this version"),
     ("scaled_gemm", "gradients would be rounded to 8 bits, as its factors are"),
     ("adamw", "a step's gradients end at the update of its parameters"),
     ("sgd", "a step's gradients end at the update of its parameters"),

@@ -28,7 +28,7 @@ pub fn summary() -> String {
     table(["operation", "does", "kind"], ops::CATALOGUE.iter().map(row))
 }
 
-/// What the page has of each operation, by its name.
+/// The page's rows of each operation, by its name.
 pub fn sections() -> Vec<(&'static str, String)> {
     let costs = costs(EXAMPLES);
     let section = |operation: &&'static dyn Operation| {

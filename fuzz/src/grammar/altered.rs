@@ -70,7 +70,7 @@ const PIECES: &[&str] = &[
     "kernel k(x: f32[n] -> y: f32[n]) { grid: n, block: 64, source: \"k\", reference: map(2 * x) }",
     "buffer q { up: f32[8], down: f32[8] }",
     "buffer r like x",
-    "managed",
+    "in managed",
     "grad(x)",
     "grad(t, 1 -> x)",
     "attention(x)",

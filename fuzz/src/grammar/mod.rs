@@ -3,6 +3,7 @@
 
 mod altered;
 mod choices;
+pub mod files;
 mod kernels;
 mod metrics;
 mod operations;
@@ -10,6 +11,7 @@ mod products;
 mod statements;
 mod tensors;
 mod values;
+mod windows;
 
 use choices::Choices;
 use operations::{FLOATS, TYPES, tensor_type};
@@ -75,6 +77,8 @@ struct Generator<'a> {
     defs: Vec<Def>,
     /// Declared kernels, each with the element type of its tensors.
     kernels: Vec<(String, &'static str)>,
+    /// The module that the file uses, as it is written.
+    module: Option<&'static str>,
     /// Factors of the meshes, and lists of them.
     mesh: Vec<&'static str>,
     dtype: &'static str,
@@ -115,6 +119,9 @@ impl Generator<'_> {
                 "priority: 2,",
             ]);
             self.add(&format!("meta {{ category: \"fuzz\", {field} }}"));
+        }
+        if self.choices.once_in(4) {
+            self.module();
         }
         self.add(&format!("param dtype = {}", self.dtype));
         self.streams();
@@ -165,7 +172,7 @@ impl Generator<'_> {
         while self.choices.once_in(2) && self.text.len() < MAX_TEXT / 4 {
             let dtype = self.choices.pick(&TYPES);
             let dims = self.choices.pick(&[&[8, 16][..], &[16], &[4, 8], &[2, 8, 16], &[8]]);
-            let space = self.choices.pick(&["device", "pinned", "host", "device"]);
+            let space = self.choices.pick(&["device", "pinned", "host", "managed", "device"]);
             let count = self.choices.pick(&[None, Some(2), None, Some(3)]);
             let name = self.fresh("b");
             self.buffer(&name, dtype, dims, space, count);
@@ -287,7 +294,7 @@ impl Generator<'_> {
         let high = self.choices.below(7) as u64 + 1;
         let seed = self.choices.pick(&["", ", seed: 7", ", seed: 1,"]);
         let weights = self.choices.pick(&["[3, 1]", "[0, 0.5]", "[1, 0]"]);
-        let (dims, text, value, low, high) = match self.choices.below(8) {
+        let (dims, text, value, low, high) = match self.choices.below(9) {
             0 => ("", format!("uniform(1, {high}{seed})"), name.clone(), 1, high),
             1 => ("[2]", format!("binomial({high}, 0.3{seed})"), format!("{name}[1]"), 0, high),
             2 => ("[2, 2]", format!("zipf(1.1, {high}{seed})"), format!("{name}[0][1]"), 0, high - 1),
@@ -295,6 +302,11 @@ impl Generator<'_> {
             4 => ("[2]", format!("multinomial({high}, {weights}{seed})"), format!("{name}[0]"), 0, high),
             5 => ("", format!("geometric(0.5{seed})"), format!("min({name}, {high})"), 0, high),
             6 => ("", format!("poisson(2.5{seed})"), format!("min({name}, {high})"), 0, high),
+            7 => {
+                let column = self.choices.pick(&["prompt", "output"]);
+                let text = format!("trace(\"lengths.csv\", column: \"{column}\"{seed})");
+                ("[2]", text, format!("min({name}[1], {high})"), 0, high)
+            }
             _ => ("[3]", format!("lognormal(1, 0.5{seed})"), format!("min(floor({name}[2]), {high})"), 0, high),
         };
         self.add(&format!("draw {name}{dims} ~ {text}"));
@@ -371,14 +383,24 @@ impl Generator<'_> {
         let on_host = self.choices.once_in(4);
         if on_host {
             self.add(
-                "stream h(kind: host, threads: 2)\nbuffer hp, hq: f32[8, 16] in pinned\nbuffer hh: f16[8, 16] in host",
+                "stream h(kind: host, threads: 2)\nbuffer hp, hm: f32[8, 16] in pinned\nbuffer hq: f32[8, 16] in managed\n\
+                 buffer hh: f16[8, 16] in host",
             );
         }
         self.in_step = true;
         self.times = 1;
         self.add(&format!("step{options} {{"));
         if on_host {
-            let last = self.choices.pick(&["copy(hq -> hp)", "cast(hq -> hh)", "spin(1us)", "fill(1 -> hq[0..4])"]);
+            let last = self.choices.pick(&[
+                "copy(hq -> hp)",
+                "cast(hq -> hh)",
+                "spin(1us)",
+                "fill(1 -> hq[0..4])",
+                "read(\"data.bin\", offset: 64B -> hp)",
+                "read(\"data.bin\", direct: true -> hh[0..2])",
+                "sgd(hq, momentum: 0.9 -> hp, hm)",
+                "adamw(hq[0], lr: 1e-3 -> hp[1], hp[2], hm[0])",
+            ]);
             self.add(&format!("on h {{ map(hp * 0.5 -> hq) {last} }}"));
         }
         self.add("first: nop()");

@@ -123,7 +123,7 @@ impl Generator<'_> {
     /// Generates ` over FACTOR`, or an empty text.
     fn group(&mut self) -> String {
         if self.mesh.is_empty() || self.choices.once_in(2) {
-            return String::new();
+            return self.choices.pick(&["", " over world"]).to_owned();
         }
         format!(" over {}", self.choices.pick(&self.mesh.clone()))
     }
@@ -280,7 +280,7 @@ impl Generator<'_> {
                 let options = self.choices.pick(&["", ", nesterov: true", ", dampening: 0.1"]);
                 format!("sgd({g}, momentum: 0.9{options} -> {w}, {v})")
             }
-            _ => format!("sgd({g}, lr: 0.1 -> {})", first.name),
+            _ => format!("sgd({g}, lr: 0.1, weight_decay: 0.1 -> {})", first.name),
         })
     }
 
@@ -407,7 +407,7 @@ impl Generator<'_> {
     fn scan(&mut self) -> Use {
         let x = self.operand(&FLOATS, |x| x.space != "host" && !x.dims.is_empty());
         let name = self.choices.pick(&["cumsum", "cumprod"]);
-        let dim = self.choices.pick(&["", ", dim: 0", ", dim: -1"]);
+        let dim = self.choices.pick(&["", ", dim: 0", ", dim: -1", ", reverse: true"]);
         let out = self.result(&x, &[&x]);
         let scratch = if out.is_empty() { vec![("", x.dtype, x.dims)] } else { vec![] };
         Use { text: format!("{name}({}{dim}{out})", x.name), scratch }
@@ -499,12 +499,13 @@ impl Generator<'_> {
 
     fn copy(&mut self) -> Use {
         let x = self.operand(&TYPES, |_| true);
-        let there = |y: &Tensor| y.space == "device" || x.space == "device";
+        let in_host = |y: &Tensor| matches!(y.space, "pinned" | "host");
+        let there = |y: &Tensor| !in_host(y) || !in_host(&x);
         let out =
             self.tensors.iter().rev().find(|y| y.writable && y.memory != x.memory && y.fits(&x) && there(y)).cloned();
         let via = match &out {
             Some(y) if y.space == "host" || x.space == "host" => self.choices.pick(&["", ", via: auto"]),
-            Some(y) if x.space != "device" || y.space != "device" || (!x.gaps && !y.gaps) => {
+            Some(y) if in_host(&x) || in_host(y) || (!x.gaps && !y.gaps) => {
                 self.choices.pick(&["", ", via: dma", ", via: kernel", ", via: auto"])
             }
             _ => self.choices.pick(&["", ", via: kernel", ", via: auto"]),

@@ -49,12 +49,39 @@ impl Generator<'_> {
         Use { text, scratch: vec![("", "bf16", vec![m, n])] }
     }
 
+    /// Groups of rows, each with a matrix, or groups of the depth.
+    fn grouped_gemm(&mut self) -> Use {
+        let dtype = self.choices.pick(&FLOATS);
+        let [rows, depth] = [0, 0].map(|_| self.choices.pick(&[8, 3, 33]));
+        let (groups, index) = (self.choices.pick(&[2, 1, 5]), self.choices.pick(&["i32", "i64"]));
+        let ends = tensor_type(index, &[groups]);
+        if self.choices.once_in(3) {
+            let (a, b) = (tensor_type(dtype, &[rows, depth]), tensor_type(dtype, &[rows, 8]));
+            let text = format!("grouped_gemm({a}, {b}, {ends}, transpose_a: true)");
+            return Use { text, scratch: vec![("", dtype, vec![groups, depth, 8])] };
+        }
+        let turned = self.choices.once_in(2);
+        let epilogue = self.choices.pick(&["", ", epilogue: silu", ", epilogue: gelu_tanh"]);
+        let (sizes, option) = if turned { ([8, depth], ", transpose_b: true") } else { ([depth, 8], "") };
+        let (a, b) = (tensor_type(dtype, &[rows, depth]), tensor_type(dtype, &[&[groups], &sizes[..]].concat()));
+        Use {
+            text: format!("grouped_gemm({a}, {b}, {ends}{option}{epilogue})"),
+            scratch: vec![("", dtype, vec![rows, 8])],
+        }
+    }
+
     pub fn gemm(&mut self) -> Use {
         if self.choices.once_in(4) {
             return self.attention();
         }
         if self.choices.once_in(8) {
             return self.scaled_gemm();
+        }
+        if self.choices.once_in(4) {
+            return self.windows();
+        }
+        if self.choices.once_in(8) {
+            return self.grouped_gemm();
         }
         let a = self.operand(&FLOATS, |a| a.space != "host" && !a.gaps && a.dims.len() == 2);
         let [m, k] = a.dims[..] else { return Use::new("nop()".to_owned()) };

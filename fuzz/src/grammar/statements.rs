@@ -1,6 +1,6 @@
 //! Generates statements of the step and of definitions.
 
-use super::operations::{FLOATS, TYPES, tensor_type};
+use super::operations::{FLOATS, TYPES, Use, tensor_type};
 use super::tensors::Tensor;
 use super::{Generator, MAX_DEPTH, MAX_OPERATIONS, MAX_TEXT};
 
@@ -104,6 +104,11 @@ impl Generator<'_> {
     fn operation(&mut self) {
         self.operations += self.times;
         let made = self.alone();
+        self.statement_of(made);
+    }
+
+    /// Adds a call as a statement, perhaps with a label.
+    fn statement_of(&mut self, made: Use) {
         if made.scratch.is_empty() && self.choices.once_in(2) {
             return self.add(&made.text);
         }
@@ -234,6 +239,11 @@ impl Generator<'_> {
     }
 
     fn call(&mut self) {
+        if self.module.is_some() && self.choices.once_in(2) {
+            self.operations += 8 * self.times;
+            let made = self.call_module();
+            return self.statement_of(made);
+        }
         if self.defs.is_empty() || self.operations + self.times * 16 > MAX_OPERATIONS {
             return self.operation();
         }

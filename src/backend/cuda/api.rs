@@ -6,15 +6,16 @@ use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
-use crate::backend::gpu::{Addresses, Api, Call, Handle, Step};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Health};
-use crate::ops::{Copy as CopyLaunch, Direction, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::Cuda;
 use super::cublaslt::{CublasLt, Product};
+use super::cudnn::{Convolution, Cudnn};
 use super::driver::number;
 use super::nvml::Nvml;
 
@@ -25,6 +26,7 @@ impl Api for Cuda {
     const HOST_COPIES_BY_KERNEL: bool = false;
 
     type Product = Product;
+    type Convolution = Convolution;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -167,6 +169,18 @@ impl Api for Cuda {
         unsafe { (self.driver.table.mem_free_host)(address as *mut c_void) };
     }
 
+    fn shares_managed(&self) -> bool {
+        self.driver.attribute(self.device, number::ATTRIBUTE_CONCURRENT_MANAGED).is_some_and(|shares| shares > 0)
+    }
+
+    fn allocate_managed(&self, bytes: u64) -> Call<u64> {
+        let mut address = 0;
+        let flags = number::MEM_ATTACH_GLOBAL;
+        // SAFETY: the output pointer is valid for the call.
+        let code = unsafe { (self.driver.table.mem_alloc_managed)(&mut address, bytes as usize, flags) };
+        self.check("cuMemAllocManaged", code).map(|()| address)
+    }
+
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         let code = unsafe { (self.driver.table.memset_d8_async)(address, value, bytes as usize, stream.cast()) };
@@ -282,6 +296,29 @@ impl Api for Cuda {
     unsafe fn multiply(&self, product: &Product, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { product.multiply(operands, workspace, stream) }
+    }
+
+    fn convolution_library(&self) -> Option<&str> {
+        self.cudnn().ok().map(|(_, name)| name.as_str())
+    }
+
+    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Convolution>> {
+        match self.cudnn() {
+            Ok((library, _)) => Cudnn::convolutions(library, conv, workspace, wanted),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    #[inline]
+    unsafe fn convolve(
+        &self,
+        convolution: &Convolution,
+        operands: ConvAddresses,
+        workspace: (u64, u64),
+        stream: Stream,
+    ) -> Call {
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { convolution.convolve(operands, workspace, stream) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

@@ -52,6 +52,7 @@ functions! {
         primary_ctx_release = "cuDevicePrimaryCtxRelease_v2"(CUdevice);
         ctx_set_current = "cuCtxSetCurrent"(CUcontext);
         mem_alloc = "cuMemAlloc_v2"(*mut CUdeviceptr, usize);
+        mem_alloc_managed = "cuMemAllocManaged"(*mut CUdeviceptr, usize, c_uint);
         mem_free = "cuMemFree_v2"(CUdeviceptr);
         mem_host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
         mem_free_host = "cuMemFreeHost"(*mut c_void);
@@ -96,6 +97,7 @@ pub mod number {
     pub use crate::backend::gpu::runtime::number::*;
 
     pub const HOST_ALLOC_PORTABLE: u32 = 1;
+    pub const MEM_ATTACH_GLOBAL: u32 = 1;
     pub const WAIT_VALUE_EQ: u32 = 1;
     pub const WRITE_VALUE_DEFAULT: u32 = 0;
     pub const EVENT_RECORD_EXTERNAL: u32 = 1;
@@ -105,6 +107,7 @@ pub mod number {
     pub const ATTRIBUTE_COPY_ENGINES: i32 = 40;
     pub const ATTRIBUTE_MAJOR: i32 = 75;
     pub const ATTRIBUTE_MINOR: i32 = 76;
+    pub const ATTRIBUTE_CONCURRENT_MANAGED: i32 = 89;
     pub const ATTRIBUTE_SHARED_OPTIN: i32 = 97;
     pub const FUNCTION_MAX_DYNAMIC_SHARED: i32 = 8;
 }

@@ -1,7 +1,8 @@
-//! CUDA: implements [`Api`] for `backend::gpu` with the driver, NVRTC, cuBLASLt and NCCL, each opened when needed.
+//! CUDA: implements [`Api`] for `backend::gpu` with the driver, NVRTC, cuBLASLt, cuDNN and NCCL, each opened when needed.
 
 mod api;
 mod cublaslt;
+mod cudnn;
 mod driver;
 mod nvml;
 mod nvrtc;
@@ -16,19 +17,30 @@ use crate::backend::collective::Collectives;
 use crate::backend::gpu::{Api, no_such};
 use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
+use crate::ops::Source;
 
 use cublaslt::CublasLt;
+use cudnn::Cudnn;
 use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;
 
+/// Newest major version of the toolkit whose libraries are looked for.
+const NEWEST: i32 = 13;
+
 /// File names of a library's versions, the driver's major version first.
 fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     let mut majors = vec![driver_major];
-    majors.extend([13, 12, 11].into_iter().filter(|major| *major != driver_major));
+    majors.extend([NEWEST, 12, 11].into_iter().filter(|major| *major != driver_major));
     let mut names: Vec<String> = majors.into_iter().map(|major| format!("{stem}.{major}")).collect();
     names.push(stem.to_owned());
     names
+}
+
+/// Compiles a kernel to machine code for `architecture`, such as `sm_90`, without a device. The error says why it cannot.
+pub fn compile(paths: &SearchPaths, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
+    let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| error.to_string())?;
+    nvrtc.compile(source, architecture)
 }
 
 /// The error for a library that could not be opened. `install` is a shell command.
@@ -71,6 +83,8 @@ pub struct Cuda {
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,
     cublaslt: OnceLock<Arc<CublasLt>>,
+    /// The library and its name with its version; `None` if it was not found.
+    cudnn: OnceLock<Result<(Arc<Cudnn>, String), ExecError>>,
     collectives: OnceLock<(Collectives, &'static str)>,
     nvml: OnceLock<Option<Nvml>>,
 }
@@ -107,7 +121,7 @@ impl Cuda {
         let attribute = |number: i32| driver.attribute(device, number).unwrap_or(0);
         let (major, minor) = (attribute(number::ATTRIBUTE_MAJOR), attribute(number::ATTRIBUTE_MINOR));
         let cuda = Cuda {
-            architecture: format!("sm_{major}{minor}"),
+            architecture: architecture(major, minor),
             shared_limit: attribute(number::ATTRIBUTE_SHARED_OPTIN).max(0) as u32,
             // 8 is the documented default.
             connections: connections.unwrap_or(8).clamp(1, 32),
@@ -118,6 +132,7 @@ impl Cuda {
             context,
             nvrtc: OnceLock::new(),
             cublaslt: OnceLock::new(),
+            cudnn: OnceLock::new(),
             collectives: OnceLock::new(),
             nvml: OnceLock::new(),
         };
@@ -147,6 +162,15 @@ impl Cuda {
         once(&self.cublaslt, || cublaslt::open(&self.paths, self.major()).map(Arc::new))
     }
 
+    /// cuDNN, and its name with its version. Kernels stand in for it where it is absent.
+    fn cudnn(&self) -> Result<&(Arc<Cudnn>, String), &ExecError> {
+        let named = |library: Cudnn| (format!("cuDNN {}", library.version), library);
+        let opened = self
+            .cudnn
+            .get_or_init(|| Cudnn::open(&self.paths).map(named).map(|(name, library)| (Arc::new(library), name)));
+        opened.as_ref()
+    }
+
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
         once(&self.collectives, || {
             let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
@@ -165,12 +189,23 @@ impl Cuda {
             ("NVRTC", self.nvrtc().map(|nvrtc| at(nvrtc.version(), nvrtc.path()))),
             ("cuBLASLt", self.cublaslt().map(|library| at(library.version.clone(), library.path))),
             (
+                "cuDNN",
+                self.cudnn().map(|(library, _)| at(library.version.clone(), library.path)).map_err(ExecError::clone),
+            ),
+            (
                 "NCCL",
                 self.open_collectives()
                     .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
             ),
         ]
     }
+}
+
+/// The name by which the compiler knows a compute capability. Hopper's warpgroup instructions are in `sm_90a` alone; code for
+/// it runs on no other device, as no code for a certain device does here.
+fn architecture(major: i32, minor: i32) -> String {
+    let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
+    format!("sm_{major}{minor}{suffix}")
 }
 
 impl Drop for Cuda {

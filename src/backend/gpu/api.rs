@@ -8,7 +8,7 @@ use crate::backend::collective::Collectives;
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
-use crate::ops::{Copy as CopyLaunch, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::parts::Part;
@@ -24,6 +24,13 @@ pub struct Addresses {
     pub bias: u64,
     /// Addresses of the factors of `a` and of `b`; 0 without factors.
     pub scales: [u64; 2],
+}
+
+/// Addresses of a convolution's operands `x`, `w` and `y`, and of its bias; 0 without a bias.
+#[derive(Clone, Copy, Debug)]
+pub struct ConvAddresses {
+    pub operands: [u64; 3],
+    pub bias: u64,
 }
 
 /// Handle under which a process opens memory of another process: `CUipcMemHandle` or `hipIpcMemHandle_t`.
@@ -77,6 +84,9 @@ pub trait Api: Send + Sync + 'static {
 
     /// A matrix product bound to an algorithm.
     type Product;
+
+    /// A convolution bound to an algorithm of the vendor's library.
+    type Convolution;
 
     /// The functions that all vendors have.
     fn runtime(&self) -> &Runtime;
@@ -327,6 +337,10 @@ pub trait Api: Send + Sync + 'static {
     /// Allocates pinned host memory that kernels and copy engines access at the same address.
     fn allocate_pinned(&self, bytes: u64) -> Call<u64>;
     unsafe fn free_pinned(&self, address: u64);
+    /// Whether the device and the host can access managed memory at the same time.
+    fn shares_managed(&self) -> bool;
+    /// Allocates managed memory, which the host accesses at the same address. [`Api::free`] frees it.
+    fn allocate_managed(&self, bytes: u64) -> Call<u64>;
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call;
     unsafe fn copy(&self, copy: &CopyLaunch, source: u64, target: u64, stream: Stream) -> Call;
     /// Reads device memory. All work that writes it must have completed.
@@ -419,6 +433,21 @@ pub trait Api: Send + Sync + 'static {
         &self,
         product: &Self::Product,
         operands: Addresses,
+        workspace: (u64, u64),
+        stream: Stream,
+    ) -> Call;
+
+    /// Name and version of the library of convolutions, loaded at the first call; `None` if there is none.
+    fn convolution_library(&self) -> Option<&str>;
+
+    /// Up to `wanted` algorithms that the library proposes for a convolution, its best guess first. `workspace` is the memory
+    /// that they may use, in bytes.
+    fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Self::Convolution>>;
+
+    unsafe fn convolve(
+        &self,
+        convolution: &Self::Convolution,
+        operands: ConvAddresses,
         workspace: (u64, u64),
         stream: Stream,
     ) -> Call;

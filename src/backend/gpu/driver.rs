@@ -20,7 +20,7 @@ use super::host_lanes::HostLanes;
 use super::inter_process::InterProcessMemory;
 use super::kernels::Kernels;
 use super::lower::{Args, Calls, Prepared};
-use super::pageable::Pageable;
+use super::pageable::{CapturedUses, Pageable};
 use super::runtime::{Event, Graph, Stream};
 use super::stamps::Stamps;
 use super::timer;
@@ -34,10 +34,13 @@ pub struct GpuDriver<A: Api> {
     kernels: Kernels,
     calls: Calls<A>,
     products: Vec<A::Product>,
+    /// For each convolution of [`Calls::convolutions`] the library's algorithm; `None` where kernels compute it.
+    convolutions: Vec<Option<A::Convolution>>,
     /// Kernels that initialize buffers.
     fills: Vec<Prepared>,
     fill_args: Args,
-    bases: [u64; 3],
+    /// Base address of each space; 0 for one without memory.
+    bases: [u64; Space::COUNT],
     workspaces: Vec<(u64, u64)>,
     /// Communicators, by their number in the image.
     comms: Vec<Comm>,
@@ -59,6 +62,7 @@ pub struct GpuDriver<A: Api> {
     /// Address and size in bytes of the memory that is written to flush the caches.
     flush_memory: (u64, u64),
     capturing: bool,
+    captured_uses: CapturedUses,
     /// True while each operation is timed.
     observing: bool,
     /// True if the device no longer answers.
@@ -76,7 +80,7 @@ unsafe impl<A: Api> Send for GpuDriver<A> {}
 impl<A: Api> GpuDriver<A> {
     /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, collectives, shared, host, capturing, .. } = self;
+        let Self { api, calls, products, convolutions, collectives, shared, host, capturing, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -86,11 +90,16 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::Multiply { product, operands, workspace, stream } => {
                     api.multiply(&products[product as usize], operands, workspace, stream)
                 }
-                Prepared::Epilogue { .. } | Prepared::Nothing => Ok(()),
+                Prepared::Convolve { convolution, operands, workspace, stream } => {
+                    match &convolutions[convolution as usize] {
+                        Some(convolution) => api.convolve(convolution, operands, workspace, stream),
+                        None => Ok(()),
+                    }
+                }
+                Prepared::Epilogue { .. } | Prepared::OwnConvolution { .. } | Prepared::Nothing => Ok(()),
                 Prepared::Copy { copy, source, target, stream } => {
                     let copy = &calls.copies[copy as usize];
-                    // The call itself reads ordinary memory, which a host stream may still have to write. A graph reads it
-                    // when it comes to the copy.
+                    // The call itself reads ordinary memory, which a host stream may still have to write.
                     if copy.pageable && copy.direction == Direction::HostToDevice && host.is_used() && !*capturing {
                         while !api.idle(stream)? {
                             std::thread::yield_now();
@@ -131,6 +140,9 @@ impl<A: Api> GpuDriver<A> {
 
 impl<A: Api> Driver for GpuDriver<A> {
     fn launch(&mut self, op: u32) -> Call {
+        if self.capturing {
+            self.captured_uses.add(&self.image, op)?;
+        }
         let ops = if self.observing { &self.calls.observed } else { &self.calls.ops };
         let (first, end) = ops[op as usize];
         if let Some((ranges, names)) = &self.ranges {
@@ -282,11 +294,14 @@ impl<A: Api> Driver for GpuDriver<A> {
     fn reset(&mut self) -> Call {
         self.api.synchronize()?;
         let stream = self.streams[0];
-        let [device_bytes, pinned_bytes, _] = self.image.bytes;
+        let [device_bytes, pinned_bytes, managed_bytes, _] = self.image.bytes;
         // SAFETY: the range is all memory of each space, which nothing uses while the device is idle.
         unsafe {
             if device_bytes > 0 {
                 self.api.memset(self.bases[0], DType::POISON, device_bytes, stream)?;
+            }
+            if managed_bytes > 0 {
+                self.api.memset(self.bases[Space::Managed.index()], DType::POISON, managed_bytes, stream)?;
             }
             if pinned_bytes > 0 {
                 std::ptr::write_bytes(self.bases[1] as *mut u8, DType::POISON, pinned_bytes as usize);
@@ -310,10 +325,10 @@ impl<A: Api> Driver for GpuDriver<A> {
         match space {
             // SAFETY: the range lies in the space's memory as laid out by the schedule.
             Space::Device => unsafe { self.api.read(self.bases[0] + offset, out)? },
-            Space::Pinned => {
-                // SAFETY: pinned memory is host memory, and nothing writes it while the device is idle.
-                let pinned = unsafe { std::slice::from_raw_parts((self.bases[1] + offset) as *const u8, out.len()) };
-                out.copy_from_slice(pinned);
+            Space::Pinned | Space::Managed => {
+                let from = (self.bases[space.index()] + offset) as *const u8;
+                // SAFETY: the host reaches this memory, and nothing writes it while the device is idle.
+                out.copy_from_slice(unsafe { std::slice::from_raw_parts(from, out.len()) });
             }
             Space::Host => out.copy_from_slice(self.pageable.bytes_mut(offset as usize, out.len())),
         }
@@ -333,6 +348,10 @@ impl<A: Api> Driver for GpuDriver<A> {
 
     fn health(&mut self) -> Option<Health> {
         self.api.health()
+    }
+
+    fn compile_time(&self) -> Option<Nanos> {
+        Some(self.kernels.took)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -364,6 +383,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             }
             self.shared.destroy();
             self.products.clear();
+            self.convolutions.clear();
             for event in self.events.drain(..).chain(self.stamps.drain(..)) {
                 self.api.destroy_event(event);
             }
@@ -388,11 +408,12 @@ impl<A: Api> Drop for GpuDriver<A> {
             if let Some(cells) = self.cells.take() {
                 cells.free(self.api.as_ref());
             }
-            if self.bases[0] != 0 {
-                self.api.free(self.bases[0]);
-            }
-            if self.bases[1] != 0 {
-                self.api.free_pinned(self.bases[1]);
+            for (space, base) in Space::ALL.into_iter().zip(self.bases).filter(|(_, base)| *base != 0) {
+                match space {
+                    Space::Device | Space::Managed => self.api.free(base),
+                    Space::Pinned => self.api.free_pinned(base),
+                    Space::Host => {}
+                }
             }
         }
         self.kernels.unload(self.api.as_ref());

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use sha2::{Digest, Sha256};
 
-use crate::base::{SrcSpan, parallel};
+use crate::base::{Nanos, SrcSpan, parallel};
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{KernelCode, Launch, Source, user_kernel};
 
@@ -24,6 +25,8 @@ pub struct Kernels {
     /// Number of kernels that were compiled, and that were found in the cache.
     pub compiled: usize,
     pub cached: usize,
+    /// Time that the compiler took.
+    pub took: Nanos,
 }
 
 /// A kernel to be loaded, and the operation that needs it, for messages.
@@ -59,7 +62,7 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
                 Launch::Peer(peer) => peer.sends.as_ref().map(|sent| &*sent.launch),
                 launch => Some(launch),
             };
-            if let Some(kernel) = sent.and_then(Launch::kernel) {
+            for kernel in sent.map(Launch::kernels).unwrap_or_default() {
                 let index = add(&kernel.source, work.spec.operation.name(), work.span);
                 declared.extend(index.zip(user_kernel(&work.spec)));
             }
@@ -93,7 +96,8 @@ impl Kernels {
     /// Compiles the kernels that are not cached, and loads all of them. `cache` is the folder of the cache; `None`
     /// disables it.
     pub fn load<A: Api>(api: &A, wanted: &[Wanted], cache: Option<&Path>) -> Result<Self, ExecError> {
-        let mut kernels = Kernels { modules: Vec::new(), functions: FxHashMap::default(), compiled: 0, cached: 0 };
+        let mut kernels =
+            Kernels { modules: Vec::new(), functions: FxHashMap::default(), compiled: 0, cached: 0, took: Nanos(0) };
         if wanted.is_empty() {
             return Ok(kernels);
         }
@@ -106,7 +110,9 @@ impl Kernels {
         };
         let codes: Vec<Option<Vec<u8>>> = wanted.iter().zip(&paths).map(known).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
+        let begin = Instant::now();
         let fresh = compile(api, wanted, &missing)?;
+        kernels.took = if missing.is_empty() { Nanos(0) } else { Nanos(begin.elapsed().as_nanos() as i64) };
         kernels.compiled = missing.len();
         kernels.cached = wanted.len() - missing.len();
         for &index in &missing {

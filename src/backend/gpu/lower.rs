@@ -9,9 +9,9 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
 use crate::base::{Bytes, Space, counted};
 use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
-use crate::ops::{Arg, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
+use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
-use super::api::{Addresses, Api, Residency, Step};
+use super::api::{Addresses, Api, ConvAddresses, Residency, Step};
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -38,10 +38,22 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// The kernel that computes a product's epilogue, by its index in [`Calls::epilogues`]. The choice of the product's
+    /// The kernel that computes a product's epilogue, by its index in [`Calls::alternatives`]. The choice of the product's
     /// algorithm replaces it by this kernel, or by nothing.
     Epilogue {
         product: u32,
+        kernel: u32,
+    },
+    /// A convolution of the vendor's library, or nothing where kernels compute it.
+    Convolve {
+        convolution: u32,
+        operands: ConvAddresses,
+        workspace: (u64, u64),
+        stream: Stream,
+    },
+    /// A kernel that computes a convolution, by its index in [`Calls::alternatives`], or nothing where the library computes it.
+    OwnConvolution {
+        convolution: u32,
         kernel: u32,
     },
     Nothing,
@@ -90,8 +102,9 @@ pub struct Calls<A: Api> {
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
-    /// Kernels that compute the epilogues of products, where these do not.
-    pub epilogues: Vec<Prepared>,
+    pub convolutions: Vec<Convolution>,
+    /// Kernels that compute what libraries do not: epilogues of products, and convolutions.
+    pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
     pub peers: Vec<Arc<A>>,
@@ -112,7 +125,8 @@ impl<A: Api> Calls<A> {
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
-            epilogues: Vec::new(),
+            convolutions: Vec::new(),
+            alternatives: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
             steps: Vec::new(),
@@ -202,18 +216,35 @@ pub struct Product {
 pub struct Use {
     pub operands: Addresses,
     pub lane: u32,
-    /// The kernel that computes the epilogue, in [`Calls::epilogues`]; `None` if the launch has none.
+    /// The kernel that computes the epilogue, in [`Calls::alternatives`]; `None` if the launch has none.
     pub epilogue: Option<u32>,
 }
 
-/// What launches are resolved with.
+/// A convolution of an image.
+#[derive(Debug)]
+pub struct Convolution {
+    pub conv: Arc<Conv>,
+    /// The first use of the convolution on each lane.
+    pub uses: Vec<ConvUse>,
+}
+
+/// A use of a convolution.
+#[derive(Debug)]
+pub struct ConvUse {
+    pub operands: ConvAddresses,
+    pub lane: u32,
+    /// Range of the kernels that compute it, in [`Calls::alternatives`].
+    pub kernels: (u32, u32),
+}
+
+/// The device, image and kernels with which launches are resolved.
 pub struct Context<'a, A: Api> {
     pub api: &'a A,
     pub image: &'a Image,
     pub kernels: &'a Kernels,
     pub streams: &'a [Stream],
-    /// Base addresses of `device`, `pinned` and `host` memory.
-    pub bases: [u64; 3],
+    /// Base address of each space.
+    pub bases: [u64; Space::COUNT],
     /// For each lane, address and size in bytes of the workspace of its matrix products and kernels.
     pub workspaces: &'a [(u64, u64)],
     /// The communicators, by their number in the image.
@@ -226,14 +257,9 @@ pub struct Context<'a, A: Api> {
     pub host: &'a HostLanes,
 }
 
-/// The address of a place, from the base addresses of `device`, `pinned` and `host` memory.
-pub fn address([device, pinned, host]: [u64; 3], place: Address) -> u64 {
-    let base = match place.space {
-        Space::Device => device,
-        Space::Pinned => pinned,
-        Space::Host => host,
-    };
-    base + place.offset
+/// The address of a place, from the base address of each space.
+pub fn address(bases: [u64; Space::COUNT], place: Address) -> u64 {
+    bases[place.space.index()] + place.offset
 }
 
 impl<A: Api> Context<'_, A> {
@@ -266,13 +292,17 @@ impl<A: Api> Context<'_, A> {
                 continue;
             }
             for launch in work.launches.iter() {
+                if let Launch::Conv(conv, kernels) = launch {
+                    self.convolve((conv, kernels), op, &operands, &mut calls)?;
+                    continue;
+                }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
                 if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call) {
                     let (workspace, _) = self.workspaces[op.lane as usize];
                     let kernel = self.kernel(kernel, stream, (&operands, workspace), &mut calls.args)?;
-                    let index = calls.epilogues.len() as u32;
-                    calls.epilogues.push(kernel);
+                    let index = calls.alternatives.len() as u32;
+                    calls.alternatives.push(kernel);
                     calls.calls.push(Prepared::Epilogue { product, kernel: index });
                     let uses = &mut calls.products[product as usize].uses;
                     uses.iter_mut().filter(|one| one.lane == op.lane).for_each(|one| {
@@ -285,6 +315,38 @@ impl<A: Api> Context<'_, A> {
         }
         calls.args.seal();
         Ok(calls)
+    }
+
+    /// Adds the call of a convolution of the library, and those of the kernels in its place. The choice between them replaces
+    /// the others by nothing.
+    fn convolve(
+        &self,
+        (conv, kernels): (&Arc<Conv>, &[Kernel]),
+        op: &ImageOp,
+        operands: &[u64],
+        calls: &mut Calls<A>,
+    ) -> Result<(), ExecError> {
+        let at = |operand: u8| operands[usize::from(operand)];
+        let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
+        let stream = self.streams[lane as usize];
+        let number = calls.convolutions.iter().position(|known| known.conv == *conv).unwrap_or_else(|| {
+            calls.convolutions.push(Convolution { conv: conv.clone(), uses: Vec::new() });
+            calls.convolutions.len() - 1
+        });
+        let convolution = number as u32;
+        let addresses = ConvAddresses { operands: conv.operands.map(at), bias: conv.bias.map_or(0, at) };
+        calls.calls.push(Prepared::Convolve { convolution, operands: addresses, workspace, stream });
+        let first = calls.alternatives.len() as u32;
+        for kernel in kernels {
+            let prepared = self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)?;
+            calls.calls.push(Prepared::OwnConvolution { convolution, kernel: calls.alternatives.len() as u32 });
+            calls.alternatives.push(prepared);
+        }
+        let uses = &mut calls.convolutions[number].uses;
+        if !uses.iter().any(|known| known.lane == lane) {
+            uses.push(ConvUse { operands: addresses, lane, kernels: (first, calls.alternatives.len() as u32) });
+        }
+        Ok(())
     }
 
     /// The calls of this rank for a copy between ranks.
@@ -398,7 +460,7 @@ impl<A: Api> Context<'_, A> {
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
-            Launch::Peer(_) => unreachable!("it is several calls"),
+            Launch::Peer(_) | Launch::Conv(..) => unreachable!("it is several calls"),
             Launch::Host { .. } => unreachable!("it is two steps"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;
@@ -482,6 +544,11 @@ impl<A: Api> Context<'_, A> {
                 let most = unsafe { self.api.take_all_shared(function) };
                 most.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
                 bytes
+            }
+            Shared::AtMost(bytes) => {
+                // SAFETY: the function is a loaded kernel of this device.
+                let most = unsafe { self.api.take_all_shared(function) };
+                bytes.min(most.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?)
             }
             // SAFETY: the function is a loaded kernel of this device.
             Shared::All => unsafe { self.api.take_all_shared(function) }

@@ -5,6 +5,7 @@
 mod api;
 pub(super) mod blas;
 mod comms;
+mod convolutions;
 mod driver;
 mod engines;
 mod flags;
@@ -37,7 +38,7 @@ use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, Peers, Queues, 
 use crate::ops::Source;
 use crate::schedule::Topology;
 
-pub use api::{Addresses, Api, Call, Handle, Step};
+pub use api::{Addresses, Api, Call, ConvAddresses, Handle, Step};
 use driver::GpuDriver;
 pub use parts::Part;
 

@@ -1,5 +1,9 @@
 //! Pageable host memory: the space `host`.
 
+use crate::base::Space;
+use crate::exec::{Fault, Image};
+use crate::ops::{Direction, Launch};
+
 /// Host memory that is not registered with the runtime, aligned as allocations are.
 pub struct Pageable {
     pub words: Vec<u64>,
@@ -11,5 +15,61 @@ impl Pageable {
         // SAFETY: words are plain bytes, and the index panics if the slice is out of range.
         let all = unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u8>(), self.words.len() * 8) };
         &mut all[offset..offset + bytes]
+    }
+}
+
+/// The ranges of pageable memory that captured operations use.
+///
+/// A graph's copy reads pageable memory when the graph is launched, and not when its turn comes: on an H200 with driver 580
+/// it copied what a host stream had not written yet (docs/measurements/2026-11-23-unseen-shapes.md). When a copy to such
+/// memory arrives is not known either. So no graph hands data on there by a copy of the device.
+#[derive(Debug, Default)]
+pub struct CapturedUses {
+    all: Vec<Use>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    begin: u64,
+    end: u64,
+    writes: bool,
+    /// A copy of the device, in this direction; `None` for an operation of a host stream.
+    copy: Option<Direction>,
+}
+
+impl Use {
+    /// Whether one of the two writes what the other reads, and a copy of the device is the reader or the writer.
+    fn hands_on(self, other: Use) -> bool {
+        self.writes != other.writes
+            && (self.copy.is_some() || other.copy.is_some())
+            && self.begin < other.end
+            && other.begin < self.end
+    }
+}
+
+impl CapturedUses {
+    /// Adds an operation that a graph captures. Fails if data would be handed on between it and another captured one.
+    pub fn add(&mut self, image: &Image, op: u32) -> Result<(), Box<Fault>> {
+        let op = &image.ops[op as usize];
+        let work = &image.works[op.work as usize];
+        let copy = work.launches.iter().find_map(|launch| match launch {
+            Launch::Copy(copy) => Some(copy.direction),
+            _ => None,
+        });
+        let inputs = work.spec.inputs.iter().map(|tensor| (tensor, false));
+        let outputs = work.spec.outputs.iter().map(|tensor| (tensor, true));
+        for ((tensor, writes), place) in inputs.chain(outputs).zip(image.operands(op)) {
+            if place.space != Space::Host {
+                continue;
+            }
+            let own = Use { begin: place.offset, end: place.offset + tensor.reach(), writes, copy };
+            if self.all.iter().any(|other| own.hands_on(*other)) {
+                let why = "a graph copies memory in `host` when it is launched, before its other operations have written it: \
+                           declare the buffer `in pinned`";
+                return Err(Fault::new("capture", why));
+            }
+            self.all.push(own);
+        }
+        Ok(())
     }
 }

@@ -46,7 +46,7 @@ pub struct Chosen<A: Api> {
     pub note: Option<String>,
 }
 
-/// What algorithms are timed with.
+/// The device, streams and memory with which algorithms are timed.
 pub struct Chooser<'a, A: Api> {
     pub api: &'a A,
     pub streams: &'a [Stream],
@@ -54,8 +54,8 @@ pub struct Chooser<'a, A: Api> {
     pub workspaces: &'a [(u64, u64)],
     /// Number of algorithms that are timed for each product.
     pub candidates: u32,
-    /// Kernels of epilogues, and the arguments of all kernels.
-    pub epilogues: &'a [Prepared],
+    /// Kernels of epilogues and convolutions, and the arguments of all kernels.
+    pub alternatives: &'a [Prepared],
     pub args: &'a Args,
     /// Two timed events and one without a timestamp.
     pub from: Event,
@@ -150,14 +150,34 @@ impl<A: Api> Chooser<'_, A> {
     /// Median time of one product when it runs on each of its streams concurrently.
     fn time(&self, candidate: &Candidate<A>, product: &Product) -> Call<Nanos> {
         let Gemm { m, n, k, batch, .. } = product.gemm;
-        let flops = 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 * product.uses.len() as f64;
-        let repeats = (FLOPS / flops).ceil().clamp(1.0, REPEATS) as u32;
-        let first = self.streams[product.uses[0].lane as usize];
-        // SAFETY: the operands are the operations' own, in memory that nothing else uses now. Streams and events are
-        // alive until the device is idle, and a capture that was begun is ended.
+        let lanes: Vec<u32> = product.uses.iter().map(|one| one.lane).collect();
+        self.time_lanes(&lanes, 2.0 * m as f64 * n as f64 * k as f64 * batch as f64, &|number, stream| {
+            let Use { operands, lane, epilogue } = product.uses[number];
+            // SAFETY: the operands are the operations' own, in memory that nothing else uses now.
+            unsafe { self.api.multiply(&candidate.algorithm, operands, self.workspaces[lane as usize], stream)? };
+            match epilogue.filter(|_| candidate.split) {
+                Some(kernel) => self.kernel(&self.alternatives[kernel as usize], stream),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Issues a kernel on a stream.
+    pub fn kernel(&self, kernel: &Prepared, stream: Stream) -> Call {
+        let Prepared::Kernel { function, grid, block, shared, args, .. } = *kernel else { return Ok(()) };
+        // SAFETY: the function is loaded, and the arguments are those of an operation of the image.
+        unsafe { self.api.launch(function, grid, block, shared, stream, self.args.pointers(args)) }
+    }
+
+    /// Median time of what `issue` issues for each of these lanes, with its number among them, when all of them run
+    /// concurrently. `flops` is the arithmetic of one.
+    pub fn time_lanes(&self, lanes: &[u32], flops: f64, issue: &dyn Fn(usize, Stream) -> Call) -> Call<Nanos> {
+        let repeats = (FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, REPEATS) as u32;
+        let first = self.streams[lanes[0] as usize];
+        // SAFETY: streams and events are alive until the device is idle, and a capture that was begun is ended.
         unsafe {
             self.api.begin_capture(first)?;
-            let issued = self.issue(candidate, &product.uses, repeats);
+            let issued = self.issue(lanes, repeats, issue);
             let graph = self.api.end_capture(first)?;
             let time = issued.and_then(|()| self.time_graph(graph, first));
             self.api.destroy_graph(graph);
@@ -192,30 +212,24 @@ impl<A: Api> Chooser<'_, A> {
         Ok(times[times.len() / 2])
     }
 
-    /// Issues the product `repeats` times on each of its streams, between a fork and a join.
+    /// Issues `repeats` times on each lane, between a fork and a join.
     ///
     /// # Safety
     ///
-    /// The operands lie in memory that nothing else uses; streams and events are alive.
-    unsafe fn issue(&self, candidate: &Candidate<A>, uses: &[Use], repeats: u32) -> Call {
-        let first = self.streams[uses[0].lane as usize];
+    /// Nothing else uses the memory of the issued work meanwhile; the streams and events are alive.
+    unsafe fn issue(&self, lanes: &[u32], repeats: u32, issue: &dyn Fn(usize, Stream) -> Call) -> Call {
+        let first = self.streams[lanes[0] as usize];
         // SAFETY: the caller guarantees it. A wait refers to the latest record before it, so one event serves all.
         unsafe {
             self.api.record(self.order, first)?;
-            for &Use { operands, lane, epilogue } in uses {
+            for (number, &lane) in lanes.iter().enumerate() {
                 let stream = self.streams[lane as usize];
-                if lane != uses[0].lane {
+                if number > 0 {
                     self.api.wait(stream, self.order)?;
                 }
-                let kernel = epilogue.filter(|_| candidate.split).map(|kernel| self.epilogues[kernel as usize]);
-                for _ in 0..repeats {
-                    self.api.multiply(&candidate.algorithm, operands, self.workspaces[lane as usize], stream)?;
-                    if let Some(Prepared::Kernel { function, grid, block, shared, stream, args }) = kernel {
-                        self.api.launch(function, grid, block, shared, stream, self.args.pointers(args))?;
-                    }
-                }
+                (0..repeats).try_for_each(|_| issue(number, stream))?;
             }
-            for &Use { lane, .. } in &uses[1..] {
+            for &lane in &lanes[1..] {
                 self.api.record(self.order, self.streams[lane as usize])?;
                 self.api.wait(first, self.order)?;
             }

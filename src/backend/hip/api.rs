@@ -1,17 +1,18 @@
 //! Implements `Api` for HIP.
 
+use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
-use crate::backend::gpu::{Addresses, Api, Call, Handle, Part, Step};
+use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Part, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
-use crate::ops::{Copy as CopyLaunch, Direction, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::Hip;
@@ -80,6 +81,8 @@ impl Api for Hip {
     const HOST_COPIES_BY_KERNEL: bool = true;
 
     type Product = Product;
+    // Generated kernels compute all convolutions.
+    type Convolution = Infallible;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -268,6 +271,18 @@ impl Api for Hip {
         unsafe { (self.driver.table.host_free)(address as *mut c_void) };
     }
 
+    fn shares_managed(&self) -> bool {
+        self.driver.attribute(self.index, number::ATTRIBUTE_CONCURRENT_MANAGED).is_some_and(|shares| shares > 0)
+    }
+
+    fn allocate_managed(&self, bytes: u64) -> Call<u64> {
+        let mut address: *mut c_void = std::ptr::null_mut();
+        let flags = number::MEM_ATTACH_GLOBAL;
+        // SAFETY: the output pointer is valid for the call.
+        let code = unsafe { (self.driver.table.malloc_managed)(&mut address, bytes as usize, flags) };
+        self.check("hipMallocManaged", code).map(|()| address as u64)
+    }
+
     unsafe fn memset(&self, address: u64, value: u8, bytes: u64, stream: Stream) -> Call {
         let (address, value) = (address as *mut c_void, c_int::from(value));
         // SAFETY: the caller vouches for memory and stream.
@@ -379,6 +394,18 @@ impl Api for Hip {
     unsafe fn multiply(&self, product: &Product, operands: Addresses, workspace: (u64, u64), stream: Stream) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { product.multiply(operands, workspace, stream) }
+    }
+
+    fn convolution_library(&self) -> Option<&str> {
+        None
+    }
+
+    fn convolutions(&self, _: &Conv, _: u64, _: u32) -> Call<Vec<Infallible>> {
+        Ok(Vec::new())
+    }
+
+    unsafe fn convolve(&self, convolution: &Infallible, _: ConvAddresses, _: (u64, u64), _: Stream) -> Call {
+        match *convolution {}
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

@@ -20,6 +20,7 @@ pub mod number {
     pub const HOST_PORTABLE: u32 = 1;
     pub const HOST_MAPPED: u32 = 2;
     pub const HOST_COHERENT: u32 = 0x4000_0000;
+    pub const MEM_ATTACH_GLOBAL: u32 = 1;
     pub const HOST_TO_DEVICE: u32 = 1;
     pub const DEVICE_TO_HOST: u32 = 2;
     pub const DEVICE_TO_DEVICE: u32 = 3;
@@ -27,6 +28,7 @@ pub mod number {
     pub const DEVICE_TO_DEVICE_NO_UNITS: u32 = 1024;
     pub const ATTRIBUTE_COPY_ENGINES: u32 = 2;
     pub const ATTRIBUTE_CLOCK_RATE: u32 = 5;
+    pub const ATTRIBUTE_CONCURRENT_MANAGED: u32 = 9;
     pub const ATTRIBUTE_L2_BYTES: u32 = 19;
     pub const ATTRIBUTE_MULTIPROCESSORS: u32 = 63;
     pub const ATTRIBUTE_SHARED_PER_BLOCK: u32 = 74;

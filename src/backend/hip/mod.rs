@@ -28,6 +28,7 @@ use crate::backend::collective::Collectives;
 use crate::backend::gpu::{Api, no_such};
 use crate::backend::libraries::{NotOpened, SearchPaths, once};
 use crate::exec::{ExecError, Fault};
+use crate::ops::Source;
 
 use driver::{HipDriver, NoDriver, no_device, number};
 use hipblaslt::HipblasLt;
@@ -69,6 +70,12 @@ pub fn find(paths: &SearchPaths) -> Found {
             Err(fault) => Found::Broken(no_device(fault.to_string())),
         },
     }
+}
+
+/// Compiles a kernel to machine code for `architecture`, such as `gfx942`, without a device. The error says why it cannot.
+pub fn compile(paths: &SearchPaths, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
+    let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| error.to_string())?;
+    hiprtc.compile(source, architecture)
 }
 
 /// Path of the management library, if it has all functions.

@@ -94,7 +94,9 @@ const _: () = {
     assert!(number::HOST_COHERENT == hiprt::hipHostMallocCoherent);
     assert!(number::HOST_PORTABLE == hiprt::hipHostMallocPortable);
     assert!(number::HOST_MAPPED == hiprt::hipHostMallocMapped);
+    assert!(number::MEM_ATTACH_GLOBAL == hiprt::hipMemAttachGlobal);
     use hiprt::hipDeviceAttribute_t as Attribute;
+    assert!(number::ATTRIBUTE_CONCURRENT_MANAGED == Attribute::hipDeviceAttributeConcurrentManagedAccess as u32);
     assert!(number::ATTRIBUTE_CLOCK_RATE == Attribute::hipDeviceAttributeClockRate as u32);
     assert!(number::ATTRIBUTE_L2_BYTES == Attribute::hipDeviceAttributeL2CacheSize as u32);
     assert!(number::ATTRIBUTE_MULTIPROCESSORS == Attribute::hipDeviceAttributeMultiprocessorCount as u32);

@@ -133,6 +133,7 @@ table! {
         can_access_peer = hipDeviceCanAccessPeer(*mut c_int, c_int, c_int);
         enable_peer_access = hipDeviceEnablePeerAccess(c_int, c_uint);
         malloc = hipMalloc(*mut *mut c_void, usize);
+        malloc_managed = hipMallocManaged(*mut *mut c_void, usize, c_uint);
         free = hipFree(*mut c_void);
         host_malloc = hipHostMalloc(*mut *mut c_void, usize, c_uint);
         host_free = hipHostFree(*mut c_void);

@@ -94,9 +94,10 @@ struct HostDriver {
 
 impl HostDriver {
     fn new(image: Image, meetings: &CommStates) -> Result<Self, ExecError> {
-        let memory = |index: usize, space: Space| {
-            Memory::new(image.bytes[index], DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
-                needed: Bytes(image.bytes[index]).to_string(),
+        let memory = |space: Space| {
+            let bytes = image.bytes[space.index()];
+            Memory::new(bytes, DType::POISON).ok_or_else(|| ExecError::OutOfMemory {
+                needed: Bytes(bytes).to_string(),
                 space: space.name(),
                 available: "less than that are there".to_owned(),
                 largest: "`aorta plan` shows them".to_owned(),
@@ -106,9 +107,7 @@ impl HostDriver {
         let lanes = image.lanes.len();
         let names: Vec<String> = image.lanes.iter().map(|lane| lane.name.clone()).collect();
         let shared = Arc::new(Shared {
-            device: memory(0, Space::Device)?,
-            pinned: memory(1, Space::Pinned)?,
-            host: memory(2, Space::Host)?,
+            spaces: [memory(Space::Device)?, memory(Space::Pinned)?, memory(Space::Managed)?, memory(Space::Host)?],
             events: (0..events).map(|_| Event::default()).collect(),
             stamps: (0..image.stamps).map(|_| Stamp::default()).collect(),
             paces: (0..lanes).map(|_| Pace::default()).collect(),

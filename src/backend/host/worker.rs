@@ -101,9 +101,8 @@ pub struct Shared {
     pub image: Image,
     /// Progress of each lane.
     pub paces: Vec<Pace>,
-    pub device: Memory,
-    pub pinned: Memory,
-    pub host: Memory,
+    /// Memory of each space.
+    pub spaces: [Memory; Space::COUNT],
     pub events: Vec<Event>,
     pub stamps: Vec<Stamp>,
     /// The meeting of each communicator, by its number in the image.
@@ -115,11 +114,7 @@ pub struct Shared {
 impl Shared {
     /// Memory of a space.
     pub fn memory(&self, space: Space) -> &Memory {
-        match space {
-            Space::Device => &self.device,
-            Space::Pinned => &self.pinned,
-            Space::Host => &self.host,
-        }
+        &self.spaces[space.index()]
     }
 }
 

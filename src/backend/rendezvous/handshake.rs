@@ -108,9 +108,9 @@ pub struct Guest {
 pub enum GuestState {
     /// More data must arrive.
     Pending(Guest),
-    /// It is authenticated.
+    /// The peer is authenticated.
     Known(Hello, Stream, Seals),
-    /// It failed to authenticate, and was disconnected.
+    /// The peer failed to authenticate, and was disconnected.
     ConnectError,
 }
 

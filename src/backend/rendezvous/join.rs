@@ -63,7 +63,7 @@ pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
 /// Rank 0's answer to an authenticated rank.
 pub(super) enum Answer {
     Welcome(Connection),
-    /// It belongs to another run. The wanted one may be at another port.
+    /// The listener belongs to another run. The wanted one may be at another port.
     Elsewhere,
     Refused(String),
 }

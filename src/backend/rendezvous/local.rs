@@ -103,7 +103,7 @@ mod tests {
         assert!(!is_abandoned(&path));
         drop(listener);
         assert!(path.exists() && is_abandoned(&path));
-        // It is new: another process may be about to listen.
+        // The file is new: another process may be about to listen.
         sweep(folder.path());
         assert!(path.exists());
     }

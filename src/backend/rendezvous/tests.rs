@@ -1,4 +1,4 @@
-//! What the threads of one process may do in an order that no run can be made to take.
+//! Orders of the threads of one process that no run can be made to take.
 
 use std::thread;
 

@@ -81,6 +81,7 @@ struct SimDriver {
     opening: Option<u32>,
     /// The last operation, as a task or as a node of the current capture.
     last: Option<Launched>,
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +93,8 @@ enum Launched {
 }
 
 /// Opens a driver for each image, all on one machine. With `each`, every iteration is simulated, even if it equals an
-/// earlier one.
-pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driver>> {
+/// earlier one. The notes are of all ranks.
+pub fn open(profile: &Profile, images: &[Image], notes: &[String], each: bool) -> Vec<Box<dyn Driver>> {
     let shared = 3 * profile.queues.count.value() as usize;
     // Streams with limited compute units have their own queues, after those of all priorities.
     let apart = images.iter().map(|image| image.lanes.iter().filter(|lane| lane.units.is_some()).count());
@@ -116,7 +117,8 @@ pub fn open(profile: &Profile, images: &[Image], each: bool) -> Vec<Box<dyn Driv
         let base = RankBase { rank, first_lane, first_stamp, first_queue: (rank * queues) as u32 };
         first_lane += image.lanes.len() as u32;
         first_stamp += image.stamps;
-        Box::new(SimDriver::new(profile, image, world.clone(), base, parts)) as Box<dyn Driver>
+        let notes = notes.to_vec();
+        Box::new(SimDriver { notes, ..SimDriver::new(profile, image, world.clone(), base, parts) }) as Box<dyn Driver>
     });
     drivers.collect()
 }
@@ -178,6 +180,7 @@ impl SimDriver {
             observing: false,
             opening: None,
             last: None,
+            notes: Vec::new(),
         }
     }
 
@@ -570,5 +573,9 @@ impl Driver for SimDriver {
 
     fn read(&mut self, _: Space, _: u64, _: &mut [u8]) -> Result<bool, Box<Fault>> {
         Ok(false)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 }

@@ -30,7 +30,7 @@ pub use exchanges::{Channel, ChannelSide, Exchange};
 use paths::Paths;
 use units::Blocks;
 
-/// What a task does.
+/// The action of a task.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     /// A position in a lane: begin or end of a graph, or a stamp by its number.
@@ -42,7 +42,7 @@ pub enum Action {
     Meet(u32),
 }
 
-/// Where a task runs.
+/// The lane and the queue of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Placing {
     pub lane: u32,

@@ -7,20 +7,25 @@ mod digest;
 mod driver;
 mod exchange;
 mod flows;
+mod kernels;
 mod machine;
 mod numbers;
 mod parts;
 mod slots;
 mod world;
 
+use crate::base::Space;
 use crate::config::Profile;
 use crate::exec::{Backend, DeviceInfo, Driver, ExecError, Image, check_peers};
 use crate::schedule::Topology;
 
+pub use kernels::Compile;
+
 /// The simulator as a backend.
-#[derive(Debug)]
 pub struct Sim {
     profile: Profile,
+    /// Compiles the kernels that a file declares, to learn their resources; `None` if they are not compiled.
+    compile: Option<Compile>,
     /// True to simulate every iteration, even those that equal earlier ones.
     each: bool,
 }
@@ -28,7 +33,13 @@ pub struct Sim {
 impl Sim {
     /// Creates a simulator with devices of one kind, connected as their profile says.
     pub fn new(profile: Profile) -> Self {
-        Sim { profile, each: false }
+        Sim { profile, compile: None, each: false }
+    }
+
+    /// Compiles the kernels that a file declares, and simulates them with the registers and the shared memory that they
+    /// take.
+    pub fn compiling(self, compile: Option<Compile>) -> Self {
+        Sim { compile, ..self }
     }
 
     /// Simulates every iteration instead of reusing equal ones: slower, with the same results. Used by tests.
@@ -58,8 +69,12 @@ impl Backend for Sim {
         Topology::of(&self.profile)
     }
 
-    fn open(&self, images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
+    fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         check_peers(&images)?;
-        Ok(driver::open(&self.profile, &images, self.each))
+        let mut notes = kernels::resources(&mut images, self.compile.as_ref());
+        if images.iter().any(|image| image.bytes[Space::Managed.index()] > 0) {
+            notes.push("the time in which pages of `managed` memory move is not modelled".to_owned());
+        }
+        Ok(driver::open(&self.profile, &images, &notes, self.each))
     }
 }

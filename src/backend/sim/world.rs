@@ -16,7 +16,7 @@ use crate::exec::{Issued, Repeat};
 use super::digest::{Digest, StampBase};
 use super::machine::{Machine, TaskId, Time};
 
-/// What a rank waits for.
+/// The event that a rank waits for.
 #[derive(Clone, Copy, Debug)]
 pub enum Awaited {
     /// The end of a task.
@@ -70,7 +70,7 @@ pub struct View {
 #[derive(Debug)]
 struct Rank {
     present: bool,
-    /// What it waits for; `None` if it can run.
+    /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: Count,
     /// Its last iteration, if the next ones may equal earlier ones.

@@ -93,6 +93,7 @@ impl PassedOptions for SideOptions {
         "timeout",
         "config-file",
         "allow-kernels",
+        "fuse",
         "set",
         "env",
         "config",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::side::SideArgs;
 use crate::base::shell;
-use crate::cli::blocks::{Message, Ready};
+use crate::cli::blocks::{Message, Ready, Request};
 use crate::cli::child::{Child, Interrupt, LineError, not_started};
 use crate::cli::error::InputError;
 use crate::cli::{FAILED, INTERRUPTED};
@@ -63,7 +63,7 @@ impl SideProcess {
         if interrupt.stopped() {
             return Err(Failure::Interrupted);
         }
-        self.child.ask(&iterations.to_string());
+        self.child.ask(&Request::Block(iterations).line());
         match self.answer(self.timeout + 20 * expected, interrupt)? {
             // A block that was cut short is discarded.
             Message::Block(block) if block.stopped => Err(Failure::Interrupted),
@@ -105,8 +105,17 @@ impl SideProcess {
         Failure::Ended { stderr: ended.stderr, message, error: Box::new(error) }
     }
 
-    /// Ends the run. Returns the text that it printed on standard error.
-    pub fn finish(mut self) -> String {
-        self.child.end().stderr
+    /// Runs the `teardown`, unless this program was interrupted, and ends the run. Returns the text that it printed on
+    /// standard error. An error if the teardown fails.
+    pub fn finish(mut self, interrupt: &Interrupt) -> Result<String, Failure> {
+        if !interrupt.stopped() {
+            self.child.ask(&Request::TearDown.line());
+            match self.answer(self.timeout, interrupt) {
+                Ok(Message::TornDown) | Err(Failure::Interrupted) => {}
+                Ok(other) => return Err(self.ended(Some(format!("it answered {other:?}")), None)),
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(self.child.end().stderr)
     }
 }

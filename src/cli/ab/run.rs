@@ -28,7 +28,7 @@ const ITERATIONS: (u64, u64) = (10, 100);
 /// Maximum rounds if each block needs a process of its own.
 const FRESH_ROUNDS: usize = 8;
 
-/// What is compared, and for how long.
+/// The sides of a comparison, and its length.
 pub struct Plan {
     pub sides: [SideArgs; 2],
     pub rounds: usize,
@@ -73,7 +73,7 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
     if let Some(why) = unlike(&ready) {
         ungated = Plan { sides: plan.sides.clone().map(SideArgs::ungated), ..*plan };
         // Both processes must end before new ones begin.
-        drop(run);
+        run.finish_all()?;
         run = AbRun::new(&ungated, interrupt);
         (ready, why_fresh) = run.open()?;
         warnings.push(why);
@@ -90,7 +90,7 @@ pub fn run(plan: &Plan, interrupt: &Interrupt) -> Result<Done, Failure> {
         Err(Failure::Interrupted) if !run.blocks.is_empty() => false,
         Err(failure) => return Err(failure),
     };
-    run.finish_all();
+    run.finish_all()?;
     let [a, b] = ready;
     let record = AbRecord {
         schema: SCHEMA.to_owned(),
@@ -148,17 +148,19 @@ impl<'a> AbRun<'a> {
         Ok(ready)
     }
 
-    /// Ends the process of a side. Keeps the text of the side's first process.
-    fn finish(&mut self, side: AbSide) {
-        let stderr = self.processes[side as usize].take().map(SideProcess::finish).unwrap_or_default();
+    /// Ends the process of a side after its `teardown`. Keeps the text of the side's first process.
+    fn finish(&mut self, side: AbSide) -> Result<(), Failure> {
+        let Some(process) = self.processes[side as usize].take() else { return Ok(()) };
+        let stderr = process.finish(self.interrupt)?;
         if self.stderr[side as usize].is_empty() {
             self.stderr[side as usize] = stderr;
         }
+        Ok(())
     }
 
-    fn finish_all(&mut self) {
-        self.finish(AbSide::A);
-        self.finish(AbSide::B);
+    fn finish_all(&mut self) -> Result<(), Failure> {
+        self.finish(AbSide::A)?;
+        self.finish(AbSide::B)
     }
 
     /// Starts both sides. If B fails beside A but not alone, the device does not fit both: then only B keeps running,
@@ -175,7 +177,7 @@ impl<'a> AbRun<'a> {
                 Err(other) => return Err(other),
             }
         }
-        self.finish(AbSide::A);
+        self.finish(AbSide::A)?;
         let b = self.start(AbSide::B)?;
         Ok(([a, b], why))
     }
@@ -195,7 +197,7 @@ impl<'a> AbRun<'a> {
         }
         self.iterations = self.plan.iterations.unwrap_or_else(|| self.fitting(ready));
         if way == BlockMode::Fresh {
-            self.finish(AbSide::B);
+            self.finish(AbSide::B)?;
         }
         let apart = self.plan.apart && way == BlockMode::Interleaved;
         let blocks = rounds * ROUND * if apart { 2 } else { 1 };
@@ -206,13 +208,13 @@ impl<'a> AbRun<'a> {
             }
         }
         if apart {
-            self.finish_all();
+            self.finish_all()?;
             for side in [AbSide::A, AbSide::B] {
                 self.start(side)?;
                 for _ in 0..rounds * OF_A_SIDE {
                     self.keep(side, None)?;
                 }
-                self.finish(side);
+                self.finish(side)?;
             }
         }
         Ok(())
@@ -226,7 +228,7 @@ impl<'a> AbRun<'a> {
         }
         let block = self.block(side, self.iterations)?;
         if fresh {
-            self.finish(side);
+            self.finish(side)?;
         }
         self.done.done.fetch_add(self.iterations, Ordering::Relaxed);
         self.blocks.push(AbBlockRecord { side, round, block });

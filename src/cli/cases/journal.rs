@@ -183,6 +183,9 @@ fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
     differ("the command", &shell::command(&there.arguments), &shell::command(&now.arguments));
     differ("what varies", &axes(&there.axes), &axes(&now.axes));
     differ("the way through the axes", zip(there), zip(now));
+    let partition =
+        |header: &Header| header.partition.map_or("all cases".to_owned(), |partition| partition.to_string());
+    differ("the partition", &partition(there), &partition(now));
     if there.sha256 != now.sha256 && there.name == now.name {
         differences.push(format!("the text of {} has changed", now.name));
     }

@@ -97,7 +97,9 @@ impl Diagnostic {
 fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Result<Box<RunRecord>, (Status, String)> {
     if let Some(DONE | CHECK_FAILED) = ended.code {
         let read = record.ok_or_else(|| "it wrote no record".to_owned()).and_then(|text| RunRecord::from_json(&text));
-        return read.map(Box::new).map_err(|why| (Status::Failed, why));
+        // The file of cases names the command; its text in each case would make it many times larger.
+        let without_text = |record| Box::new(RunRecord { source: None, ..record });
+        return read.map(without_text).map_err(|why| (Status::Failed, why));
     }
     let short = errors.iter().any(|error| error.code.as_deref() == Some(OUT_OF_MEMORY));
     // A failure can be reported twice: when it occurred, and again with the operation found by diagnosis.

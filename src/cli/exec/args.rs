@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, FromArgMatches, ValueEnum};
 
-use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, Settings};
+use crate::config::{
+    CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings,
+};
 
 use crate::cli::backends::BackendArg;
+use crate::cli::error::InputError;
 use crate::cli::expected::ExpectedArgs;
 use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::profile::RangesArg;
@@ -40,7 +43,7 @@ impl DiagnoseArg {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ExecArgs {
-    /// A workload file, the name of a shipped workload, or a scenario (`.ron`)
+    /// A workload file, the name of a workload, a scenario (`.ron`), a bundle (`.aortab`), or a record (`.json`) to repeat
     pub file: String,
     #[command(flatten)]
     pub workload: WorkloadArgs,
@@ -95,11 +98,14 @@ pub struct ExecArgs {
     /// Show the N operations with the most time not hidden by others, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
+    /// Draw the traced iteration: a line for each stream, a letter for each kind of operation
+    #[arg(long)]
+    pub timeline: bool,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Write one traced iteration for Perfetto
+    /// Write one traced iteration for Perfetto, as JSON, or as `.pftrace` in its own format
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
     /// Write every buffer as a NumPy file into this folder, as it is after one iteration
@@ -125,9 +131,45 @@ pub struct ExecArgs {
     pub diagnose: Option<DiagnoseArg>,
     #[command(flatten)]
     pub config: ConfigArgs,
+    /// The scenario that these arguments have been completed by; `None` without one.
+    #[arg(skip)]
+    pub scenario: Option<Box<Scenario>>,
+    /// The record that the run repeats; `None` if it repeats none.
+    #[arg(skip)]
+    pub repeats: Option<PathBuf>,
 }
 
 impl ExecArgs {
+    /// These arguments, completed by those of `below` that a scenario can give.
+    pub fn over(self, below: ExecArgs) -> ExecArgs {
+        let named = |pair: &String| pair.split_once('=').map(|(name, _)| name.trim().to_owned());
+        let given: Vec<Option<String>> = self.env.iter().map(named).collect();
+        let env = below.env.into_iter().filter(|pair| !given.contains(&named(pair))).collect();
+        let config = [below.config.config, self.config.config].concat();
+        ExecArgs {
+            file: below.file,
+            workload: self.workload.over(below.workload),
+            backend: self.backend.or(below.backend),
+            device: self.device.or(below.device),
+            ranks: self.ranks.or(below.ranks),
+            rank: if self.emulate.is_some() { self.rank } else { below.rank },
+            emulate: self.emulate.or(below.emulate),
+            launch: self.launch.or(below.launch),
+            gate: self.gate.or(below.gate),
+            cache: self.cache.or(below.cache),
+            data: self.data.or(below.data),
+            expected: self.expected.over(below.expected),
+            timeout: self.timeout.or(below.timeout),
+            effort: self.effort.or(below.effort),
+            warmup: self.warmup.or(below.warmup),
+            iterations: self.iterations.or(below.iterations),
+            verify: self.verify || below.verify,
+            env: [self.env, env].concat(),
+            config: ConfigArgs { config, ..self.config },
+            ..self
+        }
+    }
+
     /// Overrides the settings of files and of `--config` by those that have a flag.
     pub fn change(&self, settings: &mut Settings) {
         settings.launch = self.launch.unwrap_or(settings.launch);
@@ -149,13 +191,23 @@ impl ExecArgs {
             ("--backend", self.backend.and_then(|backend| Some(backend.to_possible_value()?.get_name().to_owned()))),
             ("--device", self.device.map(|device| device.to_string())),
             ("--ranks", self.ranks.map(|ranks| ranks.to_string())),
+            ("--emulate", self.emulate.map(|ranks| ranks.to_string())),
+            ("--rank", self.emulate.map(|_| self.rank.to_string())),
             ("--launch", self.launch.map(|launch| launch.name().to_owned())),
+            ("--gate", self.gate.map(|gate| gate.name().to_owned())),
+            ("--cache", self.cache.map(|cache| cache.name().to_owned())),
+            ("--data", self.data.map(|data| data.name().to_owned())),
             ("--effort", self.effort.map(|effort| effort.name().to_owned())),
+            ("--warmup", self.warmup.map(|count| count.to_string())),
+            ("--iterations", self.iterations.map(|count| count.to_string())),
         ];
         for (option, value) in others {
             words.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
         }
+        words.extend(self.verify.then(|| "--verify".to_owned()));
+        words.extend(self.expected.word());
         words.extend(self.env.iter().flat_map(|pair| ["--env".to_owned(), pair.clone()]));
+        words.extend(self.config.config.iter().flat_map(|pair| ["--config".to_owned(), pair.clone()]));
         words
     }
 
@@ -171,8 +223,10 @@ impl ExecArgs {
             (self.files.csv.is_some(), "--csv", AB),
             (self.page.is_given(), "--format", "leave it out: `--format` of `aorta ab` says how the page is written"),
             (self.trace.is_some(), "--trace", AB),
+            (self.page.html.is_some(), "--html", AB),
             (self.outputs.is_some(), "--outputs", "leave it out: `aorta exec` writes them"),
             (self.top.is_some(), "--top", "leave it out: `aorta exec` shows them"),
+            (self.timeline, "--timeline", "leave it out: `aorta exec` draws it"),
             (self.verify, "--verify", "leave it out: `aorta exec --verify` compares with the CPU"),
             (self.effort.is_some(), "--effort", LONG),
             (self.iterations.is_some(), "--iterations", LONG),
@@ -184,4 +238,31 @@ impl ExecArgs {
         ];
         given.into_iter().find(|(given, ..)| *given).map(|(_, option, instead)| (option, instead))
     }
+}
+
+/// Why words are not valid arguments of `aorta exec`.
+#[derive(Debug)]
+pub struct Mistake {
+    pub why: String,
+    pub help: String,
+}
+
+impl Mistake {
+    /// The error that presents the words as `value` of `what`.
+    pub fn of(self, what: &str, value: &str) -> InputError {
+        InputError::BadValue { what: what.to_owned(), value: value.to_owned(), why: self.why, help: self.help }
+    }
+}
+
+/// Parses words as `aorta exec` parses its arguments.
+pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
+    let command = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
+    let read = command.try_get_matches_from(words).and_then(|matches| ExecArgs::from_arg_matches(&matches));
+    read.map_err(|error| {
+        let text = error.to_string();
+        let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
+        let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
+        Mistake { why, help: format!("{tip}`aorta exec --help` says what each option takes") }
+    })
 }

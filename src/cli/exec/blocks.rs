@@ -1,5 +1,5 @@
-//! `aorta exec --blocks`: a run started by `aorta ab`. It warms up, then measures a block of iterations for each line
-//! of its standard input.
+//! `aorta exec --blocks`: a run started by `aorta ab`. It warms up, then measures a block of iterations for each request on
+//! its standard input, and runs the `teardown` when it is asked to.
 
 use std::io::BufRead;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::exec::{self, ExecError, LaunchMode};
 use crate::measure::{Measured, WarmSessionOptions};
 
 use super::measuring::{Run, one};
-use crate::cli::blocks::{Message, Ready};
+use crate::cli::blocks::{Message, Ready, Request};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{CliResult, DONE, INTERRUPTED, output};
 
@@ -53,21 +53,24 @@ impl Run<'_> {
             timeout: self.settings.timeout,
             notes: session.notes(),
         })));
-        for iterations in asked {
-            answer(&Message::Block(session.block(iterations).map_err(failed)?));
+        for request in asked {
+            answer(&match request {
+                Request::Block(iterations) => Message::Block(session.block(iterations).map_err(failed)?),
+                Request::TearDown => session.tear_down().map(|()| Message::TornDown).map_err(failed)?,
+            });
         }
         Ok(if self.control.stopped() { INTERRUPTED } else { DONE })
     }
 
     /// Reads requests from standard input on a thread of its own. The end of the input also stops a block in progress.
-    fn requests(&self) -> Result<Receiver<u64>, ExecError> {
+    fn requests(&self) -> Result<Receiver<Request>, ExecError> {
         let (send, receive) = mpsc::channel();
         let control = self.control.clone();
         let listen = move || {
             for line in std::io::stdin().lock().lines() {
-                // A line that is not a number is ignored as a request; an error counts as the end.
-                let Some(iterations) = line.ok().and_then(|line| line.trim().parse().ok()) else { break };
-                if send.send(iterations).is_err() {
+                // An error, or a line that is no request, counts as the end.
+                let Some(request) = line.ok().and_then(|line| Request::read(&line)) else { break };
+                if send.send(request).is_err() {
                     return;
                 }
             }

@@ -18,8 +18,7 @@ pub fn only(mut loaded: Loaded, rank: u32, world: u32) -> Result<Loaded, CliErro
         }
         .into());
     }
-    let ranks = &mut loaded.compiled.ranks;
-    *ranks = vec![ranks.swap_remove(rank as usize)];
+    loaded.compiled.keep_rank(rank as usize);
     Ok(loaded)
 }
 

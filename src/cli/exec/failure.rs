@@ -1,6 +1,6 @@
 //! Diagnoses a failed run: if the failing operation is not certain, the same command runs once more to find it.
 //!
-//! It runs as a new process. A failed device does not work again within this one, and one that hangs keeps its memory.
+//! The diagnostic run is a new process. A failed device does not work again within this one, and one that hangs keeps its memory.
 
 use crate::backend;
 use crate::exec::{self, Diagnosis, ExecError};
@@ -13,7 +13,7 @@ use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::CliError;
 use crate::cli::{CliResult, FAILED, output};
 
-/// What to do when a run fails.
+/// The actions when a run fails.
 #[derive(Clone, Copy, Debug)]
 pub struct OnFailure {
     how: DiagnosticsArg,

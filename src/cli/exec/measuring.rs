@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend;
-use crate::base::DType;
+use crate::base::{DType, SrcSpan};
 use crate::config::{GateSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::{self, Measured, RankRequest, Request, RunRecord};
@@ -14,7 +14,7 @@ use crate::schedule::Schedule;
 
 use super::prepare::Ready;
 use super::results::Results;
-use super::{ProcessRole, interrupt};
+use super::{ExecArgs, ProcessRole, interrupt};
 use crate::cli::backends::{self, Chosen};
 use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
@@ -23,6 +23,7 @@ use crate::cli::{INTERRUPTED, environment, load, output};
 /// A run with everything that it needs.
 pub(super) struct Run<'a> {
     pub(super) settings: &'a Settings,
+    pub(super) args: &'a ExecArgs,
     pub(super) loaded: &'a load::Loaded,
     pub(super) chosen: &'a Chosen,
     /// The environment variable that makes every driver call synchronous, so that nothing can be gated; `None` if none
@@ -56,6 +57,7 @@ impl<'a> Run<'a> {
         });
         Run {
             settings,
+            args,
             loaded,
             chosen,
             blocking,
@@ -76,6 +78,29 @@ impl<'a> Run<'a> {
     pub(super) fn exec_options(&self) -> exec::Options {
         let options = exec::Options::of(self.settings);
         exec::Options { gate_depth: if self.blocking.is_some() { 0 } else { options.gate_depth }, ..options }
+    }
+
+    /// The same run of another workload.
+    pub(super) fn with(self, loaded: &'a load::Loaded) -> Run<'a> {
+        Run { loaded, ..self }
+    }
+
+    /// The run without merged operations, and the reason for it; `None` unless one of their kernels does not compile.
+    pub(super) fn unfused(&self, error: &CliError) -> Option<(load::Loaded, String)> {
+        let CliError::Exec { error: error @ exec::ExecError::Kernel { at, .. }, sources } = error else { return None };
+        let load::Loaded { compiled, origin, check, files } = self.loaded;
+        if !compiled.is_fused() {
+            return None;
+        }
+        let span = SrcSpan::new(at.offset(), at.offset() + at.len());
+        let why = format!("{error}, at {}", sources.place(span));
+        let loaded = load::Loaded {
+            compiled: compiled.unfused(why.clone()),
+            origin: origin.clone(),
+            check: check.clone(),
+            files: files.clone(),
+        };
+        Some((loaded, why))
     }
 
     /// The schedule of each rank.

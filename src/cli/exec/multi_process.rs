@@ -26,7 +26,7 @@ pub(super) struct Process {
     control: Arc<Control>,
 }
 
-/// What a process sends before it begins.
+/// The message that a process sends before it begins.
 #[derive(Serialize, Deserialize)]
 struct Start {
     host: String,

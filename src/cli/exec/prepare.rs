@@ -4,11 +4,11 @@ use crate::compile::Ranks;
 use crate::config::{Expected, Settings};
 use crate::ops::user_kernel;
 
-use super::args::ExecArgs;
+use super::args::{ExecArgs, exec_args};
 use super::{emulate, multi_process, scenario};
 use crate::cli::backends::{self, BackendArg, Chosen};
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{load, output, profile};
+use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
 
 /// A run that is ready to start.
 pub(super) struct Ready {
@@ -24,11 +24,11 @@ pub(super) struct Ready {
 }
 
 /// Merges the arguments with a scenario, and the settings with the arguments.
-pub fn settle(mut args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
+    let mut args = scenario::with_scenario(args)?;
     // A flag overrides `--config`.
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let mut settings = load::settings(&args.config)?;
-    let args = scenario::with_scenario(args, &mut settings)?;
     args.change(&mut settings);
     Ok((args, settings))
 }
@@ -63,8 +63,20 @@ fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
 /// Compiles what the arguments would run. Finds every mistake that can be found without a device.
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     let (args, settings) = settle(args)?;
-    let text = find(&args, &settings)?;
-    let loaded = load::load(&text, &args.workload, &settings, ranks_alone(&args).0)?;
+    compile(&args, &settings)
+}
+
+/// Merges the arguments that set the program of a file, which may be a scenario, a bundle or a record, for commands that
+/// run nothing.
+pub fn target(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Result<(ExecArgs, Settings), CliError> {
+    let parsed = exec_args(&[file.to_owned()]).map_err(|mistake| mistake.of("the file", file))?;
+    settle(ExecArgs { workload: workload.clone(), config: config.clone(), ..parsed })
+}
+
+/// Compiles what settled arguments would run.
+pub fn compile(args: &ExecArgs, settings: &Settings) -> Result<load::Loaded, CliError> {
+    let text = find(args, settings)?;
+    let loaded = load::load(&text, &args.workload, settings, ranks_alone(args).0)?;
     match args.emulate {
         Some(world) => emulate::only(loaded, args.rank, world),
         None => Ok(loaded),

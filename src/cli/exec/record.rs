@@ -1,30 +1,15 @@
 //! Assembles the record of a run from the measurements and the environment.
 
-use std::fmt;
-
-use sha2::{Digest, Sha256};
-
-use crate::base::hex;
 use crate::config::Effort;
 use crate::exec::Timer;
-use crate::measure::record::{Device, ProgramRecord, RunRecord};
+use crate::measure::record::{AdviceRecord, Device, ProgramRecord, RunRecord};
 use crate::measure::{self, Measured};
 use crate::report::dump;
-use crate::schedule::Schedule;
+use crate::schedule::{self, Schedule};
 
 use super::measuring::Run;
-use crate::cli::{environment, output};
-
-/// Hashes all text written to it.
-#[derive(Default)]
-struct Hashing(Sha256);
-
-impl fmt::Write for Hashing {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.update(text);
-        Ok(())
-    }
-}
+use super::{limits, source};
+use crate::cli::{backends, environment, output};
 
 impl Run<'_> {
     /// Assembles the record. `schedules` has one entry per rank; `timer` is the timing overhead of the device, if
@@ -57,15 +42,17 @@ impl Run<'_> {
         let compiled = &self.loaded.compiled;
         let record = RunRecord::new(compiled, schedules, self.chosen.backend.as_ref(), self.settings, measured);
         let facts = record.device.facts.into_iter().chain(timer.iter().flat_map(Timer::facts)).collect();
-        RunRecord {
+        let record = RunRecord {
             started,
             emulated: self.emulated.map(|(world, _)| world),
             workload: self.loaded.workload(),
             device: Device { facts, ..record.device },
             environment: environment::describe(&self.role.facts, self.variables),
-            program: ProgramRecord { plan: self.plan(schedules), ..record.program },
+            program: ProgramRecord { plan: self.plan(schedules), advice: self.advice(schedules), ..record.program },
+            source: self.settings.record_text.then(|| source::of(self.args, self.settings, self.loaded)),
             ..record
-        }
+        };
+        limits::judged(record, self.args.scenario.as_deref())
     }
 
     /// Measures the timing overhead of the device; `None` if it cannot be measured. Called after the runs: on an H200
@@ -83,6 +70,16 @@ impl Run<'_> {
         timer.flatten()
     }
 
+    /// Advice about the first rank's plan; none if the device has no profile, or for an interrupted run.
+    fn advice(&self, schedules: &[Schedule]) -> Vec<AdviceRecord> {
+        let compiled = &self.loaded.compiled;
+        let profile = backends::known(&self.chosen.backend.device(), self.settings).ok().flatten();
+        let Some(profile) = profile.filter(|_| !self.control.stopped()) else { return Vec::new() };
+        let rank = &compiled.ranks[0];
+        let advice = schedule::advise(&rank.program, &rank.plan, &schedules[0], &profile);
+        advice.into_iter().map(|advice| AdviceRecord::of(advice, &|span| compiled.sources.place(span))).collect()
+    }
+
     /// The hash of all ranks' plans. `None` for an interrupted run with very many operations: the user should not wait
     /// for it, and its figures are not compared with others.
     fn plan(&self, schedules: &[Schedule]) -> Option<String> {
@@ -91,10 +88,6 @@ impl Run<'_> {
         {
             return None;
         }
-        let mut hashing = Hashing::default();
-        for (rank, schedule) in self.loaded.compiled.ranks.iter().zip(schedules) {
-            dump::work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
-        }
-        Some(hex(hashing.0.finalize()))
+        Some(dump::plan_hash(&self.loaded.compiled.ranks, schedules))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::Expected;
 use crate::measure::RunRecord;
-use crate::report;
+use crate::report::{self, View};
 
 use super::prepare::Ready;
 use crate::cli::error::CliError;
@@ -17,7 +17,7 @@ use crate::cli::outputs::{Files, PageArgs};
 /// Time allowed for the thread that exits the process to report the results.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the results of a run go.
+/// Files and forms of a run's results.
 pub(super) struct Results {
     /// True if this process prints and writes files.
     leads: bool,
@@ -25,6 +25,7 @@ pub(super) struct Results {
     /// The user's own normal ranges; `None` if not given.
     own: Option<Expected>,
     top: Option<u32>,
+    timeline: bool,
     page: PageArgs,
     files: Files,
     trace: Option<PathBuf>,
@@ -49,6 +50,7 @@ impl Results {
             expected: args.expected.clone(),
             own: expected.clone(),
             top: args.top,
+            timeline: args.timeline,
             page: args.page.clone(),
             files: args.files.clone(),
             trace: args.trace.clone(),
@@ -104,9 +106,12 @@ impl Results {
         let mut pages = vec![report::run(record, None)];
         pages.extend(self.expected.page(record, self.own.as_ref()));
         pages.extend(self.top.map(|top| report::top(record, None, top as usize)));
+        pages.extend(self.timeline.then(|| report::timeline(record, output::WIDTH)));
         let shown = self.page.show(&pages, || record.to_json());
         let written = self.files.write(record, self.trace.as_ref());
+        let viewed = self.page.write_html(|| View::runs(std::slice::from_ref(&*record)));
         shown?;
-        Ok(written?)
+        written?;
+        Ok(viewed?)
     }
 }

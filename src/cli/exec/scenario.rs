@@ -1,82 +1,110 @@
 //! Merges a scenario with the command's arguments, which take precedence.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-
-use crate::config::{LaunchSetting, Scenario, Settings};
-
-use super::args::{ExecArgs, MAX_RANKS};
+use super::args::{ExecArgs, Mistake, exec_args};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::{file_access, library, load};
+use crate::cli::{container, file_access, library, load, project};
+use crate::config::{Field, Scenario};
 
-/// Returns the arguments completed by a scenario.
-pub(super) fn with_scenario(mut args: ExecArgs, settings: &mut Settings) -> Result<ExecArgs, CliError> {
+/// Returns the arguments with the file that their name means, completed by a scenario if it is one.
+pub(super) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
+    args.file = project::resolve(&args.file)?;
+    let path = PathBuf::from(&args.file);
+    if let Some(inside) = container::inside(&path)?
+        && !container::is_bundle(&inside.container.display().to_string())
+    {
+        args.repeats = Some(inside.container);
+    }
     if !args.file.ends_with(".ron") {
         return Ok(args);
     }
-    let path = PathBuf::from(&args.file);
-    let text = load::read(&path, load::FileKind::Scenario)?;
-    let scenario = Scenario::parse(&args.file, &text)?;
-    let bad = |what: &str, value: &str, why: &str, instead: &str| InputError::BadValue {
-        what: format!("`{what}` of {}", path.display()),
-        value: value.to_owned(),
-        why: why.to_owned(),
-        help: format!("write `{what}: {instead}`, or leave it out"),
-    };
-    // A path is relative to the scenario; a bare name is looked up as on the command line.
-    let beside = path.parent().map(|folder| folder.join(&scenario.workload)).filter(|file| file.is_file());
-    if beside.is_some() || library::find(&scenario.workload).is_none() {
-        let named = beside.clone().unwrap_or_else(|| PathBuf::from(&scenario.workload));
-        file_access::check(&path, &named, "workload")?;
-    }
-    args.file = beside.map_or(scenario.workload, |file| file.display().to_string());
-    args.workload.preset = args.workload.preset.or(scenario.preset);
-    args.workload.streams = args.workload.streams.or(scenario.streams);
-    let named = |pair: &String| pair.split_once('=').map(|(name, _)| name.trim().to_owned());
-    let given: Vec<String> = args.workload.set.iter().filter_map(named).collect();
-    for (name, value) in scenario.params {
-        let overridden = name == "streams" && args.workload.streams.is_some();
-        if !given.contains(&name) && !overridden {
-            args.workload.set.push(format!("{name}={value}"));
+    let scenario = read(&path)?;
+    let words: Vec<String> = chosen(&scenario, &args).into_iter().flat_map(|(_, words)| words).collect();
+    let below = exec_args(&[vec![scenario.workload.clone()], words].concat())
+        .map_err(|mistake| invalid(&path, &scenario, mistake))?;
+    let scenario = Some(Box::new(scenario));
+    Ok(ExecArgs { scenario, ..args.over(below) })
+}
+
+/// Reads a scenario, and finds the files that it names.
+///
+/// # Errors
+///
+/// A file is out of its reach.
+pub fn read(path: &Path) -> Result<Scenario, CliError> {
+    let name = path.display().to_string();
+    let mut scenario = Scenario::parse(&name, &load::read(path, load::FileKind::Scenario)?)?;
+    scenario.workload = workload(path, &scenario.workload)?;
+    let files = [
+        ("profile", &mut scenario.profile),
+        ("topology", &mut scenario.topology),
+        ("expected", &mut scenario.expected),
+    ];
+    for (what, file) in files {
+        if let Some(file) = file.as_mut().filter(|file| file.ends_with(".ron")) {
+            let found = beside(path, file).unwrap_or_else(|| PathBuf::from(&*file));
+            file_access::check(path, &found, what)?;
+            *file = found.display().to_string();
         }
     }
+    Ok(scenario)
+}
+
+/// A file that a scenario names by a path relative to itself; `None` if there is none.
+fn beside(scenario: &Path, name: &str) -> Option<PathBuf> {
+    scenario.parent().map(|folder| folder.join(name)).filter(|file| container::is_file(file))
+}
+
+/// The `FILE` argument for a workload that a scenario or a suite names: a file beside it, a workload of its project or a
+/// shipped one, or any other file within its reach.
+pub fn workload(by: &Path, name: &str) -> Result<String, CliError> {
+    let found = match beside(by, name) {
+        Some(file) => file,
+        None => {
+            let folder = by.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            match project::find(name, folder)? {
+                Some(file) => file,
+                None if library::find(name).is_some() => return Ok(name.to_owned()),
+                None => PathBuf::from(name),
+            }
+        }
+    };
+    file_access::check(by, &found, "workload")?;
+    Ok(found.display().to_string())
+}
+
+/// The fields of a scenario with their arguments, without those that the command's own arguments replace.
+fn chosen(scenario: &Scenario, args: &ExecArgs) -> Vec<(&'static Field, Vec<String>)> {
     // The scenario's device index refers to a GPU, so it does not apply to the CPU or the simulator.
     let elsewhere = matches!(args.backend, Some(BackendArg::Sim | BackendArg::Host));
-    args.device = args.device.or(scenario.device.filter(|_| !elsewhere));
-    if let Some(backend) = scenario.backend
-        && args.backend.is_none()
-    {
-        let parsed = BackendArg::from_str(&backend, true);
-        args.backend =
-            Some(parsed.map_err(|_| bad("backend", &backend, "it is auto, cuda, hip, host or sim", "\"sim\""))?);
-    }
-    if let Some(launch) = scenario.launch
-        && args.launch.is_none()
-    {
-        let parsed = LaunchSetting::from_str(&launch, true);
-        args.launch = Some(parsed.map_err(|_| bad("launch", &launch, "it is stream, graph or both", "\"graph\""))?);
-    }
-    if let Some(ranks) = scenario.ranks.filter(|ranks| !(1..=MAX_RANKS).contains(ranks)) {
-        return Err(bad("ranks", &ranks.to_string(), &format!("it is between 1 and {MAX_RANKS}"), "8").into());
-    }
-    args.ranks = args.ranks.or(scenario.ranks);
-    if let Some(profile) = scenario.profile {
-        let chosen = args.config.config.iter().any(|pair| pair.starts_with("profile="));
-        if !chosen {
-            if profile.ends_with(".ron") {
-                file_access::check(&path, profile.as_ref(), "profile")?;
+    let configured = |name: &str| {
+        let mut pairs = args.config.config.iter().filter_map(|pair| pair.split_once('='));
+        pairs.any(|(key, _)| key.trim() == name)
+    };
+    let is_replaced = |name: &str| match name {
+        "device" => elsewhere,
+        "ranks" => args.emulate.is_some(),
+        "emulate" | "rank" => args.emulate.is_some() || args.ranks.is_some(),
+        name => configured(name),
+    };
+    scenario.arguments().into_iter().filter(|(field, _)| !is_replaced(field.name)).collect()
+}
+
+/// The error of a scenario whose arguments are invalid. Names the field, if it is invalid by itself.
+fn invalid(path: &Path, scenario: &Scenario, all: Mistake) -> InputError {
+    for (field, words) in scenario.arguments() {
+        // A rank is only valid with the world that it belongs to.
+        if field.name == "rank" {
+            continue;
+        }
+        for word in words {
+            let value = word.strip_prefix(field.option).unwrap_or_default().to_owned();
+            if let Err(mistake) = exec_args(&["file".to_owned(), word]) {
+                return mistake.of(&format!("`{}` of {}", field.name, path.display()), &value);
             }
-            settings.profile = profile;
         }
     }
-    args.effort = args.effort.or(scenario.effort);
-    let variables: Vec<String> = args.env.iter().filter_map(named).collect();
-    for (name, value) in scenario.environment {
-        if !variables.contains(&name) {
-            args.env.push(format!("{name}={value}"));
-        }
-    }
-    Ok(args)
+    all.of("the scenario", &path.display().to_string())
 }

@@ -2,8 +2,10 @@
 
 use clap::Args;
 
+use crate::cli::ConfigArgs;
 use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::passed::{Passed, PassedOptions};
+use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
 A NAME is that of a shipped suite, or the path of your own (`.ron`). Each case is a run of `aorta exec` in a
@@ -27,6 +29,9 @@ pub struct SuiteArgs {
     /// Also fail if a case was skipped or is missing
     #[arg(long)]
     pub strict: bool,
+    /// Run part K of N of the cases, for several machines; `aorta report` joins their files
+    #[arg(long, value_name = "K/N")]
+    pub partition: Option<Partition>,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
@@ -38,6 +43,26 @@ pub struct SuiteArgs {
     pub same: Passed<CaseOptions>,
 }
 
+impl SuiteArgs {
+    /// The arguments of a suite whose cases are compiled for the simulator.
+    pub fn simulated(name: &str, config: &ConfigArgs) -> SuiteArgs {
+        let mut given = vec![("backend", Some("sim".to_owned()))];
+        given.extend(config.config.iter().map(|pair| ("config", Some(pair.clone()))));
+        given.extend(config.config_file.iter().map(|path| ("config-file", Some(path.display().to_string()))));
+        SuiteArgs {
+            name: Some(name.to_owned()),
+            only: None,
+            dry_run: true,
+            strict: false,
+            partition: None,
+            page: PageArgs::default(),
+            files: Files::default(),
+            resume: false,
+            same: Passed::new(given),
+        }
+    }
+}
+
 /// Options that apply to all cases.
 #[derive(Clone, Debug)]
 pub struct CaseOptions;
@@ -45,5 +70,5 @@ pub struct CaseOptions;
 impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
     const OPTIONS: &[&str] =
-        &["backend", "device", "effort", "expected", "env", "config", "config-file", "allow-kernels"];
+        &["backend", "device", "effort", "expected", "set", "env", "config", "config-file", "allow-kernels", "fuse"];
 }

@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
-use indexmap::IndexMap;
-
-use crate::base::{Bytes, counted};
+use crate::base::{Bytes, Space, counted};
 use crate::cli::backends::{self, BackendArg};
 use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
-use crate::cli::{exec, file_access, library, load};
+use crate::cli::{container, exec, library, load, project};
 use crate::config::{Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
+use crate::schedule::Topology;
 
 use super::args::SuiteArgs;
 
@@ -21,6 +20,8 @@ use super::args::SuiteArgs;
 pub struct SuitePlan {
     pub planned: Planned,
     pub case: SuiteCase,
+    /// Bytes of device memory that the schedule takes on the rank that takes most; `None` if the case cannot run.
+    bytes: Option<Bytes>,
 }
 
 /// The capabilities of this machine and backend.
@@ -31,6 +32,8 @@ pub struct Machine {
     computes: bool,
     /// Memory of each device; `None` until it is known.
     pub memory: Option<Bytes>,
+    /// The hardware queues for which cases are scheduled.
+    topology: Topology,
 }
 
 impl Machine {
@@ -42,19 +45,28 @@ impl Machine {
             _ => backends::gpus(wanted, args.device).filter(|_| wanted == BackendArg::Auto),
         };
         let simulated = gpus.is_none() && wanted != BackendArg::Host;
-        let memory = if simulated { Some(backends::profile(settings)?.memory.value()) } else { None };
-        Ok(Machine { gpus, computes: !simulated, memory: memory.map(|bytes| Bytes(bytes as u64)) })
+        let profile = backends::profile(settings)?;
+        let memory = simulated.then(|| Bytes(profile.memory.value() as u64));
+        Ok(Machine { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
     }
 
-    /// Why a case needs more memory than the device has; `None` if it fits or the memory is not known.
-    pub fn too_small(&self, case: &SuiteCase) -> Option<String> {
-        let (needed, there) = (case.needs.memory()?, self.memory?);
-        (there < needed).then(|| format!("it needs {needed} of device memory, and there are {there}"))
+    /// The status of a case that takes more memory than the device has, and why: by what the suite says that it needs, or
+    /// by its schedule. `None` if it fits or the memory is not known.
+    pub fn too_small(&self, plan: &SuitePlan) -> Option<(Status, String)> {
+        let there = self.memory?;
+        let short = |needed: Option<Bytes>| needed.filter(|needed| *needed > there);
+        if let Some(needed) = short(plan.case.needs.memory()) {
+            let why = format!("it needs {needed} of device memory, and there are {there}");
+            return Some((Status::Skipped, why));
+        }
+        let why = |needed| format!("the program takes {needed} of device memory, and {there} are there");
+        short(plan.bytes).map(|needed| (Status::OutOfMemory, why(needed)))
     }
 }
 
-/// Finds a suite by name or path. Returns its text too.
+/// Finds a suite by name or path: one of the project, or a shipped one. Returns its text too.
 pub fn find(name: &str) -> Result<(Suite, String), CliError> {
+    let name = &project::resolve(name)?;
     if name.ends_with(".ron") || name.contains('/') {
         let text = load::read(Path::new(name), load::FileKind::Suite)?;
         return Ok((Suite::parse(name, &text)?, text));
@@ -71,8 +83,16 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     let planned: Vec<SuitePlan> = named
         .filter(|(name, _)| name.contains(only))
         .map(|(name, case)| {
-            let command = command(suite, &case, args, machine);
-            SuitePlan { planned: Planned { name, values: IndexMap::new(), command }, case }
+            let (command, bytes) = match command(suite, &case, args, machine) {
+                Ok((command, bytes)) => (Ok(command), Some(bytes)),
+                Err(without) => (Err(without), None),
+            };
+            let values = case.values.clone();
+            let mut plan = SuitePlan { planned: Planned { name, values, command }, case, bytes };
+            if let (Ok(_), Some(without)) = (&plan.planned.command, machine.too_small(&plan)) {
+                plan.planned.command = Err(without);
+            }
+            plan
         })
         .collect();
     if planned.is_empty() {
@@ -83,27 +103,25 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     Ok(planned)
 }
 
-/// The arguments of a case, or its status and the reason if it cannot run.
+/// The arguments of a case and the device memory that it takes, or its status and the reason if it cannot run.
 fn command(
     suite: &Suite,
     case: &SuiteCase,
     args: &SuiteArgs,
     machine: &Machine,
-) -> Result<Vec<String>, (Status, String)> {
-    let Some(file) = workload(&suite.name, &case.workload) else {
-        let near = match library::unknown(&case.workload) {
-            InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
-            _ => None,
-        };
-        let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
-        return Err((Status::Missing, format!("there is no such workload{near}")));
+) -> Result<(Vec<String>, Bytes), (Status, String)> {
+    let file = match workload(suite, &case.workload) {
+        Ok(Some(file)) => file,
+        Ok(None) => {
+            let near = match library::unknown(&case.workload) {
+                InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
+                _ => None,
+            };
+            let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
+            return Err((Status::Missing, format!("there is no such workload{near}")));
+        }
+        Err(error) => return Err((Status::Failed, format!("bad input: {}", error.text()))),
     };
-    if suite.name.ends_with(".ron")
-        && library::find(&file).is_none()
-        && let Err(error) = file_access::check(Path::new(&suite.name), Path::new(&file), "workload")
-    {
-        return Err((Status::Failed, format!("bad input: {error}")));
-    }
     let wanted = case.needs.gpus.max(case.ranks);
     if let (Some(wanted), Some(there)) = (wanted, machine.gpus)
         && there < wanted
@@ -112,12 +130,9 @@ fn command(
         let why = format!("it needs {}, and there {is} {there}", counted(wanted as usize, "GPU"));
         return Err((Status::Skipped, why));
     }
-    if let Some(why) = machine.too_small(case) {
-        return Err((Status::Skipped, why));
-    }
     let arguments = arguments(file, case, args, machine);
-    match examine(&arguments) {
-        Ok(()) => Ok(arguments),
+    match examine(&arguments, machine.topology) {
+        Ok(bytes) => Ok((arguments, bytes)),
         Err(why) => Err((Status::Failed, format!("bad input: {why}"))),
     }
 }
@@ -134,23 +149,26 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
     arguments.extend(case.launch.map(|launch| format!("--launch={}", launch.name())));
     arguments
         .extend(case.effort.filter(|_| !args.same.has("effort")).map(|effort| format!("--effort={}", effort.name())));
+    arguments.extend(case.settings.iter().map(|(name, value)| format!("--config={name}={value}")));
+    arguments.extend((case.fuse && !args.same.has("fuse")).then(|| "--fuse".to_owned()));
     arguments.extend((case.verify && machine.computes).then(|| "--verify".to_owned()));
     arguments.extend(args.same.words());
     arguments
 }
 
-/// Compiles what a case would run, so that mistakes are found before any case runs.
-fn examine(arguments: &[String]) -> Result<(), String> {
+/// Compiles and schedules what a case would run, so that mistakes are found before any case runs. Returns the bytes of
+/// device memory of the rank that takes most.
+fn examine(arguments: &[String], topology: Topology) -> Result<Bytes, String> {
     let parsed = exec_args(arguments).map_err(|mistake| mistake.why)?;
-    exec::examine(parsed).map(drop).map_err(|error| error.text())
+    let loaded = exec::examine(parsed).map_err(|error| error.text())?;
+    let schedules = loaded.compiled.schedules(topology);
+    Ok(Bytes(schedules.iter().map(|schedule| schedule.bytes(Space::Device)).max().unwrap_or(0)))
 }
 
-/// The `FILE` argument for a workload: a file beside the suite, a shipped workload, or any other file. `None` if it
-/// does not exist.
-fn workload(suite: &str, name: &str) -> Option<String> {
-    let beside = Path::new(suite).parent().map(|folder| folder.join(name)).filter(|_| suite.ends_with(".ron"));
-    if let Some(beside) = beside.filter(|path| path.is_file()) {
-        return Some(beside.display().to_string());
-    }
-    (library::find(name).is_some() || Path::new(name).is_file()).then(|| name.to_owned())
+/// The `FILE` argument for the workload of a case; `None` if there is no such file. A suite of the user's own names files
+/// as a scenario does.
+fn workload(suite: &Suite, name: &str) -> Result<Option<String>, CliError> {
+    let file =
+        if suite.name.ends_with(".ron") { exec::workload(Path::new(&suite.name), name)? } else { name.to_owned() };
+    Ok(Some(file).filter(|file| library::find(file).is_some() || container::is_file(Path::new(file))))
 }

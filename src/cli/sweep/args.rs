@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use super::axes::shuffled;
 use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::passed::{Passed, PassedOptions};
+use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
 A LIST has commas between its values: `1,2,4`. Commas in brackets and quotes do not count, so that
@@ -27,7 +28,7 @@ pub struct SweepArgs {
     #[arg(long)]
     pub zip: bool,
     /// Search for the best case instead of running all of them, for large spaces
-    #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry", "format", "output"], help_heading = "Search")]
+    #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry", "format", "output", "html"], help_heading = "Search")]
     pub search: bool,
     /// Runs that a search may make, in addition to comparing its best case with the unchanged file
     #[arg(long, value_name = "N", default_value = "40", requires = "search", help_heading = "Search")]
@@ -42,6 +43,9 @@ pub struct SweepArgs {
     /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "search")]
     pub sort: Option<String>,
+    /// Run part K of N of the cases, for several machines; `aorta report` joins their files
+    #[arg(long, value_name = "K/N", conflicts_with = "search")]
+    pub partition: Option<Partition>,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
@@ -75,8 +79,18 @@ pub struct CaseOptions;
 
 impl PassedOptions for CaseOptions {
     const HEADING: &str = "Of all cases";
-    const OPTIONS: &[&str] =
-        &["backend", "effort", "warmup", "iterations", "timeout", "cycle", "config-file", "allow-kernels", "verify"];
+    const OPTIONS: &[&str] = &[
+        "backend",
+        "effort",
+        "warmup",
+        "iterations",
+        "timeout",
+        "cycle",
+        "config-file",
+        "allow-kernels",
+        "fuse",
+        "verify",
+    ];
 }
 
 /// The order in which cases run.

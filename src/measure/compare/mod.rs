@@ -16,6 +16,7 @@ mod side;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use super::RunRecord;
 use super::effect::{Basis, Direction, Effect, Verdict};
 
 pub use operations::plain_name;
@@ -26,7 +27,7 @@ pub use side::RunSet;
 pub const SCHEMA: &str = "aorta.compare/1";
 
 /// Options of a comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     pub thresholds: Thresholds,
     /// Metrics to compare, by name or by the prefix before the dot. All if empty.
@@ -193,6 +194,12 @@ pub fn compare(base: &RunSet, others: &[RunSet], options: &Options) -> Compariso
         others: others.iter().map(|other| against(base, other, options)).collect(),
         fail_on: options.fail_on.clone(),
     }
+}
+
+/// How the machine and the settings of two runs differ.
+pub fn environment(base: &RunRecord, other: &RunRecord) -> Vec<Difference> {
+    let side = |record: &RunRecord| RunSet::of_record("", record);
+    differences::between(&side(base), &side(other))
 }
 
 fn against(base: &RunSet, other: &RunSet, options: &Options) -> SideComparison {

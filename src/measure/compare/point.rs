@@ -232,6 +232,9 @@ fn key(record: &RunRecord, variant: &Variant) -> CaseKey {
     add("launch", variant.launch.clone());
     add("ranks", settings.ranks.to_string());
     add("sync", settings.sync.clone());
+    if record.fusion.as_ref().is_some_and(|fusion| fusion.refused.is_none()) {
+        add("fuse", "on".to_owned());
+    }
     add("depth", settings.depth.to_string());
     add("cache", settings.cache.clone());
     add("data", settings.data.clone());

@@ -15,19 +15,26 @@ pub struct RunSet {
     name: String,
     files: Vec<String>,
     pub(super) points: Vec<ComparedRun>,
+    /// Cases that partitioned sweeps and suites planned.
+    planned: BTreeSet<String>,
 }
 
 impl RunSet {
     /// Returns an empty side; `name` as the user gave it.
     pub fn new(name: &str) -> RunSet {
-        RunSet { name: name.to_owned(), files: Vec::new(), points: Vec::new() }
+        RunSet { name: name.to_owned(), files: Vec::new(), points: Vec::new(), planned: BTreeSet::new() }
+    }
+
+    /// The side of one run.
+    pub fn of_record(name: &str, record: &RunRecord) -> RunSet {
+        RunSet { points: point::of_record(record), ..RunSet::new(name) }
     }
 
     /// Adds a record, a file of cases, or results of AORTA's Python harness. The error describes what is wrong with the
     /// file.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), String> {
         let points = if Cases::is_meant(text.as_bytes()) {
-            of_cases(text)?
+            self.of_cases(text)?
         } else if harness::is_meant(text) {
             harness::points(text)?
         } else {
@@ -36,6 +43,19 @@ impl RunSet {
         self.files.push(file.to_owned());
         self.points.extend(points);
         Ok(())
+    }
+
+    fn of_cases(&mut self, text: &str) -> Result<Vec<ComparedRun>, String> {
+        let cases = Cases::parse(text.as_bytes())?.ok_or("it has no whole line yet")?;
+        let header = &cases.header;
+        self.planned.extend(header.cases.iter().cloned());
+        Ok(cases.latest().into_iter().flat_map(|case| point::of_case(case, &header.axes, &header.name)).collect())
+    }
+
+    /// Names of cases that partitioned sweeps and suites planned, and that no file has.
+    pub fn missing(&self) -> Vec<&str> {
+        let known: BTreeSet<&str> = self.points.iter().filter_map(|point| point.case.as_deref()).collect();
+        self.planned.iter().map(String::as_str).filter(|name| !known.contains(name)).collect()
     }
 
     /// Whether no run has results.
@@ -48,10 +68,4 @@ impl RunSet {
         let cases: BTreeSet<Vec<(&String, &String)>> = measured().map(|point| point::sorted(&point.key)).collect();
         SideSummary { name: self.name.clone(), files: self.files.clone(), cases: cases.len(), runs: measured().count() }
     }
-}
-
-fn of_cases(text: &str) -> Result<Vec<ComparedRun>, String> {
-    let cases = Cases::parse(text.as_bytes())?.ok_or("it has no whole line yet")?;
-    let header = &cases.header;
-    Ok(cases.latest().into_iter().flat_map(|case| point::of_case(case, &header.axes, &header.name)).collect())
 }

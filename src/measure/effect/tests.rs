@@ -43,7 +43,7 @@ fn alone(base: &[f64], other: &[f64]) -> Effect {
     Effect::of(&one(base), &one(other), 50.0, LowerIsBetter, THRESHOLD).unwrap()
 }
 
-/// What many comparisons say of an effect that is known.
+/// The verdicts of many comparisons on a known effect.
 #[derive(Debug, Default)]
 struct Tally {
     effects: f64,
@@ -188,7 +188,7 @@ fn one_run_a_side_cannot_know_how_runs_differ() {
     };
     let unknown = tally(alone, 0.02);
     assert!(unknown.alarms() > 0.2, "{unknown:?}");
-    // Where they differ by what is assumed, it is not.
+    // If they differ by the assumed amount, it is not.
     for (compare, deviation) in
         [(of as fn(&[f64], &[f64]) -> Effect, BETWEEN_RUNS), (of_graphs, BETWEEN_RUNS_OF_GRAPHS)]
     {
@@ -210,7 +210,7 @@ fn more_runs_see_more() {
     assert!(power[0] > 0.3 && power[1] > 0.8 && power[2] > 0.95, "{power:?}");
 }
 
-/// What the book's table says: how often equal sides are called different, how often the interval holds the truth, and
+/// A line of the book's table: how often equal sides are called different, how often the interval holds the truth, and
 /// how often one that is 5 % slower is called worse.
 fn line(name: &str, noise: &str, alike: &Tally, slower: &Tally) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);

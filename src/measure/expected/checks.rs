@@ -19,7 +19,7 @@ const RESTRICTING: [&str; 12] = [
     "RCCL_MSCCL_ENABLE",
 ];
 
-/// What limits a metric.
+/// The resource that limits a metric.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
     /// Arithmetic or device memory.

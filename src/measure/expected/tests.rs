@@ -59,6 +59,7 @@ fn variant(launch: &str, issue: i64, ranks: Vec<RankRecord>) -> Variant {
         health: Vec::new(),
         blocks: Vec::new(),
         notes: Vec::new(),
+        compile_ns: None,
     }
 }
 
@@ -80,6 +81,8 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         started: "2026-01-01T00:00:00Z".to_owned(),
         simulated: false,
         emulated: None,
+        source: None,
+        fusion: None,
         measurement: true,
         complete: true,
         workload: Workload {
@@ -116,6 +119,7 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         environment: Environment { cpus: 16, ..Environment::default() },
         program: ProgramRecord {
             plan: None,
+            advice: Vec::new(),
             operations,
             cycle: 1,
             cycle_operations: operations,
@@ -125,7 +129,13 @@ fn record(variants: Vec<Variant>) -> RunRecord {
             lanes: vec![lane],
             waits: 0,
             events: 0,
-            memory: MemoryRecord { device: Bytes(0), pinned: Bytes(0), host: Bytes(0), scratch: Bytes(0) },
+            memory: MemoryRecord {
+                device: Bytes(0),
+                pinned: Bytes(0),
+                host: Bytes(0),
+                managed: Bytes(0),
+                scratch: Bytes(0),
+            },
         },
         variants,
         verification: None,
@@ -148,7 +158,7 @@ fn verdicts(record: &RunRecord) -> Vec<String> {
     judge(record, &known).iter().map(|figure| format!("{}: {}", figure.name, figure.verdict)).collect()
 }
 
-/// What is to be checked first of the only figure.
+/// The checks that come first for the only figure.
 fn first(record: &RunRecord) -> Vec<String> {
     let found = judge(record, &Expected::of("NVIDIA H200").unwrap());
     assert_eq!(found.len(), 1, "{found:?}");

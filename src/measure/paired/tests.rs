@@ -1,4 +1,4 @@
-//! What the comparison says of made-up machines, where the answer is known. The book has these figures.
+//! The comparison's verdicts on made-up machines, where the answer is known. The book has these figures.
 
 use super::*;
 use crate::measure::noise::Random;
@@ -186,7 +186,7 @@ fn orders_are_drawn_evenly() {
     assert!((200..312).contains(&turned), "{turned}");
 }
 
-/// What an H200 showed of four streams of tiny kernels: each process is in one of two states, 3.7 % apart, from its first
+/// The behaviour of four streams of tiny kernels on an H200: each process is in one of two states, 3.7 % apart, from its first
 /// iteration to its last.
 #[test]
 fn processes_that_differ_are_no_difference_of_programs() {
@@ -195,7 +195,7 @@ fn processes_that_differ_are_no_difference_of_programs() {
     let alike = paired(&side(true, 1.0), &side(false, 1.0), 0.03, 1).unwrap();
     assert_eq!(alike.verdict, Verdict::Better, "the rounds alone say so: {alike:?}");
     assert_eq!(alike.verdict_of_processes(0.015), Verdict::CannotTell);
-    // What is more than that is seen, and so is equality where processes hardly differ.
+    // A larger difference is detected, and so is equality where processes hardly differ.
     let slower = paired(&side(false, 1.0), &side(false, 1.06), 0.03, 1).unwrap();
     assert_eq!(slower.verdict_of_processes(0.015), Verdict::Worse);
     let same = paired(&side(false, 1.0), &side(false, 1.001), 0.03, 1).unwrap();

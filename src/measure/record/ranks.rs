@@ -152,9 +152,9 @@ pub struct LateRecord {
 /// How the observed iterations of one slot spent their time.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AnalysisRecord {
-    /// What the iteration waits for most, in words.
+    /// The thing that the iteration waits for most, in words.
     pub verdict: String,
-    /// What usually helps.
+    /// The remedy that usually helps.
     pub help: String,
     pub split: SplitRecord,
     pub critical_path: PathRecord,
@@ -174,6 +174,9 @@ pub struct AnalysisRecord {
     pub tail_ns: Option<Nanos>,
     /// Achieved share of the device's peaks; `None` without a device profile.
     pub peak: Option<PeakRecord>,
+    /// A sentence about a share of products that is unusual at inference, with what to look at; `None` if it is as usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unusual: Option<String>,
 }
 
 /// Split of one observed iteration, the one with the median time. The parts add up to its time.
@@ -182,7 +185,7 @@ pub struct SplitRecord {
     pub time_ns: Nanos,
     /// The chain's operations, with their times alone, or their actual times without a run on one stream.
     pub operations_ns: Nanos,
-    /// What concurrency added to them, signed; `None` without a run on one stream.
+    /// The time that concurrency added to them, signed; `None` without a run on one stream.
     pub stretch_ns: Option<Nanos>,
     /// Time in which operations wait for other ranks before they transfer anything.
     #[serde(default)]

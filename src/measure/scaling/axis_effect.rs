@@ -87,7 +87,7 @@ fn program(record: &RunRecord) -> Option<String> {
 
 /// Values that run the same program wherever they were measured.
 fn same(groups: &[Vec<Run>]) -> Vec<Vec<String>> {
-    // What each value runs, by group.
+    // Runs of each value, by group.
     let mut programs: IndexMap<&str, Vec<(usize, &str)>> = IndexMap::new();
     for (place, group) in groups.iter().enumerate() {
         for run in group {

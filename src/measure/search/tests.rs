@@ -182,7 +182,7 @@ fn a_search_can_be_ended() {
     assert!(found.best().is_some());
 }
 
-/// Where all points are the same, nearly all are told to be within the noise, and the interval of any holds 1.
+/// If all points are the same, nearly all are reported as within the noise, and each interval contains 1.
 #[test]
 fn equal_points_are_not_told_apart() {
     let (found, _) = searched(&[ordered(8), ordered(8)], 48, |_| Some(100.0), 0.01, None);

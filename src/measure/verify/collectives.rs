@@ -22,7 +22,7 @@ pub enum MatchKey {
     Crossing(u32),
 }
 
-/// What a rank contributes to an operation.
+/// The contribution of a rank to an operation.
 #[derive(Debug)]
 pub struct Contribution {
     pub key: MatchKey,
@@ -34,7 +34,7 @@ pub struct Contribution {
     pub inputs: Vec<Vec<u8>>,
 }
 
-/// What a device left in the outputs of an operation between ranks.
+/// The contents that a device left in the outputs of an operation between ranks.
 #[derive(Debug)]
 pub struct DeviceOutputs {
     pub key: MatchKey,

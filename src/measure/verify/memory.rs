@@ -9,7 +9,7 @@ const PIECE: usize = 1 << 22;
 
 /// Memory of all spaces.
 pub struct Memory {
-    spaces: [Vec<u8>; 3],
+    spaces: [Vec<u8>; Space::COUNT],
 }
 
 impl Memory {
@@ -37,11 +37,11 @@ impl Memory {
 
     /// Bytes from an address on.
     pub fn bytes(&self, at: Address, bytes: u64) -> &[u8] {
-        &self.spaces[place(at.space)][at.offset as usize..][..bytes as usize]
+        &self.spaces[at.space.index()][at.offset as usize..][..bytes as usize]
     }
 
     fn bytes_mut(&mut self, at: Address, bytes: u64) -> &mut [u8] {
-        &mut self.spaces[place(at.space)][at.offset as usize..][..bytes as usize]
+        &mut self.spaces[at.space.index()][at.offset as usize..][..bytes as usize]
     }
 
     /// The tensors at these addresses.
@@ -65,13 +65,5 @@ impl Memory {
                 false => to.copy_from_slice(from),
             }
         }
-    }
-}
-
-fn place(space: Space) -> usize {
-    match space {
-        Space::Device => 0,
-        Space::Pinned => 1,
-        Space::Host => 2,
     }
 }

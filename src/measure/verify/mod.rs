@@ -31,7 +31,7 @@ pub struct Verification {
 /// A rank number with its program and plan.
 pub type Verified<'a> = (u32, &'a Program, &'a Plan);
 
-/// What to verify.
+/// A request for verification.
 pub struct VerifyRequest<'a> {
     /// The ranks of the world.
     pub ranks: &'a [Verified<'a>],

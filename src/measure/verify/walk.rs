@@ -36,7 +36,7 @@ pub struct Walk<'a> {
 /// Buffers that are reused between launches, since fresh pages are slow.
 #[derive(Default)]
 struct Buffers {
-    /// What a device left in the outputs of a launch.
+    /// The contents that a device left in the outputs of a launch.
     bytes: Vec<Vec<u8>>,
     values: ops::Room,
 }

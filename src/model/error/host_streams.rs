@@ -31,7 +31,9 @@ pub enum HostStreamError {
     #[error("a host stream cannot reach `{name}` in the device's memory")]
     #[diagnostic(
         code(aorta::model::host_operand),
-        help("declare it `in pinned` or `in host`, or `copy` between it and a buffer there on a stream of the device")
+        help(
+            "declare it `in pinned`, `in managed` or `in host`, or `copy` between it and a buffer there on a stream of the device"
+        )
     )]
     Operand {
         op: &'static str,

@@ -220,7 +220,7 @@ impl Analyzer<'_> {
             return known;
         }
         let mut path = Vec::new();
-        // What belongs to no operation has the label of the `grad`.
+        // Operations that no forward operation caused have the label of the `grad`.
         let mut at = self.expansion.step.ops.get(origin as usize).map_or(emission.of, |op| op.label);
         while at != emission.of && at != LabelId(0) {
             path.push(at);

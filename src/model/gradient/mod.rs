@@ -1,6 +1,6 @@
 //! `grad(f, dy -> dx, …)`: the gradients of the inputs of an operation or a call from those of its outputs.
 //!
-//! They become ordinary operations at this place of the text. First the operations of `f` are walked from the last to the
+//! Gradients become ordinary operations at this place of the text. First the operations of `f` are walked from the last to the
 //! first, and the backward of each is written down on a tape. Then what is of use on the tape gets memory.
 
 mod emit;
@@ -30,7 +30,7 @@ pub(super) use writers::Writers;
 /// The origin of steps that belong to no operation of the target.
 const WHOLE: u32 = u32::MAX;
 
-/// What gradients are asked of.
+/// The labelled operation or call whose gradients are asked for.
 struct Target {
     label: LabelId,
     /// Its label as it is written.
@@ -47,7 +47,7 @@ enum Given {
     Number(f64),
 }
 
-/// Where the gradient of an input goes.
+/// The destination of the gradient of an input.
 enum Goal {
     View(ViewId, SrcSpan),
     /// Scratch memory.
@@ -264,7 +264,7 @@ impl<'a> Analyzer<'a> {
         false
     }
 
-    /// Where the gradients of the target's inputs go: `None` for those that are not wanted.
+    /// The destinations of the gradients of the target's inputs; `None` for a gradient that is not wanted.
     fn goals(&mut self, call: &Call, target: &Target, accumulates: bool) -> Option<Vec<Option<Goal>>> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();

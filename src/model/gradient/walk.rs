@@ -273,7 +273,7 @@ fn sizes(region: &[Extent]) -> Dims {
     Dims::from_slice(&sizes).expect("a memory has no more dimensions")
 }
 
-/// Where a box begins within another.
+/// The offset of a box within another, by dimension.
 fn offset(part: &[Extent], whole: &[Extent]) -> Dims {
     let starts: Vec<u64> = part.iter().zip(whole).map(|(part, whole)| part.start - whole.start).collect();
     Dims::from_slice(&starts).expect("a memory has no more dimensions")

@@ -12,7 +12,7 @@ use crate::syntax::ast::Call;
 use super::Target;
 use super::walk::Used;
 
-/// What the operations of a step have written, by memory, in their order.
+/// The writes of the operations of a step, by memory, in their order.
 #[derive(Debug, Default)]
 pub struct Writers {
     by_memory: FxHashMap<MemoryId, Vec<(OpId, ViewId)>>,

@@ -26,7 +26,7 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
     });
     let mut check = |what: &'static str, name: Name| {
         let text = ast.names.name(name.symbol);
-        // What a module has and this file does not use may be used by others.
+        // Other files may use the declarations of a module that this file does not use.
         let of_module = names_module(text);
         if !used.contains(&name.symbol) && !text.starts_with('_') && !of_module {
             warnings.push(ModelWarning::Unused { what, name: text.to_owned(), at: name.span.into() });

@@ -1,9 +1,10 @@
 //! The launches of the gradients of attention.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
+use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{in_packs, steps, whole_tiles};
+use super::kernel::{bind_sizes, steps, whole_tiles};
 use super::shape::Axes;
 use super::*;
 
@@ -142,19 +143,7 @@ impl Split {
             args.push(steps(spec.operand(operand), axes, spec.inputs[0].dims.len()));
         }
         let (rows, others, indices) = self.rows(keys);
-        let numbers = [
-            ("u32 rows", rows),
-            ("u32 others", others),
-            ("u32 queries", self.shape.queries),
-            ("u32 keys", self.shape.keys),
-            ("u32 d", self.shape.size),
-            ("u32 dv", self.shape.value_size),
-            ("u32 window", self.shape.window),
-        ];
-        for (name, value) in numbers {
-            params.push(name.to_owned());
-            args.push(Arg::U32(u32::try_from(value).unwrap_or(u32::MAX)));
-        }
+        bind_sizes(&self.shape, &[("rows", rows), ("others", others)], &mut params, &mut args);
         let compute = spec.inputs[0].dtype.compute();
         params.push("C scale".to_owned());
         args.push(Arg::real(compute, self.shape.scale));

@@ -6,8 +6,8 @@
 //! and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up its own gradients, so that no launch has to add to
 //! another's results.
 
-/// What rows and columns see of each other. `others` is the number of columns, of which those of several heads lie one
-/// behind the other.
+/// Text that defines which rows and columns see each other. `others` is the number of columns, of which those of several
+/// heads lie one behind the other.
 pub const VIEW: &str = r#"
 #if KEYS
 #define QUERY(row, column) query_of(column, queries)

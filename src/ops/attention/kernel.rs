@@ -1,6 +1,7 @@
 //! The launches of attention: how blocks share rows and keys.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
+use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
 use super::shape::Axes;
@@ -194,18 +195,7 @@ impl Split {
             params.push(format!("const Steps {name}"));
             args.push(steps(tensor, if index < 4 { Some(self.shape.axes) } else { None }, q_rank));
         }
-        let numbers = [
-            ("u32 rows", self.rows()),
-            ("u32 queries", self.shape.queries),
-            ("u32 keys", self.shape.keys),
-            ("u32 d", self.shape.size),
-            ("u32 dv", self.shape.value_size),
-            ("u32 window", self.shape.window),
-        ];
-        for (name, value) in numbers {
-            params.push(name.to_owned());
-            args.push(Arg::U32(u32::try_from(value).unwrap_or(u32::MAX)));
-        }
+        bind_sizes(&self.shape, &[("rows", self.rows())], &mut params, &mut args);
         (params, args)
     }
 
@@ -296,6 +286,23 @@ impl Split {
     }
 }
 
+/// Adds parameters that hold sizes, and their arguments: those in `own`, and those of the shape.
+pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, args: &mut Vec<Arg>) {
+    let of_shape = [
+        ("queries", shape.queries),
+        ("keys", shape.keys),
+        ("d", shape.size),
+        ("dv", shape.value_size),
+        ("window", shape.window),
+    ];
+    for (name, size) in own.iter().copied().chain(of_shape) {
+        params.push(format!("u32 {name}"));
+        args.push(Arg::U32(
+            u32::try_from(size).expect("`needs_attention` bounds the positions of heads that share keys"),
+        ));
+    }
+}
+
 /// The distances between positions, heads, and elements of an operand, in elements. `axes` is `None` for one without elements
 /// of heads, of queries with so many dimensions.
 pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
@@ -308,13 +315,4 @@ pub fn steps(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Arg {
 /// The elements of so many in whole tiles.
 pub fn whole_tiles(size: u64) -> u64 {
     size.div_ceil(16).max(1) * 16
-}
-
-/// Whether every row of a tensor consists of packs of so many neighbours, each of which one access can move.
-pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
-    let last = tensor.dims.len() - 1;
-    tensor.strides[last] == 1
-        && u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
-        && tensor.dims[last].is_multiple_of(pack)
-        && tensor.strides[..last].iter().all(|stride| stride.is_multiple_of(pack))
 }

@@ -20,8 +20,10 @@ use shape::{Axes, Shape};
 /// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
 pub struct Attention;
 
-/// The most queries and keys of a head, and the largest head: positions and places in a row are numbered by 32 bits.
+/// The most positions in all heads of queries that share a head of keys, since kernels number these by 32 bits.
 const MOST_POSITIONS: u64 = 1 << 30;
+
+/// The most elements of a head, since 32 threads hold them in registers.
 const LARGEST_HEAD: u64 = 1024;
 
 impl Operation for Attention {
@@ -105,7 +107,7 @@ fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
 }
 
 /// The word of `layout` for heads behind positions.
-const POSITIONS_FIRST: &str = "positions_first";
+pub(super) const POSITIONS_FIRST: &str = "positions_first";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::bool(
@@ -191,16 +193,15 @@ impl Call<'_> {
         let group = heads / shared.max(1);
         for input in &self.inputs[..3] {
             let (positions, size) = (input.tensor.dims[axes.positions], input.tensor.dims[rank - 1]);
-            if positions.saturating_mul(group) > MOST_POSITIONS || size > LARGEST_HEAD {
-                return Err(OpError::Rank {
-                    op: self.operation.name(),
-                    needs: format!(
-                        "at most {MOST_POSITIONS} positions in heads that share keys, and heads of {LARGEST_HEAD} elements"
-                    ),
-                    found: input.tensor.to_string(),
-                    at: input.span.into(),
-                });
-            }
+            let needs = if size > LARGEST_HEAD {
+                format!("heads of at most {LARGEST_HEAD} elements")
+            } else if positions.saturating_mul(group) > MOST_POSITIONS {
+                format!("at most {MOST_POSITIONS} positions in all {group} heads of queries that share a head of keys")
+            } else {
+                continue;
+            };
+            let (op, found) = (self.operation.name(), input.tensor.to_string());
+            return Err(OpError::Rank { op, needs, found, at: input.span.into() });
         }
         let scale = self.attrs.number("scale");
         if !(0.0..=1e30).contains(&scale) {

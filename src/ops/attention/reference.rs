@@ -80,7 +80,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// What a device rounds for the queries of a head.
+/// The rounding errors of a device for the queries of a head.
 pub struct Errors<'a> {
     shape: &'a Shape,
     dtype: DType,

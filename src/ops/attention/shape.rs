@@ -1,4 +1,4 @@
-//! What a use of attention computes, apart from where its operands lie.
+//! The sizes and options of a use of attention, without the layout of its operands.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ impl Shape {
         }
     }
 
-    /// Where the elements of a head lie in a tensor without gaps: those of its first position, and the distance to the next.
+    /// The offset of a head's first element in a tensor without gaps, and the distance between its positions, in elements.
     pub fn rows(&self, number: usize, (heads, positions, size): (u64, u64, u64)) -> (usize, usize) {
         let (heads, positions, size) = (heads as usize, positions as usize, size as usize);
         match self.axes.heads {

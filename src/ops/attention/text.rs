@@ -9,7 +9,7 @@ pub const PLACES: &str = r#"
 struct Larger { template <typename V> __device__ V operator()(V a, V b) const { return a > b ? a : b; } };
 struct Total { template <typename V> __device__ V operator()(V a, V b) const { return a + b; } };
 struct Steps { i64 query, head, element; };
-// Where a row begins: `head` is the distance between heads that share keys.
+// The offset of a row: `head` is the distance between heads that share keys.
 __device__ inline i64 place(const Steps& steps, u32 row, u32 queries) {
   return GROUP == 1 ? (i64)row * steps.query : (i64)(row / queries) * steps.head + (i64)(row % queries) * steps.query;
 }

@@ -1,5 +1,7 @@
 //! Gradients of attention: one operation that computes the weights again.
 
+use crate::ops::attention::POSITIONS_FIRST;
+
 use super::*;
 
 /// `attention`.
@@ -16,7 +18,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     };
     let output = rule.output(0);
     let sums = rule.reduce("sum", ([dy, output], &[o.len() - 1]), compute, |formula, [dy, o]| formula.multiply(dy, o));
-    let sums = rule.tape.reshape(sums, rows);
+    let sums = by_heads(rule, sums, rows);
     let delta = match of_lse {
         Some(of_lse) => rule.map([sums, of_lse], compute, |formula, [sum, less]| formula.subtract(sum, less)),
         None => sums,
@@ -36,4 +38,20 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     rule.tape.write("attention_backward", &options, &inputs, &outputs);
     (0..3).for_each(|input| rule.set(input, outputs[input]));
     Ok(())
+}
+
+/// The sums, a number for each row of `o`, in the order of `rows`: by heads, and then by positions.
+fn by_heads(rule: &mut Backward, sums: Value, rows: Dims) -> Value {
+    if rows.len() < 2 || rule.spec.attrs.word("layout") != POSITIONS_FIRST {
+        return rule.tape.reshape(sums, rows);
+    }
+    let (heads, positions) = (rows.len() - 2, rows.len() - 1);
+    let mut by_position = rows;
+    by_position.set(heads, rows[positions]);
+    by_position.set(positions, rows[heads]);
+    let sums = rule.tape.reshape(sums, by_position);
+    let mut order: Vec<i64> = (0..rows.len() as i64).collect();
+    order.swap(heads, positions);
+    let dtype = rule.tape.dtype(sums);
+    rule.tape.operation("transpose", &[("dims", Attr::Axes(order))], &[sums], (dtype, rows))
 }

@@ -13,7 +13,11 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         );
     }
     let finish = Finish::of(rule.spec);
-    let gradient = of_sums(rule, finish, gradient)?;
+    let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
+    let compute = Attr::Word(rule.spec.attrs.word("compute"));
+    let options =
+        [("transpose_a", Attr::Bool(turned_a)), ("transpose_b", Attr::Bool(turned_b)), ("compute", compute.clone())];
+    let gradient = of_sums(rule, finish, gradient, &options)?;
     if let Some(before) = finish.before
         && rule.wants(before)
     {
@@ -29,8 +33,6 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         rule.set(bias, sum);
     }
     let [a, b] = [0, 1].map(|input| rule.spec.inputs[input]);
-    let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
-    let compute = Attr::Word(rule.spec.attrs.word("compute"));
     // Both factors of a product have one type.
     let gradient = rule.convert(gradient, a.dtype);
     let lead = |tensor: &super::super::Tensor| tensor.dims.len() - 2;
@@ -43,7 +45,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         ];
         rule.tape.operation("gemm", &options, &factors, (a.dtype, size))
     };
-    // Of a factor that is used for all matrices of the other, the gradient is the sum of theirs.
+    // A factor that multiplies all matrices of the other gets the sum of their gradients.
     let of_each = |own: Dims, all: usize| {
         let output = rule.spec.outputs[0].dims;
         let matrix = &own[own.len() - 2..];
@@ -76,8 +78,57 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The gradient of the sums that the epilogue's function is applied to.
-fn of_sums(rule: &mut Backward, finish: Finish, gradient: Value) -> Result<Value, NoRule> {
+/// `grouped_gemm`: of groups of rows, and of groups of the depth.
+pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let dtype = rule.spec.inputs[0].dtype;
+    let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
+    let options = [("transpose_a", Attr::Bool(turned_a)), ("transpose_b", Attr::Bool(turned_b))];
+    let gradient = of_sums(rule, Finish::of_sums(Function::of_word(rule.spec)), gradient, &options)?;
+    let gradient = rule.convert(gradient, dtype);
+    let [a, b, ends] = [0, 1, 2].map(|input| rule.input(input));
+    let product = |rule: &mut Backward, factors: [Value; 2], turned: [bool; 2], size: &[u64]| {
+        let options = [("transpose_a", Attr::Bool(turned[0])), ("transpose_b", Attr::Bool(turned[1]))];
+        rule.tape.operation("grouped_gemm", &options, &[factors[0], factors[1], ends], (dtype, dims(size)))
+    };
+    // A gradient whose groups are rows; where the groups of the factor itself are columns, it is turned around.
+    let rows = |rule: &mut Backward, input: usize, factors: [Value; 2], turned: [bool; 2], in_rows: bool| {
+        let own = rule.spec.inputs[input].dims;
+        if in_rows {
+            return product(rule, factors, turned, &own);
+        }
+        let found = product(rule, factors, turned, &[own[1], own[0]]);
+        rule.tape.operation("transpose", &[], &[found], (dtype, own))
+    };
+    let in_depth = rule.spec.inputs[1].dims.len() == 2;
+    if rule.wants(0) {
+        let found = match in_depth {
+            // Each term has a row of `b`, and a column of `a`.
+            true => rows(rule, 0, [b, gradient], [turned_b, true], turned_a),
+            false => rows(rule, 0, [gradient, b], [false, !turned_b], !turned_a),
+        };
+        rule.set(0, found);
+    }
+    if rule.wants(1) {
+        let size = rule.spec.inputs[1].dims;
+        let found = match (in_depth, turned_b) {
+            (true, _) => rows(rule, 1, [a, gradient], [!turned_a, false], !turned_b),
+            (false, false) => product(rule, [a, gradient], [!turned_a, false], &size),
+            (false, true) => product(rule, [gradient, a], [true, turned_a], &size),
+        };
+        rule.set(1, found);
+    }
+    Ok(())
+}
+
+/// The gradient of the sums that the epilogue's function is applied to. `options` are those of the product, without the
+/// epilogue.
+fn of_sums(
+    rule: &mut Backward,
+    finish: Finish,
+    gradient: Value,
+    options: &[(&'static str, Attr)],
+) -> Result<Value, NoRule> {
     let dtype = rule.tape.dtype(gradient);
     match finish.function {
         Function::Identity => Ok(gradient),
@@ -95,11 +146,9 @@ fn of_sums(rule: &mut Backward, finish: Finish, gradient: Value) -> Result<Value
         ),
         function => {
             // The sums are computed again.
-            let mut options: Vec<(&'static str, Attr)> =
-                ["transpose_a", "transpose_b"].map(|name| (name, Attr::Bool(rule.spec.attrs.bool(name)))).to_vec();
-            options.push(("compute", Attr::Word(rule.spec.attrs.word("compute"))));
             let inputs: Vec<Value> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
-            let sums = rule.tape.operation("gemm", &options, &inputs, (dtype, rule.spec.outputs[0].dims));
+            let (name, size) = (rule.spec.operation.name(), rule.spec.outputs[0].dims);
+            let sums = rule.tape.operation(name, options, &inputs, (dtype, size));
             let mut formula = Formula::default();
             let x = formula.input(0);
             let result = function.of(&mut formula, x);
@@ -107,7 +156,7 @@ fn of_sums(rule: &mut Backward, finish: Finish, gradient: Value) -> Result<Value
             let slope = Derivatives::of(&expression, 1, &[true], 1.0).ok_or("its epilogue has no derivative")?;
             let (expression, used) = slope.select(&[0]);
             let operands: Vec<Value> = used.iter().map(|&place| if place == 0 { sums } else { gradient }).collect();
-            let output = rule.tape.scratch(dtype, rule.spec.outputs[0].dims);
+            let output = rule.tape.scratch(dtype, size);
             rule.tape.map(expression, &operands, &[output]);
             Ok(output)
         }

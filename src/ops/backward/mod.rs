@@ -13,6 +13,7 @@ mod movement;
 mod norms;
 mod scans;
 mod tape;
+mod windows;
 
 use crate::base::{DType, Dims};
 
@@ -27,10 +28,11 @@ pub(super) use attention::attention;
 pub(super) use collectives::*;
 pub(super) use expressions::*;
 pub(super) use losses::cross_entropy;
-pub(super) use matrix::gemm;
+pub(super) use matrix::{gemm, grouped_gemm};
 pub(super) use movement::*;
 pub(super) use norms::*;
 pub(super) use scans::*;
+pub(super) use windows::{conv, conv_weights, pool};
 
 /// The reason why an operation has no gradients, as the end of a sentence that names it.
 pub type NoRule = &'static str;

@@ -10,7 +10,7 @@ use super::super::{Attr, Attrs, Expression, Operation, Team, find};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(u32);
 
-/// Where a tensor on a tape comes from.
+/// The origin of a tensor on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A tensor of the program, with a number that the caller chooses.
@@ -25,7 +25,7 @@ pub enum Source {
     Reshaped(Value),
 }
 
-/// What is known of a tensor on a tape.
+/// A tensor on a tape, with its type and origin.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     pub source: Source,

@@ -65,7 +65,7 @@ fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
     let radius = |index: usize| {
         let sizes = members.iter().map(|member| member.inputs[0][index].abs());
         let size = share * sizes.reduce(join).unwrap_or(0.0);
-        // Where they nearly overflow, a partial result may be infinite though the whole is not.
+        // Near an overflow, a partial result may be infinite though the whole is not.
         if dtype.round(2.0 * size).is_finite() {
             roundings * dtype.epsilon() * (size + dtype.smallest())
         } else {

@@ -13,6 +13,7 @@ use crate::base::random::{bell, hash};
 use crate::base::{DType, parallel};
 
 use super::super::check::{Check, Method, Tolerance, Worst, compare};
+use super::super::elementwise::compute_type;
 use super::super::{Arithmetic, Spec};
 use super::epilogue::{Added, Finish, Function};
 use super::product::{Factors, multiply};
@@ -53,8 +54,8 @@ const GROUP: usize = 8;
 /// The largest relative error of a factor that is rounded or truncated to `tf32`.
 const NARROWED: f64 = 1.0 / 1024.0;
 
-/// What Hopper's matrix units keep of a partial sum of products of 8-bit numbers: 13 bits behind the point of its largest
-/// term (DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.3.2).
+/// The precision that Hopper's matrix units keep of a partial sum of products of 8-bit numbers: 13 bits behind the point of
+/// its largest term (DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.3.2).
 const KEPT: f64 = 1.0 / 8192.0;
 
 /// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
@@ -65,35 +66,89 @@ const TERMS: usize = 4;
 /// number would make of them.
 const SMALLEST_NORMAL: f64 = 1.0 / 16384.0;
 
+/// The properties of a product that decide how a device rounds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounding {
+    finish: Finish,
+    /// The type of the output, and that in which products are formed.
+    dtype: DType,
+    arithmetic: Arithmetic,
+    /// The relative error by which sums are rounded before the bias is added to them, or the function applied; 0 where they
+    /// never are.
+    early: f64,
+    /// The type that the function is computed in.
+    compute: DType,
+}
+
+impl Rounding {
+    /// A product by a vendor's library.
+    fn of_library(spec: &Spec) -> Rounding {
+        let (finish, arithmetic) = (Finish::of(spec), arithmetic(spec));
+        // An H200 rounds sums to the type of `c` before it adds them to what `c` holds: of 12 288 elements in bf16, 1167 were
+        // those of two roundings alone, and none that of one (docs/measurements/2026-11-23-unseen-shapes.md).
+        let twice = finish.has_epilogue() || finish.before.is_some();
+        let early = if twice { spec.outputs[0].dtype.epsilon() } else { 0.0 };
+        Rounding { early, ..Rounding::once(spec, finish, arithmetic) }
+    }
+
+    /// A product that is rounded once, after its function.
+    pub fn once(spec: &Spec, finish: Finish, arithmetic: Arithmetic) -> Rounding {
+        Rounding { finish, dtype: spec.outputs[0].dtype, arithmetic, early: 0.0, compute: compute_type(spec) }
+    }
+
+    /// How far the function of each sum may be from the reference's.
+    pub fn radii(&self, factors: Factors, added: Option<Added>, sums: &[f64]) -> Vec<f64> {
+        let radii = Product::new(factors.view(), (added, self.early), sums, (self.dtype, self.arithmetic)).radii(sums);
+        let of = |(radius, &sum): (f64, &f64)| self.finish.radius((self.compute, self.dtype), sum, radius);
+        radii.into_iter().zip(sums).map(of).collect()
+    }
+
+    /// Compares one of an operation's products, which are so many floating-point operations together.
+    pub fn check(&self, factors: Factors, added: Option<Added>, c: &[f64], flops: f64) -> Check {
+        if self.finish.function == Function::Identity {
+            return Product::new(factors.view(), (added, self.early), c, (self.dtype, self.arithmetic)).compared(flops);
+        }
+        // A function of sums is not linear: of a large product, rows from all over it are compared element by element.
+        let (m, n) = (factors.rows() as u64, factors.columns() as u64);
+        let count = ((m as f64 * WHOLE / flops) as u64).clamp(1, m.max(1));
+        let row = |number: u64| (m * number + hash(3, number) % m) / count;
+        let rows: Vec<usize> = (0..count.min(m)).map(|number| row(number) as usize).collect();
+        let found = self.by_rows((factors, added.as_ref(), c), &rows);
+        let mut check = Check::none();
+        check.add(&found, |index| rows[(index / n) as usize] as u64 * n + index % n);
+        check
+    }
+
+    /// Compares some rows of a product.
+    fn by_rows(&self, (factors, added, c): (Factors, Option<&Added>, &[f64]), rows: &[usize]) -> Check {
+        let n = factors.columns();
+        let some = |values: &[f64]| rows.iter().flat_map(|row| values[row * n..][..n].to_vec()).collect::<Vec<f64>>();
+        let (a, actual) = (factors.a.select(Axis(0), rows), some(c));
+        let added = added.map(|added| Added { sums: some(&added.sums), sizes: some(&added.sizes) });
+        let factors = Factors { a: a.view(), b: factors.b };
+        let mut sums = vec![0.0; rows.len() * n];
+        factors.multiply(&mut sums);
+        let terms = added.iter().flat_map(|added| &added.sums);
+        sums.iter_mut().zip(terms).for_each(|(sum, added)| *sum += added);
+        let radii = self.radii(factors, added, &sums);
+        let expected: Vec<f64> = sums.iter().map(|&sum| self.finish.apply(sum)).collect();
+        compare(self.dtype, &actual, &expected, &Tolerance::Within(radii))
+    }
+}
+
 /// Compares all products of a batch.
 pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
     let mut room = [Vec::new(), Vec::new()];
     let inputs = &*unscaled(spec, inputs, &mut room);
     let (m, n, ..) = sizes(spec);
     let size = (m * n).max(1) as usize;
-    let flops = spec.cost().flops;
-    let finish = Finish::of(spec);
-    let mut all: Option<Check> = None;
+    let (finish, rounding, flops) = (Finish::of(spec), Rounding::of_library(spec), spec.cost().flops);
+    let mut all = Check::none();
     for (index, (factors, c)) in Factors::of(spec, inputs).zip(actual.chunks(size)).enumerate() {
-        let added = finish.added(inputs, (index, size, n as usize));
-        let first = (index * size) as u64;
-        let all = all.get_or_insert_with(Check::none);
-        if finish.function != Function::Identity {
-            // A function of sums is not linear: of a large product, rows from all over it are compared element by element.
-            let count = ((m as f64 * WHOLE / flops) as u64).clamp(1, m.max(1));
-            let row = |number: u64| (m * number + hash(3, number) % m) / count;
-            let rows: Vec<usize> = (0..count.min(m)).map(|number| row(number) as usize).collect();
-            let found = by_function(spec, (factors, added.as_ref(), c), &rows);
-            all.add(&found, |index| first + rows[(index / n) as usize] as u64 * n + index % n);
-            continue;
-        }
-        let product = Product::of(spec, factors, added, c);
-        let found = if flops > WHOLE { product.by_vectors() } else { None };
-        let mut found = found.unwrap_or_else(|| product.by_elements());
-        found.worst = found.worst.larger(product.samples.worst);
-        all.add(&found, |index| first + index);
+        let found = rounding.check(factors, finish.added(inputs, (index, size, n as usize)), c, flops);
+        all.add(&found, |place| (index * size) as u64 + place);
     }
-    all.unwrap_or_else(Check::none)
+    all
 }
 
 /// How far each element of the output may be from the reference's; `sums` are what the epilogue's function is applied to.
@@ -101,32 +156,23 @@ pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
     let mut room = [Vec::new(), Vec::new()];
     let inputs = &*unscaled(spec, inputs, &mut room);
     let (m, n, ..) = sizes(spec);
-    let finish = Finish::of(spec);
+    let (finish, rounding) = (Finish::of(spec), Rounding::of_library(spec));
     let (size, mut radii) = ((m * n) as usize, Vec::with_capacity(sums.len()));
     for (index, (factors, sums)) in Factors::of(spec, inputs).zip(sums.chunks(size.max(1))).enumerate() {
-        let added = finish.added(inputs, (index, size, n as usize));
-        let own = Product::of(spec, factors, added, sums).radii(sums);
-        radii.extend(own.into_iter().zip(sums).map(|(radius, &sum)| finish.radius(spec, sum, radius)));
+        radii.extend(rounding.radii(factors, finish.added(inputs, (index, size, n as usize)), sums));
     }
     Tolerance::Within(radii)
 }
 
-/// Compares some rows of a product whose epilogue has a function.
-fn by_function(spec: &Spec, (factors, added, c): (Factors, Option<&Added>, &[f64]), rows: &[usize]) -> Check {
-    let n = factors.columns();
-    let some = |values: &[f64]| rows.iter().flat_map(|row| values[row * n..][..n].to_vec()).collect::<Vec<f64>>();
-    let (a, actual) = (factors.a.select(Axis(0), rows), some(c));
-    let added = added.map(|added| Added { sums: some(&added.sums), sizes: some(&added.sizes) });
-    let factors = Factors { a: a.view(), b: factors.b };
-    let finish = Finish::of(spec);
-    let mut sums = vec![0.0; rows.len() * n];
-    factors.multiply(&mut sums);
-    let terms = added.iter().flat_map(|added| &added.sums);
-    sums.iter_mut().zip(terms).for_each(|(sum, added)| *sum += added);
-    let radii = Product::of(spec, factors, added, &sums).radii(&sums);
-    let radii = radii.into_iter().zip(&sums).map(|(radius, &sum)| finish.radius(spec, sum, radius)).collect();
-    let expected: Vec<f64> = sums.iter().map(|&sum| finish.apply(sum)).collect();
-    compare(spec.outputs[0].dtype, &actual, &expected, &Tolerance::Within(radii))
+/// How far a device may be from each element of `c`, a product with what is added to it. `early` is the relative error by
+/// which sums are rounded before that; `kind` is the type of the result, and the arithmetic.
+pub fn product_radii<'a>(
+    factors: Factors<'a>,
+    added: (Option<Added>, f64),
+    c: &'a [f64],
+    kind: (DType, Arithmetic),
+) -> Vec<f64> {
+    Product::new(factors, added, c, kind).radii(c)
 }
 
 /// A product with what a device made of it.
@@ -158,17 +204,6 @@ struct Samples {
 }
 
 impl<'a> Product<'a> {
-    /// A product of the operation's batch. `added` are the terms that are added to it.
-    fn of(spec: &Spec, factors: Factors<'a>, added: Option<Added>, c: &'a [f64]) -> Product<'a> {
-        let dtype = spec.outputs[0].dtype;
-        let (finish, arithmetic) = (Finish::of(spec), arithmetic(spec));
-        // An H200 rounds sums of 8-bit products to the type of `c` before it adds them to what `c` holds: 15.16 + 1 gave
-        // 16.25 in bf16.
-        let twice = finish.has_epilogue() || finish.before.is_some() && arithmetic == Arithmetic::F8;
-        let early = if twice { dtype.epsilon() } else { 0.0 };
-        Product::new(factors, (added, early), c, (dtype, arithmetic))
-    }
-
     fn new(
         factors: Factors<'a>,
         (added, early): (Option<Added>, f64),
@@ -280,6 +315,14 @@ impl<'a> Product<'a> {
             actual: ((actual - exact).abs() - stored).max(0.0) / unit,
             worst: Worst { error: 0.0, index, actual, expected: exact, allowed: unit },
         })
+    }
+
+    /// Compares element by element, or by random vectors where `flops`, those of all products of the operation, are many.
+    fn compared(&self, flops: f64) -> Check {
+        let found = if flops > WHOLE { self.by_vectors() } else { None };
+        let mut found = found.unwrap_or_else(|| self.by_elements());
+        found.worst = found.worst.larger(self.samples.worst);
+        found
     }
 
     // --- Element by element -----------------------------------------------------------------------------------

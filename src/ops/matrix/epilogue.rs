@@ -1,14 +1,13 @@
 //! Terms that a product adds to its sums, and the function that it applies to them.
 
 use super::super::ball::{FUNCTION, Precision};
-use super::super::elementwise::compute_type;
 use super::super::expression::{Expression, Unary};
 use super::super::formula::Formula;
 use super::super::layout::broadcast_strides;
 use super::super::walk::{self, Operand, Task};
 use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
-use super::scales;
-use crate::base::DType;
+use super::factors;
+use crate::base::{DType, random};
 
 /// Names of the functions in the text.
 pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];
@@ -25,7 +24,7 @@ pub enum Function {
     Silu,
 }
 
-/// What a `gemm` does with the sums of its products: `c = function(sum + c + bias)`.
+/// The steps of a `gemm` after the sums of its products: `c = function(sum + c + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Finish {
     /// The input with a row that is added to each row of the result.
@@ -54,22 +53,21 @@ impl Finish {
     pub fn of(spec: &Spec) -> Finish {
         let accumulates = spec.attrs.bool("accumulate");
         let inputs = spec.inputs.len();
-        let factors = if scales(spec).is_some() { 4 } else { 2 };
-        let function = match spec.attrs.word("epilogue") {
-            "relu" => Function::Relu,
-            "gelu" => Function::Gelu,
-            "gelu_tanh" => Function::GeluTanh,
-            "silu" => Function::Silu,
-            _ => Function::Identity,
-        };
+        let factors = factors(spec);
         Finish {
             bias: (inputs - usize::from(accumulates) > factors).then_some(factors),
             before: accumulates.then(|| inputs - 1),
-            function,
+            function: Function::of_word(spec),
         }
     }
 
-    /// Whether the sums are rounded to the type of `c` before the bias and the function, at worst.
+    /// A function of the sums alone.
+    pub fn of_sums(function: Function) -> Finish {
+        Finish { bias: None, before: None, function }
+    }
+
+    /// Whether a bias or a function follows the sums. Where a kernel computes it, the sums have been rounded to the type of
+    /// `c` before.
     pub fn has_epilogue(&self) -> bool {
         self.bias.is_some() || self.function != Function::Identity
     }
@@ -106,15 +104,14 @@ impl Finish {
         }
     }
 
-    /// How far a device's result may be from the function of `sum`, if its own sum is at most `radius` away.
-    pub fn radius(&self, spec: &Spec, sum: f64, radius: f64) -> f64 {
-        let precision = Precision::of(compute_type(spec));
+    /// How far a device's result of type `output` may be from the function of `sum`, if its own sum is at most `radius` away. The
+    /// function is computed in `compute`.
+    pub fn radius(&self, (compute, output): (DType, DType), sum: f64, radius: f64) -> f64 {
+        let precision = Precision::of(compute);
         let rounded = 2.0 * FUNCTION * precision.unit() * sum.abs() + precision.smallest();
         match self.function {
             Function::Identity | Function::Relu => radius,
-            Function::GeluTanh if spec.outputs[0].dtype.size() == 2 => {
-                SLOPE * radius + rounded + TANH * 0.5 * sum.abs()
-            }
+            Function::GeluTanh if output.size() == 2 => SLOPE * radius + rounded + TANH * 0.5 * sum.abs(),
             _ => SLOPE * radius + rounded,
         }
     }
@@ -141,9 +138,11 @@ impl Finish {
             Function::GeluTanh if output.size() == 2 => Activation::GeluTanh,
             _ => return None,
         };
+        // cuBLASLt adds no bias in `f32` to products of 8-bit floats.
+        let wide = spec.inputs[0].dtype.size() == 1 && output == DType::F32;
         let fits = |input: usize| {
             let bias = &spec.inputs[input];
-            bias.contiguous() && bias.align >= 16
+            bias.contiguous() && bias.align >= 16 && !wide
         };
         let possible = self.has_epilogue() && output != DType::F64 && self.bias.is_none_or(fits);
         possible.then(|| Epilogue { bias: self.bias.map(|input| input as u8), function })
@@ -173,11 +172,42 @@ impl Finish {
     }
 }
 
+/// Points at which functions are compared, and how far they may be apart there: as far as `f32` rounds.
+const POINTS: u64 = 96;
+const ALIKE: f64 = 1e-7;
+
+/// The name of the epilogue that an expression is of the sum of its inputs; `None` if it is no such function. The expression may
+/// be written in any form, so its values are compared.
+pub fn epilogue_of(expression: &Expression, inputs: usize) -> Option<&'static str> {
+    let functions = [Function::Identity, Function::Relu, Function::Gelu, Function::GeluTanh, Function::Silu];
+    let mut possible: Vec<_> = NAMES.into_iter().zip(functions.map(Finish::of_sums)).collect();
+    let mut room = Vec::new();
+    for point in 0..POINTS {
+        let draw = |input: usize| 3.0 * f64::from(random::bell(point, input as u64));
+        let terms: Vec<f64> = (0..inputs).map(draw).collect();
+        let slices: Vec<&[f64]> = terms.chunks(1).collect();
+        let (value, sum) = (expression.evaluate(1, &slices, &mut room)[0], terms.iter().sum::<f64>());
+        possible.retain(|(_, finish)| (finish.apply(sum) - value).abs() <= ALIKE * sum.abs().max(1.0));
+    }
+    possible.first().map(|(name, _)| *name)
+}
+
 /// √(2/π) and the factor of the cube in the approximation of GELU.
 const SCALE: f64 = 0.797_884_560_802_865_4;
 const CUBIC: f64 = 0.044_715;
 
 impl Function {
+    /// The function that the option `epilogue` names.
+    pub fn of_word(spec: &Spec) -> Function {
+        match spec.attrs.word("epilogue") {
+            "relu" => Function::Relu,
+            "gelu" => Function::Gelu,
+            "gelu_tanh" => Function::GeluTanh,
+            "silu" => Function::Silu,
+            _ => Function::Identity,
+        }
+    }
+
     /// Adds the function of a node to a formula.
     pub fn of(self, formula: &mut Formula, x: u16) -> u16 {
         match self {

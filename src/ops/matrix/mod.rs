@@ -2,15 +2,18 @@
 
 mod check;
 mod epilogue;
+mod grouped;
 mod product;
+mod tiling;
 
 use crate::base::{DType, Dims};
 
 use super::layout::collapse;
 use super::*;
-pub use check::MISSES;
-pub use epilogue::{Finish, Function};
-use product::Factors;
+pub use check::{MISSES, product_radii};
+pub use epilogue::{Added, Finish, Function, epilogue_of};
+pub use grouped::GroupedGemm;
+pub use product::Factors;
 
 /// Matrix products.
 pub enum Gemm {
@@ -19,10 +22,6 @@ pub enum Gemm {
     /// `scaled_gemm(a, b, scale_a, scale_b)`.
     Scaled,
 }
-
-/// Rows and columns of the part of the result that one thread block computes. The vendors' libraries use larger parts
-/// where there are many, and smaller ones, or parts of the inner sum, where there are few; this lies between.
-const TILE: u64 = 64;
 
 /// Rows and columns of the parts of a large product whose blocks share what they read, by clusters: as products of 1856,
 /// 5760 and 6336 rows from pinned memory show it on an H200 (docs/measurements/2026-11-22-shared-links.md).
@@ -233,14 +232,16 @@ impl Operation for Gemm {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
         };
+        let (blocks, tiling) = tiling::tiling(self, spec);
         Cost {
             flops: 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 + terms * output.elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
             reread: reread(spec, m, n) + twice,
-            blocks: (m.div_ceil(TILE) * n.div_ceil(TILE) * batch).max(1),
+            blocks,
             share: Cost::WHOLE_UNIT,
             matrix: Some(arithmetic),
+            tiling,
             ..Cost::default()
         }
     }
@@ -342,6 +343,11 @@ impl Gemm {
             Gemm::Scaled => 4,
         }
     }
+}
+
+/// Number of inputs of a product that come before the bias.
+pub fn factors(spec: &Spec) -> usize {
+    if scales(spec).is_some() { 4 } else { 2 }
 }
 
 /// Fails if a sum of products of `i8` may be too large for `i32`, or if something follows it that is for fractions.

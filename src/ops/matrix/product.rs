@@ -28,15 +28,22 @@ impl<'a> Factors<'a> {
         let step = |tensor: &Tensor, size: usize| if tensor.dims.len() > 2 { size } else { 0 };
         let (step_a, step_b) = (step(&spec.inputs[0], m * k), step(&spec.inputs[1], k * n));
         let (all_a, all_b) = (inputs[0], inputs[1]);
-        let matrix = |values: &'a [f64], rows: usize, columns: usize, transposed: bool| {
-            let shape = if transposed { (columns, rows) } else { (rows, columns) };
-            let view = ArrayView2::from_shape(shape, &values[..rows * columns]).expect("as many as the shape has");
-            if transposed { view.reversed_axes() } else { view }
-        };
         (0..batch as usize).map(move |index| Factors {
-            a: matrix(&all_a[index * step_a..], m, k, transpose_a),
-            b: matrix(&all_b[index * step_b..], k, n, transpose_b),
+            a: Self::matrix(&all_a[index * step_a..], (m, k), transpose_a),
+            b: Self::matrix(&all_b[index * step_b..], (k, n), transpose_b),
         })
+    }
+
+    /// The matrix with these rows and columns that begins `values`, which hold it or its transpose without gaps.
+    pub fn matrix(values: &'a [f64], (rows, columns): (usize, usize), transposed: bool) -> ArrayView2<'a, f64> {
+        let shape = if transposed { (columns, rows) } else { (rows, columns) };
+        let view = ArrayView2::from_shape(shape, &values[..rows * columns]).expect("as many as the shape has");
+        if transposed { view.reversed_axes() } else { view }
+    }
+
+    /// The same factors, borrowed for a shorter time.
+    pub fn view(&self) -> Factors<'_> {
+        Factors { a: self.a.view(), b: self.b.view() }
     }
 
     pub fn rows(&self) -> usize {

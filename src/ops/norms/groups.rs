@@ -53,6 +53,7 @@ impl Operation for GroupNorm {
             let why = format!("{channels} channels cannot be divided into {} groups", call.attrs.int("groups"));
             return Err(call.bad_option("groups", why, format!("write a divisor of {channels}")));
         }
+        call.needs_row_length(x.dims[1..].iter().product::<u64>() / self.groups(&x.dims, call.attrs))?;
         let outputs = call.outputs.iter().flatten();
         if let Some(operand) = call.inputs[..1].iter().chain(outputs).find(|operand| !is_whole(&operand.tensor)) {
             return Err(OpError::Gaps {
@@ -95,7 +96,7 @@ impl Operation for GroupNorm {
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         let dims = rule.spec.inputs[0].dims;
-        let groups = if self.instances { dims[1] } else { rule.spec.attrs.int("groups") as u64 };
+        let groups = self.groups(&dims, &rule.spec.attrs);
         let (each, alike) = (dims[1] / groups, dims[2..].iter().product());
         let four = |sizes: [u64; 4]| Dims::from_slice(&sizes).expect("a tensor has room for four dimensions");
         let (dims, weight) = (four([dims[0], groups, each, alike]), four([1, groups, each, 1]));
@@ -114,10 +115,15 @@ fn without_first(dims: &Dims) -> Dims {
 }
 
 impl GroupNorm {
+    /// Groups of a sample whose dimensions are `dims`.
+    fn groups(&self, dims: &Dims, attrs: &Attrs) -> u64 {
+        if self.instances { dims[1] } else { attrs.int("groups") as u64 }
+    }
+
     /// The same with a row for each group, and where the weights of its elements are.
     fn rows(&self, spec: &Spec) -> (Spec, Channels) {
         let dims = spec.inputs[0].dims;
-        let groups = if self.instances { dims[1] } else { spec.attrs.int("groups") as u64 };
+        let groups = self.groups(&dims, &spec.attrs);
         let (each, alike) = (dims[1] / groups, dims[2..].iter().product::<u64>());
         let length = each * alike;
         let row = |tensor: &Tensor| {

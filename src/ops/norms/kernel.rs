@@ -18,7 +18,7 @@ pub struct Split {
     pack: u64,
     /// Packs that a thread has in registers.
     packs: u64,
-    /// Threads that share a row; a power of two.
+    /// Threads that share a row: a power of two, or several warps.
     threads: u64,
     /// Registers hold a row, so that it is read once.
     whole: bool,
@@ -41,15 +41,17 @@ impl Split {
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         let threads = match length <= WARP * most {
             true => length.div_ceil(pack).next_power_of_two().min(WARP),
-            false => length.div_ceil(most / 2).next_power_of_two().min(LARGEST_BLOCK),
+            // Whole warps, each thread of which has about half of what its registers hold.
+            false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
         };
         let whole = length <= threads * most;
         let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
         Split { rows, pack, packs, threads, whole }
     }
 
+    /// Threads of a block: those of a row, or of as many rows as [`ROWS_BLOCK`] has room for.
     fn block(&self) -> u64 {
-        self.threads.max(ROWS_BLOCK)
+        self.threads * (ROWS_BLOCK / self.threads).max(1)
     }
 
     fn blocks(&self) -> u64 {
@@ -157,15 +159,16 @@ impl Split {
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
         result +=
             &format!("EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write(to, sy, j, v[k]);\n");
-        let finish = "  all = across(all);\n  C scale = f_rsqrt(all.squares / C(n) + eps);\n  if (!live) return;\n";
+        // Registers are read again for the squares: two sums take less than means that are joined.
+        let finish = "  C scale = f_rsqrt(all.squares / C(n) + eps);\n  if (!live) return;\n";
         body += &match whole {
             true => format!(
-                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}    all = part_of(v, start, n, lane);\n{finish}  \
+                "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  const u32 start = 0;\n{read}    all = of_row(v, n, lane);\n{finish}  \
                  EACH_PACK(0) {{\n{result}  }}\n"
             ),
             false => format!(
                 "  C v[K][V];\n  Part all = {{0, 0, 0}};\n  for (u32 start = 0; start < n; start += T * K * V) {{\n{read}    \
-                 all = join(all, part_of(v, start, n, lane));\n  }}\n{finish}  for (u32 start = 0; start < n; start += T * K * V) {{\n    \
+                 all = join(all, part_of(v, start, n, lane));\n  }}\n  all = across(all, Join());\n{finish}  for (u32 start = 0; start < n; start += T * K * V) {{\n    \
                  EACH_PACK(start) {{ {again}; }}\n    EACH_PACK(start) {{\n{result}    }}\n  }}\n"
             ),
         };
@@ -259,27 +262,45 @@ __device__ inline Part shuffled(Part a, int mask) {
   a.squares = SHUFFLE_XOR(a.squares, mask);
   return a;
 }
+__device__ inline C shuffled(C a, int mask) { return SHUFFLE_XOR(a, mask); }
 
-// What all threads of a row have together, in each of them. The lower of two is the first, so that both have the same.
-__device__ inline Part across(Part a) {
+struct Join { __device__ Part operator()(Part a, Part b) const { return join(a, b); } };
+struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
+
+// Joins the sums of a row's threads; each thread gets the total. The thread with the lower number is the first operand, so
+// that both threads of a pair get the same bits.
+template <typename P, typename F> __device__ inline P across(P a, F joined) {
 #pragma unroll
   for (int mask = 1; mask < (T < 32 ? T : 32); mask *= 2) {
-    Part b = shuffled(a, mask);
-    a = threadIdx.x & mask ? join(b, a) : join(a, b);
+    P b = shuffled(a, mask);
+    a = threadIdx.x & mask ? joined(b, a) : joined(a, b);
   }
   if (T > 32) {
-    __shared__ Part part[BLOCK / 32];
+    __shared__ P part[BLOCK / 32];
     u32 warp = threadIdx.x / 32, first = warp - warp % (T > 32 ? T / 32 : 1);
+    __syncthreads();
     if (threadIdx.x % 32 == 0) part[warp] = a;
     __syncthreads();
-    Part none = {0, 0, 0};
-    a = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : none;
+    a = threadIdx.x % 32 < T / 32 ? part[first + threadIdx.x % 32] : P();
 #pragma unroll
     for (int mask = 1; mask < 32; mask *= 2) {
-      Part b = shuffled(a, mask);
-      a = threadIdx.x & mask ? join(b, a) : join(a, b);
+      P b = shuffled(a, mask);
+      a = threadIdx.x & mask ? joined(b, a) : joined(a, b);
     }
   }
+  return a;
+}
+
+// The mean and the squares of a row that registers hold.
+__device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane) {
+  Part a = Part();
+  if (CENTRED) {
+    C sum = 0;
+    EACH_PACK(0) { EACH sum += v[k][i]; }
+    a.mean = across(sum, Sum()) / C(n);
+  }
+  EACH_PACK(0) { EACH { C d = v[k][i] - a.mean; a.squares += d * d; } }
+  a.squares = across(a.squares, Sum());
   return a;
 }
 "#;

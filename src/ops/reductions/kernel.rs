@@ -96,7 +96,7 @@ __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place
 "#
         )
     };
-    // Of two values the better one; NaN is better than any.
+    // Returns the better of two values; NaN is better than any.
     let better = |before: &str| format!("a.v {before} b.v || a.v != a.v ? a.v : b.v");
     match function {
         Function::Sum | Function::Mean => plain("0", "a.v + b.v"),

@@ -142,6 +142,10 @@ impl Operation for Reduce {
         vec![terms.enclose(self.0, &extent, &mut outputs[0])]
     }
 
+    fn takes_expression(&self) -> bool {
+        true
+    }
+
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         Extent::of(spec).pieces(spec)
     }

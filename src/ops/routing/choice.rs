@@ -1,4 +1,4 @@
-//! What `route` gives: the scores of experts, the choice of each row, and how much of both rounding decides.
+//! The results of `route`: the scores of experts, the choice of each row, and how much of both rounding decides.
 
 use crate::ops::ball::{Ball, Precision};
 use crate::ops::expression::{Binary, Unary};

@@ -3,7 +3,7 @@
 //! a first launch finds what each part has in all, a second one begins with what the parts before have. The order is always
 //! the same, so that results are the same in every run.
 
-use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, replaced, source};
 use super::super::layout::collapse;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::*;
@@ -67,6 +67,8 @@ impl Split {
                     && next == Some(&1)
                     && own.chain(across).all(|stride| stride.is_multiple_of(*pack))
             }) && (along || inner.is_multiple_of(*pack))
+                // From the end, packs are whole only if they fill a line.
+                && !(along && reverse(spec) && !length.is_multiple_of(*pack))
         };
         let widest = 16 / tensors[1].dtype.size();
         let mut halves = std::iter::successors(Some(widest.min(8)), |pack| (*pack > 1).then_some(pack / 2));
@@ -174,9 +176,10 @@ impl Split {
             self.along && !self.length.is_multiple_of(self.pack),
         );
         let body = if self.along { SHARED_LINES } else { OWN_LINES };
+        let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
         Launch::Kernel(Kernel {
-            source: source(&name, &before, &params, body),
+            source: source(&name, &before, &params, &body),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
@@ -266,7 +269,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         if (SHORT ? j + v < end : j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
         held[u][v] = sum;
       }
-      // What the threads of a warp have before this one, and in all.
+      // The sum of the warp's threads before this one, and of all its threads.
       before[u] = NONE;
       all[u] = sum;
 #pragma unroll
@@ -292,7 +295,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         }
         all[u] = sum;
       }
-      // What is written in the next turn is read by nobody any more.
+      // After this barrier no thread reads the memory that the next turn writes.
       turn = 1 - turn;
     }
 #pragma unroll
@@ -315,3 +318,26 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   }
   if (!WRITES && live && lane == 0) totals[(u64)part * groups + group] = carry;
 "#;
+
+/// Parts of the texts above, and those of a scan that begins with the last element. Elements that packs hold are in their own order.
+const REVERSED: [(&str, &str); 6] = [
+    ("(from + (u64)(base + u) * sx)", "(from + (u64)((Index)n - 1 - base - u) * sx)"),
+    ("(to + (u64)(base + u) * sy)", "(to + (u64)((Index)n - 1 - base - u) * sy)"),
+    ("(from + (u64)j * sx)", "(from + (u64)((Index)n - V - j) * sx)"),
+    ("(to + (u64)j * sy)", "(to + (u64)((Index)n - V - j) * sy)"),
+    ("j < end) sum = JOIN(sum, load<C>(packs[u].at[v]))", "j < end) sum = JOIN(sum, load<C>(packs[u].at[V - 1 - v]))"),
+    ("store<C>(r.at[v], JOIN(own, held[u][v]))", "store<C>(r.at[V - 1 - v], JOIN(own, held[u][v]))"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reverse_scans_change_parts_that_exist() {
+        for (plain, _) in REVERSED {
+            let count: usize = [OWN_LINES, SHARED_LINES].map(|text| text.matches(plain).count()).iter().sum();
+            assert_eq!(count, 1, "{plain}");
+        }
+    }
+}

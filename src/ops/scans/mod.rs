@@ -37,7 +37,10 @@ impl Operation for Scan {
             &Signature {
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
-                options: &[axis::option(-1, "the dimension that it goes along; negative ones count from the end")],
+                options: &[
+                    axis::option(-1, "the dimension that it goes along; negative ones count from the end"),
+                    OptionSpec::bool("reverse", false, "begin with the last element"),
+                ],
             }
         }
     }
@@ -59,7 +62,7 @@ impl Operation for Scan {
         let y = &mut outputs[0];
         y.copy_from_slice(inputs[0]);
         for line in lines(spec) {
-            line.clone().zip(line.skip(1)).for_each(|(before, place)| y[place] = self.join(y[before], y[place]));
+            line.windows(2).for_each(|pair| y[pair[1]] = self.join(y[pair[0]], y[pair[1]]));
         }
     }
 
@@ -87,8 +90,8 @@ impl Operation for Scan {
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
-        let axis = axis(rule.spec);
-        if self.multiplies { backward::cumprod(rule, axis) } else { backward::cumsum(rule, axis) }
+        let line = (axis(rule.spec), reverse(rule.spec));
+        if self.multiplies { backward::cumprod(rule, line) } else { backward::cumsum(rule, line) }
     }
 }
 
@@ -103,15 +106,24 @@ fn axis(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.inputs[0].dims.len())
 }
 
-/// The places of the elements that belong together, in their order, for each line along the dimension.
-fn lines(spec: &Spec) -> impl Iterator<Item = std::iter::StepBy<std::ops::Range<usize>>> {
-    let (dims, axis) = (spec.inputs[0].dims, axis(spec));
+/// Whether a scan begins with the last element.
+fn reverse(spec: &Spec) -> bool {
+    spec.attrs.bool("reverse")
+}
+
+/// The places of the elements that belong together, in the order of the scan, for each line along the dimension.
+fn lines(spec: &Spec) -> impl Iterator<Item = Vec<usize>> {
+    let (dims, axis, is_reverse) = (spec.inputs[0].dims, axis(spec), reverse(spec));
     let inner = dims[axis + 1..].iter().product::<u64>() as usize;
     let length = dims[axis] as usize;
     let outer = dims[..axis].iter().product::<u64>() as usize;
     (0..outer * inner).map(move |line| {
         let first = line / inner * length * inner + line % inner;
-        (first..first + (length - 1) * inner + 1).step_by(inner)
+        let mut line: Vec<usize> = (first..first + (length - 1) * inner + 1).step_by(inner).collect();
+        if is_reverse {
+            line.reverse();
+        }
+        line
     })
 }
 

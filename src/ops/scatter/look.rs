@@ -110,6 +110,10 @@ impl Look {
         let ahead = (average / (segments * terms)).next_power_of_two().clamp(2, AHEAD);
         let sparse = sparse && segments == 1 && y.bytes() >= ZEROS;
         let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, sparse, rows, count };
+        // In an output that is mostly zero, few blocks would find a term.
+        if look.sparse && look.blocks() > RESIDENT_BLOCKS {
+            return None;
+        }
         let fits =
             look.looks() <= LOOKS.max((x.bytes() + y.bytes()) / BYTES_OF_A_LOOK) && count / segments <= OF_A_BLOCK;
         (count <= FEW || fits).then_some(look)
@@ -166,7 +170,8 @@ impl Look {
         parts.bind("segment", self.count.div_ceil(self.segments));
         let before = format!(
             "typedef {} Row;\ntypedef u32 P;\ntypedef {} Index;\n#define ADDS {}\n#define LANES {}\n#define CHUNKS {}\n\
-             #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n#define SPARSE {}\n{}",
+             #define TERMS {}\n#define SEVERAL {}\n#define SEGMENTS {}\n#define AHEAD {}\n#define SPARSE {}\n\
+             #define PLACE(l) ((P)from + found[order[l]])\n#define TERM(row, j) FETCH(row, j)\n{}",
             index_type(self.rows),
             c_type(spec.inputs[1].dtype),
             u32::from(adds),
@@ -184,7 +189,12 @@ impl Look {
             let (operand, bytes) = (spec.inputs.len() as u8, spec.outputs[0].bytes());
             launches.push(Launch::Memset { operand, value: 0, bytes });
         }
-        launches.push(parts.launch("scatter", &before, &format!("{FIND}{ADD}{LOOK}"), self.blocks()));
+        launches.push(parts.launch(
+            "scatter",
+            &before,
+            &format!("{OWN_PLACE}{FIND}{ROWS_OF_BLOCK}{ADDING}{ADD}{LOOK}"),
+            self.blocks(),
+        ));
         if self.segments > 1 {
             launches.push(parts.launch("scatter_join", &before, JOIN, self.joining()));
         }
@@ -256,14 +266,16 @@ const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256
   };
 "#;
 
-/// Adds the terms that have been arranged to what a thread has of its rows.
-const ADD: &str = r#"  u32 lane = t % LANES, own_term = t / LANES % TERMS, group = t / (LANES * TERMS);
-  u32 chunk = blockIdx.x % CHUNKS;
+/// The rows of a block, and the segment of the indices that it looks through.
+const ROWS_OF_BLOCK: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   u64 rest = blockIdx.x / CHUNKS, number = rest % SEGMENTS, first = rest / SEGMENTS * OWN;
   u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
   u64 from = number * segment, to = count - from < segment ? count : from + segment;
   if (from > count) from = to = count;
-  C sum[SEVERAL][V] = {};
+"#;
+
+/// Adds the terms that have been arranged to what a thread has of its rows.
+const ADD: &str = r#"  C sum[SEVERAL][V] = {};
   // A bit for each row that has a term.
   u32 made = 0;
   i64 column[SEVERAL];
@@ -279,27 +291,7 @@ const ADD: &str = r#"  u32 lane = t % LANES, own_term = t / LANES % TERMS, group
       if (l < end) made |= 1u << s;
       if (!ADDS && l < end) l = end - 1;
       if (column[s] >= (i64)n) continue;
-      for (l += own_term; l < end; l += AHEAD * TERMS) {
-        Pack<E, V> v[AHEAD];
-        C weight[AHEAD];
-#pragma unroll
-        for (u32 a = 0; a < AHEAD; a++) {
-          if (end - l <= a * TERMS) continue;
-          P p = (P)from + found[order[l + a * TERMS]];
-          const E* row = x + outer.offset(p, 0);
-          v[a] = FETCH(row, column[s]);
-          weight[a] = WEIGHT(p);
-        }
-#pragma unroll
-        for (u32 a = 0; a < AHEAD; a++) {
-          if (end - l <= a * TERMS) continue;
-#pragma unroll
-          for (int c = 0; c < V; c++) {
-            C term = weight[a] * load<C>(v[a].at[c]);
-            sum[s][c] = ADDS ? sum[s][c] + term : term;
-          }
-        }
-      }
+      add_terms(l, end, column[s], sum[s]);
     }
   };
 "#;
@@ -362,21 +354,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     }
     held += all;
   }
-#if TERMS > 1
-  // The threads of the first term have the total.
-  __shared__ C sums[256][V];
-#pragma unroll
-  for (u32 step = TERMS / 2; step > 0; step /= 2) {
-    __syncthreads();
-    if (own_term >= step && own_term < 2 * step) {
-      for (int c = 0; c < V; c++) sums[t][c] = sum[0][c];
-    }
-    __syncthreads();
-    if (own_term < step) {
-      for (int c = 0; c < V; c++) sum[0][c] += sums[t + step * LANES][c];
-    }
-  }
-#endif
+  total(sum[0]);
   if (own_term > 0) return;
 #pragma unroll
   for (u32 s = 0; s < SEVERAL; s++) {

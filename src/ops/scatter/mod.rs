@@ -140,7 +140,8 @@ impl Operation for Scatter {
             let side = if let Finder::Sort(sort) = split.finder { sort.side() } else { 0 };
             let before = format!(
                 "{}#define WINDOW {}\n#define WINDOWS {}\n#define ADDS {}\n#define TERMS {terms}\n\
-                 #define CHUNKS {chunks}\n#define SIDE {side}\n#define SPARSE {}\n{}",
+                 #define CHUNKS {chunks}\n#define AHEAD 8\n#define PLACE(l) (ADDS || SPARSE ? order[l] : (l))\n\
+                 #define TERM(row, j) fetch((row) + COLUMN(j, 1))\n#define SIDE {side}\n#define SPARSE {}\n{}",
                 split.sort.text(),
                 split.window,
                 u32::from(split.windows > 0),
@@ -160,9 +161,21 @@ impl Operation for Scatter {
         }
         if split.windows > 0 {
             let (terms, chunks) = (u64::from(BLOCK) / columns.threads, split.chunks(columns.threads));
-            launches.push(launch("scatter_pieces", &format!("{TERMS}{PIECES}"), terms, chunks, split.windows * chunks));
+            launches.push(launch(
+                "scatter_pieces",
+                &format!("{OWN_PLACE}{TERMS}{ADDING}{PIECES}"),
+                terms,
+                chunks,
+                split.windows * chunks,
+            ));
         }
-        launches.push(launch("scatter", &format!("{TERMS}{ROWS}"), split.terms, split.row_chunks, split.summers));
+        launches.push(launch(
+            "scatter",
+            &format!("{OWN_PLACE}{TERMS}{ADDING}{ROWS}"),
+            split.terms,
+            split.row_chunks,
+            split.summers,
+        ));
         launches
     }
 
@@ -192,7 +205,7 @@ enum Finder {
     Last,
 }
 
-/// What all kernels that read terms share.
+/// Parameters, arguments and text that all kernels that read terms share.
 struct Parts {
     /// The walk over the indices: strides of the terms, then of the indices.
     outer: Geometry,
@@ -341,24 +354,23 @@ const LAST: &str = r#"  if (GLOBAL_INDEX >= count) return;
   if (row >= 0 && (u64)row < rows) atomicMax((P*)workspace + row, (P)GLOBAL_INDEX + 1);
 "#;
 
-/// How the terms from `l` to `end` are added to a pack of columns: of sorted places, or of a single place. `TERMS` threads
-/// share them, each with its own sum, and `total` adds these up.
-const TERMS: &str = r#"  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x / LANES % TERMS;
-  u32 chunk = blockIdx.x % CHUNKS, group = threadIdx.x / (LANES * TERMS);
-  const u32 groups = 256 / (LANES * TERMS);
-  u64 item = (u64)blockIdx.x / CHUNKS * groups + group;
-  const Row* sorted = rows_of(workspace, SIDE, count);
-  const P* order = places_of(workspace, SIDE, count);
-  auto add = [&](P l, P end, u64 j, C* sum) {
-    const u32 AHEAD = 8;
+/// The place of a thread among those that share rows.
+const OWN_PLACE: &str = "  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x / LANES % TERMS, group = threadIdx.x / (LANES * TERMS);\n";
+
+/// How threads add up the terms of a row. `LANES` threads have neighbouring packs of its columns, and `TERMS` times as many
+/// share its terms: `add_terms` adds a thread's own terms to its sum, and `total` adds up the sums of those that share.
+///
+/// `PLACE(l)` is the place of a term, and `TERM(row, j)` its pack from column `j` on.
+const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of columns.
+  auto add_terms = [&](P l, P end, i64 j, C* sum) {
     for (l += own_term; l < end; l += AHEAD * TERMS) {
       Pack<E, V> v[AHEAD];
       C weight[AHEAD];
 #pragma unroll
       for (u32 a = 0; a < AHEAD; a++) {
         if (end - l <= a * TERMS) continue;
-        P p = ADDS || SPARSE ? order[l + a * TERMS] : l;
-        v[a] = fetch(x + outer.offset(p, 0) + COLUMN(j, 1));
+        P p = PLACE(l + a * TERMS);
+        v[a] = TERM(x + outer.offset(p, 0), j);
         weight[a] = WEIGHT(p);
       }
 #pragma unroll
@@ -390,12 +402,20 @@ const TERMS: &str = r#"  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x 
   };
 "#;
 
+/// The items of a block, and the sorted places.
+const TERMS: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
+  const u32 groups = 256 / (LANES * TERMS);
+  u64 item = (u64)blockIdx.x / CHUNKS * groups + group;
+  const Row* sorted = rows_of(workspace, SIDE, count);
+  const P* order = places_of(workspace, SIDE, count);
+"#;
+
 /// A block adds up as many terms as a window has, if all of them go to the same row.
 const PIECES: &str = r#"  P begin = (P)item * WINDOW;
   if (live(workspace) < begin + WINDOW || sorted[begin] != sorted[begin + WINDOW - 1]) return;
   u64 j = ((u64)chunk * LANES + lane) * V;
   C sum[V] = {};
-  if (j < n) add(begin, begin + WINDOW, j, sum);
+  if (j < n) add_terms(begin, begin + WINDOW, (i64)j, sum);
   total(sum);
   if (j >= n || own_term > 0) return;
   for (int c = 0; c < V; c++) partials[item * n + j + c] = sum[c];
@@ -428,7 +448,7 @@ const ROWS: &str = r#"#if ADDS || SPARSE
   u64 row = item;
   bool makes = row < rows;
 #endif
-  // Where whole windows of its terms begin and end.
+  // Begin and end of the whole windows of its terms.
   P head = end, tail = end;
 #if WINDOWS
   P window = (begin + WINDOW - 1) / WINDOW, last = end / WINDOW;
@@ -438,7 +458,7 @@ const ROWS: &str = r#"#if ADDS || SPARSE
     u64 j = base + lane * V;
     C sum[V] = {};
     if (j < n) {
-      add(begin, head, j, sum);
+      add_terms(begin, head, (i64)j, sum);
 #if WINDOWS
 #pragma unroll 4
       for (P w = window + own_term; w < last; w += TERMS) {
@@ -446,7 +466,7 @@ const ROWS: &str = r#"#if ADDS || SPARSE
         for (int c = 0; c < V; c++) sum[c] += partials[(u64)w * n + j + c];
       }
 #endif
-      add(tail, end, j, sum);
+      add_terms(tail, end, (i64)j, sum);
     }
     total(sum);
     if (j >= n || own_term > 0 || !makes) continue;

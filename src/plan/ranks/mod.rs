@@ -5,6 +5,7 @@
 //! arrived. What never completes is a deadlock.
 
 mod calls;
+mod pairs;
 mod progress;
 mod stuck;
 
@@ -15,6 +16,7 @@ use crate::model::Program;
 
 use super::{Plan, PlanError};
 use calls::Tables;
+pub use pairs::{Pair, pairs};
 use progress::Progress;
 
 /// Program and plan of one rank. Ranks with equal programs share both.

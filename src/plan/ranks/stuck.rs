@@ -18,7 +18,7 @@ struct Wait {
     for_rank: u32,
 }
 
-/// What is missing for an operation to complete.
+/// The reason why an operation cannot complete.
 enum Missing {
     /// The other rank would arrive later, after the given operation.
     Later(Wait, Node),

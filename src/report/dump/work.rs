@@ -6,10 +6,31 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{MemoryId, hex};
 use crate::model::Program;
+use crate::plan::Rank;
 use crate::schedule::Schedule;
 
 use super::model::memory;
 use super::schedule;
+
+/// Hashes all text written to it.
+#[derive(Default)]
+struct Hashing(Sha256);
+
+impl fmt::Write for Hashing {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
+}
+
+/// SHA-256, in hexadecimal, of what all ranks execute. `schedules` has one entry for each rank.
+pub fn plan_hash(ranks: &[Rank], schedules: &[Schedule]) -> String {
+    let mut hashing = Hashing::default();
+    for (rank, schedule) in ranks.iter().zip(schedules) {
+        work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
+    }
+    hex(hashing.0.finalize())
+}
 
 /// Writes what one rank executes: memories with their contents, launches, operations with their slices, and the
 /// schedule. Source locations, parameters and metrics are not included.
@@ -20,7 +41,7 @@ pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::R
     for (number, spec) in program.specs.iter().enumerate() {
         writeln!(out, "spec {number}: team {:?}", spec.team)?;
         for launch in spec.launch() {
-            if let Some(kernel) = launch.kernel() {
+            for kernel in launch.kernels() {
                 out.write_str(&kernel.source.text)?;
                 if let Some(code) = &kernel.source.code {
                     writeln!(out, "{}", hex(Sha256::digest(code)))?;

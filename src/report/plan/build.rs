@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{Around, Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
-use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
+use crate::fuse::Fusion;
+use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
 use crate::model::{After, Op, OpKind, Program, Step, Units};
 use crate::ops;
 use crate::plan::{self, Plan, StepPlan};
@@ -17,12 +18,14 @@ use super::{
     CriticalPath, Edge, Hazard, Iteration, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
 };
 
-/// What a document is built from.
+/// The inputs of a document.
 pub struct Request<'a> {
     pub workload: Workload,
     pub program: &'a Program,
     pub plan: &'a Plan,
     pub schedule: &'a Schedule,
+    /// The operations that were merged; `None` without `--fuse`.
+    pub fusion: Option<&'a Fusion>,
     /// The rank whose plan it is.
     pub rank: u32,
     /// The device profile for modelled times and for the hardware queues of the schedule.
@@ -43,7 +46,9 @@ pub fn build(request: Request) -> PlanDocument {
     let blocks = program.around.as_ref().zip(plan.around.as_ref()).zip(schedule.around.as_ref());
     let Around { setup, teardown } =
         blocks.map(|((program, plan), schedule)| iterations(program, plan, schedule).pop());
+    let advice = schedule::advise(program, plan, schedule, profile);
     PlanDocument {
+        advice: advice.into_iter().map(|advice| AdviceRecord::of(advice, request.places)).collect(),
         schema: SCHEMA.to_owned(),
         aorta: env!("CARGO_PKG_VERSION").to_owned(),
         modelled_on: profile.name.clone(),
@@ -58,6 +63,7 @@ pub fn build(request: Request) -> PlanDocument {
         iterations: iterations(program, plan, schedule),
         setup: setup.flatten(),
         teardown: teardown.flatten(),
+        fusion: request.fusion.map(|fusion| FusionRecord::of(fusion, request.places)),
         workload: request.workload,
     }
 }
@@ -96,6 +102,7 @@ fn memory(schedule: &Schedule) -> MemoryRecord {
     MemoryRecord {
         device: Bytes(schedule.bytes(Space::Device)),
         pinned: Bytes(schedule.bytes(Space::Pinned)),
+        managed: Bytes(schedule.bytes(Space::Managed)),
         host: Bytes(schedule.bytes(Space::Host)),
         scratch: Bytes(schedule.memory.scratch * u64::from(schedule.memory.copies)),
     }

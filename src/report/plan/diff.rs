@@ -54,6 +54,7 @@ fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
             ("device memory", memory.device.to_string()),
             ("of it scratch", memory.scratch.to_string()),
             ("pinned memory", memory.pinned.to_string()),
+            ("managed memory", memory.managed.to_string()),
             ("host memory", memory.host.to_string()),
         ]
     };

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::base::visible;
 
-use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slot, drawn_name, on_path};
+use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slot, drawn_name};
 
 /// The colour of the critical path.
 const CRITICAL: &str = "#c0392b";
@@ -31,7 +31,7 @@ pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         for edge in &iteration.edges {
             let from = node(document, document.earlier(slot, edge.distance), edge.from);
             let to = node(document, slot, edge.to);
-            writeln!(out, "  {from} -> {to} [{}];", attributes(edge, on_path(iteration, edge)))?;
+            writeln!(out, "  {from} -> {to} [{}];", attributes(edge, iteration.on_path(edge)))?;
         }
     }
     writeln!(out, "}}")

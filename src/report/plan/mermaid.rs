@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Edge, Iteration, PlanDocument, Reason, Slot, drawn_name, on_path};
+use super::{Edge, Iteration, PlanDocument, Reason, Slot, drawn_name};
 
 /// The style of the critical path.
 const CRITICAL: &str = "stroke:#c0392b,stroke-width:3px";
@@ -29,7 +29,7 @@ pub fn mermaid(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> 
             let from = node(document, document.earlier(slot, edge.distance), edge.from);
             let to = node(document, slot, edge.to);
             writeln!(out, "  {from} {}{} {to}", arrow(edge), label(edge))?;
-            if on_path(iteration, edge) {
+            if iteration.on_path(edge) {
                 critical.push(count.to_string());
             }
             count += 1;

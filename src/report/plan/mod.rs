@@ -4,10 +4,12 @@
 //! Times are whole nanoseconds from a device profile; nothing here is measured.
 
 mod build;
+mod cases;
 mod diff;
 mod dot;
 mod json;
 mod mermaid;
+mod page;
 mod text;
 
 use std::fmt;
@@ -17,13 +19,15 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Nanos, OnceBlock};
-use crate::measure::record::{LaneRecord, MemoryRecord, Workload};
+use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
 
 pub use build::{Request, build};
+pub use cases::cases;
 pub use diff::diff;
 pub use dot::dot;
 pub use json::{json, parse};
 pub use mermaid::mermaid;
+pub use page::page;
 pub use text::text;
 
 /// Name and version of the schema.
@@ -56,12 +60,18 @@ pub struct PlanDocument {
     pub memory: MemoryRecord,
     /// The slots of the cycle, which repeats afterwards.
     pub iterations: Vec<Iteration>,
-    /// What runs once before the first iteration; `None` without a `setup`.
+    /// The `setup`, which runs once before the first iteration; `None` if the file has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<Iteration>,
-    /// What runs once after the last iteration; `None` without a `teardown`.
+    /// The `teardown`, which runs once after the last iteration; `None` if the file has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teardown: Option<Iteration>,
+    /// The operations that were merged; `None` without `--fuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<FusionRecord>,
+    /// Changes of the text that would save operations, that with the largest gain first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<AdviceRecord>,
 }
 
 /// A part of the document.
@@ -228,6 +238,11 @@ impl PlanDocument {
         self.slots().into_iter().filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
+    /// All parts, each with its heading.
+    pub fn named_parts(&self) -> impl Iterator<Item = (String, &Iteration)> {
+        self.parts().map(|(slot, iteration)| (self.heading(slot), iteration))
+    }
+
     /// The operation at the begin of an edge, in this part or an earlier iteration; `None` if it is not there.
     fn source(&self, slot: Slot, edge: &Edge) -> Option<&Operation> {
         self.at(self.earlier(slot, edge.distance))?.operations.get(edge.from as usize)
@@ -254,7 +269,7 @@ impl PlanDocument {
     }
 
     /// The title, such as `moe.aorta (preset tiny): streams=4 tokens=16`.
-    fn title(&self) -> String {
+    pub fn title(&self) -> String {
         let Workload { name, preset, params, .. } = &self.workload;
         let preset = preset.as_ref().map(|preset| format!(" (preset {preset})")).unwrap_or_default();
         let params: Vec<String> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -335,6 +350,13 @@ impl Iteration {
         })
     }
 
+    /// True if an edge connects consecutive operations of the critical path.
+    pub fn on_path(&self, edge: &Edge) -> bool {
+        let path = &self.critical_path.operations;
+        // The path is in the order of the text.
+        edge.distance == 0 && path.binary_search(&edge.to).is_ok_and(|at| at > 0 && path[at - 1] == edge.from)
+    }
+
     /// The names of the critical path's operations; only the first and last ones of a long path.
     fn path_names(&self) -> String {
         let path = &self.critical_path.operations;
@@ -355,7 +377,7 @@ impl Edge {
     }
 
     /// The reason of the edge; both reasons if it has two.
-    fn why(&self) -> String {
+    pub fn why(&self) -> String {
         match &self.declared {
             Some(place) => format!("{}, and declared at {place}", self.reason),
             None => self.reason.to_string(),
@@ -363,7 +385,7 @@ impl Edge {
     }
 
     /// Suffix for an edge from an earlier iteration.
-    fn distance_suffix(&self) -> String {
+    pub fn distance_suffix(&self) -> String {
         match self.distance {
             0 => String::new(),
             1 => ", an iteration earlier".to_owned(),
@@ -372,17 +394,10 @@ impl Edge {
     }
 }
 
-/// What the name of a part's nodes begins with in a drawing.
+/// The prefix of the names of a part's nodes in a drawing.
 fn drawn_name(slot: Slot) -> String {
     match slot {
         Slot::Iteration(index) => format!("i{index}"),
         Slot::Block(which) => which.name().to_owned(),
     }
-}
-
-/// True if an edge connects consecutive operations of the critical path.
-fn on_path(iteration: &Iteration, edge: &Edge) -> bool {
-    let path = &iteration.critical_path.operations;
-    // The path is in the order of the text.
-    edge.distance == 0 && path.binary_search(&edge.to).is_ok_and(|at| at > 0 && path[at - 1] == edge.from)
 }

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use crate::base::{Bytes, Flops, counted};
+use crate::measure::record::FusionRecord;
 
+use super::super::advice;
 use super::{Edge, Iteration, Operation, Peer, PlanDocument, Slice, Slot};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
@@ -22,7 +24,19 @@ pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         operations(document, (slot, iteration), out)?;
         totals(iteration, out)?;
     }
-    streams(document, out)
+    streams(document, out)?;
+    let lines = document.fusion.iter().flat_map(FusionRecord::lines);
+    lines.enumerate().try_for_each(|(number, line)| writeln!(out, "{}{line}", if number == 0 { "\n" } else { "" }))?;
+    for (number, found) in document.advice.iter().enumerate() {
+        if number == 0 {
+            writeln!(out, "\nadvice, by the plan alone:")?;
+        }
+        for line in advice::lines(found) {
+            writeln!(out, "  {line}")?;
+        }
+        writeln!(out, "    aorta explain {}", found.code)?;
+    }
+    Ok(())
 }
 
 /// Widths of the columns.
@@ -113,7 +127,7 @@ fn operands(operation: &Operation, out: &mut impl Write) -> io::Result<()> {
     write!(out, ")")
 }
 
-/// What a copy between ranks sends and receives, such as `(x -> y at 1; rank 3 -> y)`.
+/// The operands that a copy between ranks sends and receives, such as `(x -> y at 1; rank 3 -> y)`.
 fn crossing(operation: &Operation, peer: &Peer, out: &mut impl Write) -> io::Result<()> {
     let mut parts = Vec::new();
     if let (Some((rank, target)), Some(source)) = (&peer.to, operation.inputs.first()) {
@@ -207,7 +221,7 @@ fn queues(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
 fn memory(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     let memory = &document.memory;
     write!(out, "{} of device memory, {} of it scratch", memory.device, memory.scratch)?;
-    for (bytes, space) in [(memory.pinned, "pinned"), (memory.host, "host")] {
+    for (bytes, space) in [(memory.pinned, "pinned"), (memory.managed, "managed"), (memory.host, "host")] {
         if bytes.0 > 0 {
             write!(out, "; {bytes} of {space} memory")?;
         }

@@ -38,14 +38,14 @@ pub enum Command<'a> {
     Close,
 }
 
-/// What a line break becomes in a group on one line.
+/// The text of a line break in a group on one line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Flat {
     Space,
     Nothing,
 }
 
-/// What has to be printed before the next text.
+/// The white space that has to be printed before the next text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pending {
     Space,

@@ -7,7 +7,7 @@ use crate::syntax::brackets::Outline;
 use crate::syntax::token::{Token, TokenKind};
 use crate::syntax::words::{Role, ends_value, role};
 
-/// Where a line without brackets is broken: at all places of the first of these levels that it has.
+/// Levels at which a line without brackets is broken: at all places of the first level that the line has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     After,

@@ -3,7 +3,7 @@
 use super::super::words::{self, BRACKETS, is_word, lead};
 use super::Rule;
 
-/// Where the parser failed, and what it expected.
+/// Location at which the parser failed, and the rules that it expected.
 pub(super) struct FailurePoint<'a> {
     pub rule: Rule,
     /// The piece up to that point, without trailing space.

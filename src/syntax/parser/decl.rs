@@ -2,7 +2,6 @@
 
 use super::expr::unquote;
 use super::*;
-use crate::syntax::words::is_word;
 
 impl<'a> Builder<'a> {
     pub(super) fn decl(&mut self, piece: &Piece) -> Option<Decl> {
@@ -48,10 +47,7 @@ impl<'a> Builder<'a> {
     }
 
     fn simple_decl(&mut self, span: SrcSpan, lead: &Lead) -> Option<DeclKind> {
-        let errors_before = self.errors.len();
-        let Some(mut piece) = self.pairs(lead.rule, span, lead.what) else {
-            return self.later(span, lead, errors_before);
-        };
+        let mut piece = self.pairs(lead.rule, span, lead.what)?;
         let decl = piece.next()?;
         let rule = decl.pair.as_rule();
         let mut at = decl.inner();
@@ -158,26 +154,6 @@ impl<'a> Builder<'a> {
             }
             rule => unreachable!("`decl_piece` holds no {rule:?}"),
         })
-    }
-
-    /// A declaration that this version does not support and cannot parse. Removes the errors after the first `errors_before`,
-    /// since only that is reported.
-    fn later(&mut self, span: SrcSpan, lead: &Lead, errors_before: usize) -> Option<DeclKind> {
-        if !lead.is_later() {
-            return None;
-        }
-        let (text, word) = (self.slice(span), lead.word);
-        self.errors.truncate(errors_before);
-        self.unread.push(span.start);
-        // A name follows the word after blanks; the path of `use` is not a name.
-        let behind = text[word.len()..].trim_start_matches([' ', '\t']);
-        let name = behind.split(|c: char| !is_word(c)).next().unwrap_or_default();
-        let named = name.starts_with(|c: char| c.is_ascii_alphabetic()) && word != "use";
-        let name = named.then(|| {
-            let start = span.start as usize + text.len() - behind.len();
-            Name { symbol: self.names.intern(name), span: SrcSpan::new(start, start + name.len()) }
-        });
-        Some(DeclKind::Later { word, name })
     }
 
     pub(super) fn let_(&mut self, mut at: Parts<'a>) -> Option<Binding> {

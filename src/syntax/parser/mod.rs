@@ -78,33 +78,15 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let end = base + text.len() as u32;
     let ends = pieces.decls.iter().skip(1).map(|piece| piece.head.start).chain([end]);
     let mut decls = Vec::with_capacity(pieces.decls.len());
-    // Ranges of unsupported declarations, whose errors are not reported.
-    let mut later: Vec<std::ops::Range<usize>> = Vec::new();
-    for (number, (piece, end)) in pieces.decls.iter().zip(ends).enumerate() {
+    for (piece, end) in pieces.decls.iter().zip(ends) {
         let decl = builder.decl(piece);
         if std::mem::take(&mut builder.lost_block) || decl.is_none() {
             builder.unparsed.push(SrcSpan::new(piece.head.start as usize, end as usize));
-        }
-        // The range includes the rest of the line, wherever the piece seemed to end, but no declaration that follows
-        // there. An error at its first byte belongs to the piece above.
-        if let Some(Decl { kind: DeclKind::Later { .. }, span, .. }) = &decl {
-            let mut behind = pieces.decls[number + 1..].iter();
-            let next = behind.find(|piece| !matches!(piece.body, Body::Stray));
-            let next = next.map_or(base + text.len() as u32, |piece| piece.head.start);
-            let rest = &text[(span.end() - base) as usize..(next - base) as usize];
-            let length = rest.find('\n').unwrap_or(rest.len());
-            later.push(span.start as usize + 1..span.end() as usize + length);
         }
         decls.extend(decl);
     }
     let Builder { names, errors: further, mut unread, unparsed, parsed, .. } = builder;
     errors.extend(further);
-    if !later.is_empty() {
-        errors.retain(|error| {
-            let next = later.partition_point(|decl| decl.end <= error.offset());
-            !later.get(next).is_some_and(|decl| decl.contains(&error.offset()))
-        });
-    }
     errors.sort_by_key(SyntaxError::offset);
     let mut errors = reported::select(errors, text, base, MAX_ERRORS);
     unread.sort_unstable();

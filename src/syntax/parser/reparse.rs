@@ -83,8 +83,7 @@ impl OldTrees {
             if let (Some(moved), DeclKind::Kernel { references, .. }) = (moved, &mut decl.kind) {
                 references.iter_mut().for_each(|reference| reference.span = moved.place(reference.span));
             }
-            // The errors of an unsupported declaration are only known after parsing it.
-            if let (Some(moved), false) = (moved, matches!(decl.kind, DeclKind::Later { .. })) {
+            if let Some(moved) = moved {
                 old.decls.insert((moved.place(decl.span), decl.body().is_some()), decl.kind);
             }
         }

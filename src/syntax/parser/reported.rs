@@ -240,8 +240,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
-                let known = words::leads(true).iter().filter(|lead| !lead.is_later());
-                format!("a declaration begins with {}", words::one_of(known.map(|lead| lead.word)))
+                format!("a declaration begins with {}", words::one_of(words::leads(true).iter().map(|lead| lead.word)))
             }
         },
     }

@@ -10,7 +10,7 @@ use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
 use crate::base::{Bytes, Space};
 use crate::exec::{Driver, ExecError, Fault, Image};
-use crate::ops::Launch;
+use crate::ops::{Launch, Tensor};
 
 use super::GpuDriver;
 use crate::backend::gpu::api::Api;
@@ -22,11 +22,14 @@ use crate::backend::gpu::host_lanes::HostLanes;
 use crate::backend::gpu::inter_process::InterProcessMemory;
 use crate::backend::gpu::kernels::{Kernels, wanted};
 use crate::backend::gpu::lower::{Args, Calls, Context, Prepared, address};
-use crate::backend::gpu::pageable::Pageable;
+use crate::backend::gpu::pageable::{CapturedUses, Pageable};
 use crate::backend::gpu::peers::{self, PeerDevices};
 use crate::backend::gpu::products::Chooser;
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
+
+/// Copies of its operands that a library's convolution may make in the workspace, in another order of dimensions.
+const CONVOLUTION_COPIES: u64 = 2;
 
 /// Workspace of a lane's matrix products in bytes: NVIDIA's recommendation for Hopper.
 const WORKSPACE: u64 = 32 << 20;
@@ -115,9 +118,10 @@ impl<A: Api> GpuDriver<A> {
             kernels,
             calls: Calls::with_capacity(0),
             products: Vec::new(),
+            convolutions: Vec::new(),
             fills: Vec::new(),
             fill_args: Args::default(),
-            bases: [0; 3],
+            bases: [0; Space::COUNT],
             workspaces: Vec::new(),
             comms: Vec::new(),
             shared: comms::none(),
@@ -131,6 +135,7 @@ impl<A: Api> GpuDriver<A> {
             cells: None,
             flush_memory: (0, 0),
             capturing: false,
+            captured_uses: CapturedUses::default(),
             observing: false,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
@@ -171,7 +176,10 @@ impl<A: Api> GpuDriver<A> {
 
     /// Allocates the memory of each space, and a workspace for each lane that needs one.
     fn allocate(&mut self) -> Result<(), ExecError> {
-        let [device_bytes, pinned_bytes, host_bytes] = self.image.bytes;
+        let [device_bytes, pinned_bytes, managed_bytes, host_bytes] = self.image.bytes;
+        if managed_bytes > 0 && !self.api.shares_managed() {
+            return Err(ExecError::NoManaged { device: self.api.device().name });
+        }
         let available = self.api.free_memory().map_err(device)?;
         let full = |bytes: u64, space: Space, available: u64, said: String| ExecError::OutOfMemory {
             needed: Bytes(bytes).to_string(),
@@ -186,7 +194,7 @@ impl<A: Api> GpuDriver<A> {
                 _ => device(fault),
             }
         };
-        let workspaces = self.workspace_bytes();
+        let workspaces = self.workspace_bytes(available.saturating_sub(device_bytes));
         let all_device = device_bytes + workspaces.iter().sum::<u64>();
         if all_device > available {
             return Err(full(all_device, Space::Device, available, String::new()));
@@ -203,12 +211,17 @@ impl<A: Api> GpuDriver<A> {
             let refused = refused(pinned_bytes, Space::Pinned, available);
             self.bases[1] = self.api.allocate_pinned(pinned_bytes).map_err(refused)?;
         }
+        if managed_bytes > 0 {
+            let available = available_memory().unwrap_or(0);
+            let refused = refused(managed_bytes, Space::Managed, available);
+            self.bases[Space::Managed.index()] = self.api.allocate_managed(managed_bytes).map_err(refused)?;
+        }
         let words = host_bytes.div_ceil(8) as usize;
         if may_be_refused(|| self.pageable.words.try_reserve_exact(words)).is_err() {
             return Err(full(host_bytes, Space::Host, available_memory().unwrap_or(0), String::new()));
         }
         self.pageable.words.resize(words, 0);
-        self.bases[2] = self.pageable.words.as_mut_ptr() as u64;
+        self.bases[Space::Host.index()] = self.pageable.words.as_mut_ptr() as u64;
         for bytes in workspaces {
             let address = if bytes > 0 { self.api.allocate(bytes).map_err(device)? } else { 0 };
             self.workspaces.push((address, bytes));
@@ -216,26 +229,33 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Size in bytes of each lane's workspace: the largest that a matrix product or kernel of the lane needs.
-    /// Operations of a lane run one after the other, so they share it.
-    fn workspace_bytes(&self) -> Vec<u64> {
+    /// Size in bytes of each lane's workspace: the largest that a matrix product, a convolution or a kernel of the lane needs.
+    /// Operations of a lane run one after the other, so they share it. `room` is the device memory that is left.
+    fn workspace_bytes(&self, room: u64) -> Vec<u64> {
+        // Libraries get a fixed budget; kernels state the bytes that they need.
+        let wish = |launch: &Launch| match launch {
+            Launch::Gemm(..) => WORKSPACE,
+            Launch::Conv(conv, _) if self.api.convolution_library().is_some() => {
+                let bytes: u64 = conv.tensors.iter().map(Tensor::bytes).sum();
+                WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / self.image.lanes.len() as u64)
+            }
+            _ => 0,
+        };
         let works = self.image.works.iter();
-        let needs: Vec<(bool, u64)> = works
+        let needs: Vec<(u64, u64)> = works
             .map(|work| {
-                let multiplies = work.launches.iter().any(|launch| matches!(launch, Launch::Gemm(..)));
-                (multiplies, work.launches.iter().map(Launch::workspace).max().unwrap_or(0))
+                let of_all = |bytes: &dyn Fn(&Launch) -> u64| work.launches.iter().map(bytes).max().unwrap_or(0);
+                (of_all(&wish), of_all(&Launch::workspace))
             })
             .collect();
-        let mut lanes = vec![(false, 0); self.image.lanes.len()];
+        let mut lanes = vec![(0, 0); self.image.lanes.len()];
         for op in &self.image.ops {
-            let (lane, (multiplies, bytes)) = (&mut lanes[op.lane as usize], needs[op.work as usize]);
-            *lane = (lane.0 | multiplies, lane.1.max(bytes));
+            let (lane, (wanted, bytes)) = (&mut lanes[op.lane as usize], needs[op.work as usize]);
+            *lane = (wanted.max(lane.0), bytes.max(lane.1));
         }
-        let each = match lanes.iter().filter(|lane| lane.0).count() as u64 {
-            0 => 0,
-            count => WORKSPACE.min(ALL_WORKSPACES / count),
-        };
-        lanes.into_iter().map(|(multiplies, bytes)| if multiplies { bytes.max(each) } else { bytes }).collect()
+        let count = lanes.iter().filter(|lane| lane.0 > 0).count() as u64;
+        let most = ALL_WORKSPACES.checked_div(count).unwrap_or(0);
+        lanes.into_iter().map(|(wanted, bytes)| bytes.max(wanted.min(most))).collect()
     }
 
     /// The identifiers of the communicators whose first member is this rank, which the other members need.
@@ -313,9 +333,9 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Chooses an algorithm for each matrix product.
+    /// Chooses an algorithm for each matrix product and each convolution.
     fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
-        if self.calls.products.is_empty() {
+        if self.calls.products.is_empty() && self.calls.convolutions.is_empty() {
             return Ok(());
         }
         let event = |timed| self.api.event(timed).map_err(device);
@@ -324,7 +344,7 @@ impl<A: Api> GpuDriver<A> {
             streams: &self.streams,
             workspaces: &self.workspaces,
             candidates: self.image.gemm_candidates,
-            epilogues: &self.calls.epilogues,
+            alternatives: &self.calls.alternatives,
             args: &self.calls.args,
             from: event(true)?,
             to: event(true)?,
@@ -335,6 +355,14 @@ impl<A: Api> GpuDriver<A> {
             chooser.choose(product)
         };
         let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
+        let convolve = |convolution| {
+            id_exchange.note_progress();
+            chooser.choose_convolution(convolution)
+        };
+        let convolutions: Result<Vec<_>, ExecError> = match chosen.is_ok() {
+            true => self.calls.convolutions.iter().map(convolve).collect(),
+            false => Ok(Vec::new()),
+        };
         for event in [chooser.from, chooser.to, chooser.order] {
             // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
@@ -345,11 +373,22 @@ impl<A: Api> GpuDriver<A> {
             split.push(chosen.split);
             self.notes.extend(chosen.note);
         }
-        for call in &mut self.calls.calls {
-            if let Prepared::Epilogue { product, kernel } = *call {
-                let kernel = self.calls.epilogues[kernel as usize];
-                *call = if split[product as usize] { kernel } else { Prepared::Nothing };
+        for (convolution, note) in convolutions? {
+            self.convolutions.push(convolution);
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
             }
+        }
+        let alternatives = &self.calls.alternatives;
+        for call in &mut self.calls.calls {
+            let (stands_in, kernel) = match *call {
+                Prepared::Epilogue { product, kernel } => (split[product as usize], kernel),
+                Prepared::OwnConvolution { convolution, kernel } => {
+                    (self.convolutions[convolution as usize].is_none(), kernel)
+                }
+                _ => continue,
+            };
+            *call = if stands_in { alternatives[kernel as usize] } else { Prepared::Nothing };
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{TaskId, Time, TransferId};
 
-/// What happens at an event.
+/// The change of the machine at an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// A task's dependencies have ended.

@@ -169,7 +169,7 @@ impl Machine {
         let state = self.state(task);
         let wanted = state.waiting.min(most);
         if free < wanted {
-            // It keeps partial assignments, so that later kernels do not starve it.
+            // An exchange keeps partial assignments, so that later kernels do not starve it.
             if free > 0 {
                 state.waiting = wanted - free;
                 self.occupy(device, task, free * unit);

@@ -1,7 +1,7 @@
 //! Memory of devices, and pinned memory: all of it is the host's, and each access by a call is checked against what was
 //! allocated. A device's memory is a file without a name, so that another process can open it by that of this one.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -13,8 +13,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::device;
 use crate::status::{Done, INVALID_VALUE, OUT_OF_MEMORY};
 
-/// Contents of fresh memory, which is not zero on purpose.
+/// Contents of fresh memory, which is not zero on purpose: of its first and of its last bytes, so that the pages of a large
+/// workspace that nobody uses cost nothing.
 const FRESH: u8 = 0xa5;
+const FRESH_BYTES: usize = 4 << 20;
 
 const ALIGN: usize = 256;
 
@@ -24,6 +26,8 @@ pub enum Place {
     /// Memory of a device of another process, opened on this device.
     Abroad(i32),
     Pinned,
+    /// Reached by devices and by the host, at one address.
+    Managed,
     /// The host's own, lent to devices.
     Lent,
 }
@@ -67,13 +71,16 @@ pub fn allocate(bytes: usize, place: Place) -> Done<usize> {
             (mapped(&file, layout.size())?, Some(file))
         }
         // SAFETY: the layout is not empty.
-        _ => (unsafe { alloc(layout) } as usize, None),
+        _ => (unsafe { alloc_zeroed(layout) } as usize, None),
     };
     if address == 0 {
         return Err(OUT_OF_MEMORY);
     }
-    // SAFETY: the memory is as large, and is written whole before anybody sees it.
-    unsafe { (address as *mut u8).write_bytes(FRESH, layout.size()) };
+    let filled = layout.size().min(FRESH_BYTES);
+    for start in [0, layout.size() - filled] {
+        // SAFETY: the memory is as large, and is written before anybody sees it.
+        unsafe { (address as *mut u8).add(start).write_bytes(FRESH, filled) };
+    }
     allocations().insert(address, Allocation { bytes, place, file });
     Ok(address)
 }
@@ -166,7 +173,13 @@ pub fn close(address: usize) -> Done {
 pub fn free(address: usize, pinned: bool) -> Done {
     let mut allocations = allocations();
     match allocations.get(&address) {
-        Some(found) if if pinned { found.place == Place::Pinned } else { matches!(found.place, Place::Device(_)) } => {
+        Some(found)
+            if if pinned {
+                found.place == Place::Pinned
+            } else {
+                matches!(found.place, Place::Device(_) | Place::Managed)
+            } =>
+        {
             let layout = layout(found.bytes)?;
             let found = allocations.remove(&address);
             // SAFETY: it was made with this layout, and is forgotten.
@@ -192,10 +205,10 @@ pub fn place(address: usize, bytes: usize) -> Option<Place> {
     (end <= start + found.bytes && address < start + found.bytes.max(1)).then_some(found.place)
 }
 
-/// Checks that the bytes are memory of a device.
+/// Checks that the bytes are memory that a device has or shares.
 pub fn on_device(address: usize, bytes: usize) -> Done {
     match place(address, bytes) {
-        Some(Place::Device(_) | Place::Abroad(_)) => Ok(()),
+        Some(Place::Device(_) | Place::Abroad(_) | Place::Managed) => Ok(()),
         _ => Err(INVALID_VALUE),
     }
 }
@@ -205,7 +218,7 @@ pub fn on_host(address: usize, bytes: usize) -> Done {
     let known = place(address, 0);
     match known {
         None if address != 0 => Ok(()),
-        Some(Place::Pinned | Place::Lent) if place(address, bytes).is_some() => Ok(()),
+        Some(Place::Pinned | Place::Lent | Place::Managed) if place(address, bytes).is_some() => Ok(()),
         _ => Err(INVALID_VALUE),
     }
 }

@@ -2,6 +2,11 @@
 
 use crate::device::{CACHE, CLOCK_HZ, SHARED, UNITS, WAVE};
 
+/// Whether host and device reach managed memory at the same time: not with `HIP_DOUBLE_UNMANAGED`.
+fn shares_managed() -> bool {
+    std::env::var_os("HIP_DOUBLE_UNMANAGED").is_none()
+}
+
 /// The value of a `hipDeviceAttribute_t`; nothing for one that says nothing about a CPU.
 pub fn attribute(number: i32, index: i32) -> Option<i32> {
     Some(match number {
@@ -9,6 +14,7 @@ pub fn attribute(number: i32, index: i32) -> Option<i32> {
         5 | 59 | 60 => 0,                   // clocks and bus width, unknown
         8 => 1,                             // concurrent kernels
         10 | 78 | 88 | 10_013 => 0,         // cooperative launch, priorities, pools, waits for values: none
+        9 => i32::from(shares_managed()),   // managed memory of host and device at the same time
         16 => 1,                            // integrated: its memory is the host's
         19 => CACHE,                        // last cache
         23 | 61 => 0,                       // compute capability

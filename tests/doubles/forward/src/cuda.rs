@@ -54,6 +54,7 @@ table! {
         context_priorities = "cuCtxGetStreamPriorityRange"(*mut c_int, *mut c_int);
         memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
         allocate = "cuMemAlloc_v2"(*mut Address, usize);
+        allocate_managed = "cuMemAllocManaged"(*mut Address, usize, c_uint);
         free = "cuMemFree_v2"(Address);
         ipc_export = "cuIpcGetMemHandle"(*mut IpcHandle, u64);
         ipc_import = "cuIpcOpenMemHandle_v2"(*mut u64, IpcHandle, c_uint);

@@ -89,6 +89,7 @@ pub fn attribute(cuda: &Cuda, number: c_int, index: c_int) -> Option<c_int> {
         2 => 40,                // asynchronous engines
         5 => 13,                // clock rate
         8 => 31,                // concurrent kernels
+        9 => 89,                // managed memory of host and device at the same time
         16 => 18,               // integrated
         19 => 38,               // last cache
         23 => 75,               // compute capability, major

@@ -207,6 +207,10 @@ hip! {
         device::ensure(cuda);
         (cuda.allocate)(to.cast(), bytes)
     }
+    fn hipMallocManaged(cuda, to: *mut *mut c_void, bytes: usize, flags: c_uint) {
+        device::ensure(cuda);
+        (cuda.allocate_managed)(to.cast(), bytes, flags)
+    }
     fn hipFree(cuda, address: *mut c_void) { (cuda.free)(address as u64) }
     fn hipHostMalloc(cuda, to: *mut *mut c_void, bytes: usize, flags: c_uint) {
         device::ensure(cuda);
@@ -301,7 +305,7 @@ hip! {
 unsupported! {
     hipMallocAsync hipFreeAsync hipMallocFromPoolAsync hipMemPoolCreate
     hipMemPoolDestroy hipMemPoolSetAttribute hipMemPoolGetAttribute hipMemPoolSetAccess hipMemPoolTrimTo
-    hipDeviceGetDefaultMemPool hipMallocManaged
+    hipDeviceGetDefaultMemPool
 }
 
 // --- Modules and graphs -----------------------------------------------------------------------------------------------

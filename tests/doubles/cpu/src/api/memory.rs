@@ -148,6 +148,13 @@ fn free(address: *mut c_void, pinned: bool) -> Done {
 
 hip! {
     fn hipMalloc(to: *mut *mut c_void, bytes: usize) { allocate(to, bytes, Place::Device(device::current())) }
+    fn hipMallocManaged(to: *mut *mut c_void, bytes: usize, flags: c_uint) {
+        // Reached by all devices, or by the host alone at first.
+        if !matches!(flags, 1 | 2) {
+            return Err(INVALID_VALUE);
+        }
+        allocate(to, bytes, Place::Managed)
+    }
     fn hipFree(address: *mut c_void) { free(address, false) }
     fn hipHostMalloc(to: *mut *mut c_void, bytes: usize, _flags: c_uint) { allocate(to, bytes, Place::Pinned) }
     fn hipHostFree(address: *mut c_void) { free(address, true) }
@@ -227,5 +234,5 @@ hip! {
 unsupported! {
     hipMallocAsync hipFreeAsync hipMallocFromPoolAsync hipMemPoolCreate
     hipMemPoolDestroy hipMemPoolSetAttribute hipMemPoolGetAttribute hipMemPoolSetAccess hipMemPoolTrimTo
-    hipDeviceGetDefaultMemPool hipMallocManaged
+    hipDeviceGetDefaultMemPool
 }

@@ -1,7 +1,6 @@
 //! Blocks of a grid, one after the other, and their threads: in turn as long as none waits, each on a fiber of its own
 //! from its first barrier on.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -9,7 +8,7 @@ use std::time::Instant;
 use crate::device::{CLOCK_HZ, WAVE};
 use crate::status::{Done, LAUNCH_FAILURE};
 
-use super::fiber::Fiber;
+use super::fiber::{self, Fiber};
 use super::module::Entry;
 
 #[derive(Clone, Copy)]
@@ -25,6 +24,9 @@ impl Grid {
     }
 }
 
+/// Most threads of a block.
+pub const THREADS: u64 = 1024;
+
 /// Indices of a thread, in the layout of the prelude.
 #[repr(C)]
 pub struct Place {
@@ -32,13 +34,17 @@ pub struct Place {
     block: [u32; 3],
     block_dim: [u32; 3],
     grid_dim: [u32; 3],
+    /// The block, for the functions that the library provides.
+    running: *mut Block<'static>,
+    /// Parity of the number of shuffles of each thread.
+    shuffles: [u8; THREADS as usize],
 }
 
 /// Functions that the library provides to kernels, in the layout of the prelude.
 #[repr(C)]
 pub struct Host {
-    block_barrier: extern "C" fn(),
-    wave_barrier: extern "C" fn(),
+    block_barrier: unsafe extern "C" fn(*mut Block<'static>),
+    wave_barrier: unsafe extern "C" fn(*mut Block<'static>),
     clock: extern "C" fn() -> u64,
 }
 
@@ -46,38 +52,43 @@ impl Host {
     pub const FUNCTIONS: Host = Host { block_barrier, wave_barrier, clock };
 }
 
-/// The barrier that a thread waits for.
+/// The state of a thread between two of its turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Barrier {
-    Block,
-    Wave,
+enum State {
+    /// It waits for the threads of its block.
+    AtBlock,
+    /// It waits for the threads of its wave.
+    AtWave,
+    Ended,
 }
 
-/// A thread that waits.
-struct Waiting {
+/// A thread that has begun to wait, with the fiber that it stays on.
+struct Paused {
     fiber: Box<Fiber>,
     thread: u32,
-    barrier: Barrier,
+    state: State,
 }
 
 /// The block that runs on this thread of the system.
-struct Block<'a> {
+pub struct Block<'a> {
     entry: *const Entry,
     args: *mut *mut c_void,
     place: *mut Place,
     /// The place of each thread in the block.
     places: &'a [[u32; 3]],
     threads: u32,
-    /// The thread that begins next.
+    /// The thread that begins next, and the one that runs.
     next: u32,
-    /// The thread that runs, and its fiber; what it waits for when it pauses.
     thread: u32,
+    /// State of the last fiber that gave control back to [`run_block`], and where that goes on.
+    state: State,
+    back: *mut u8,
+    /// The fiber that runs. Of a wave whose fibers take turns, also the fibers, the index of the one that runs, and
+    /// whether each that had its turn waits for its wave; no fibers while threads begin.
     fiber: *mut Fiber,
-    pausing: Option<Barrier>,
-}
-
-thread_local! {
-    static BLOCK: Cell<*mut Block<'static>> = const { Cell::new(std::ptr::null_mut()) };
+    wave: *mut [Paused],
+    turn: usize,
+    all_at_wave: bool,
 }
 
 /// Runs a whole grid.
@@ -91,8 +102,6 @@ pub unsafe fn run(entry: *const Entry, grid: &Grid, place: *mut Place, args: *mu
     for number in 0..u64::from(x) * u64::from(y) * u64::from(z) {
         let (row, column) = (number / u64::from(x), (number % u64::from(x)) as u32);
         let at = [column, (row % u64::from(y)) as u32, (row / u64::from(y)) as u32];
-        // SAFETY: the place is the calling thread's, which runs nothing else now.
-        unsafe { place.write(Place { thread: [0; 3], block: at, block_dim: grid.block, grid_dim: grid.blocks }) };
         let mut block = Block {
             entry,
             args,
@@ -101,17 +110,27 @@ pub unsafe fn run(entry: *const Entry, grid: &Grid, place: *mut Place, args: *mu
             threads: places.len() as u32,
             next: 0,
             thread: 0,
+            state: State::Ended,
+            back: std::ptr::null_mut(),
             fiber: std::ptr::null_mut(),
-            pausing: None,
+            wave: &mut [],
+            turn: 0,
+            all_at_wave: false,
         };
-        // SAFETY: the caller vouches for what the block is made of; the pointer is taken back before the block ends.
-        let done = unsafe {
-            BLOCK.set((&raw mut block).cast());
-            let done = run_block((&raw mut block).cast());
-            BLOCK.set(std::ptr::null_mut());
-            done
-        };
-        done?;
+        let block = (&raw mut block).cast::<Block<'static>>();
+        // SAFETY: the place is the calling thread's, which runs nothing else now. The caller vouches for what the block is
+        // made of; nothing uses the pointers to it after its last thread.
+        unsafe {
+            place.write(Place {
+                thread: [0; 3],
+                block: at,
+                block_dim: grid.block,
+                grid_dim: grid.blocks,
+                running: block,
+                shuffles: [0; THREADS as usize],
+            });
+            run_block(block)?;
+        }
     }
     Ok(())
 }
@@ -122,53 +141,89 @@ unsafe fn run_block(block: *mut Block<'static>) -> Done {
     // SAFETY: fibers of this block touch it only in their turns, between which no reference to it is held.
     unsafe {
         let threads = (*block).threads;
-        let mut waves: Vec<Vec<Waiting>> = (0..threads.div_ceil(WAVE)).map(|_| Vec::new()).collect();
+        let mut waves: Vec<Vec<Paused>> = (0..threads.div_ceil(WAVE)).map(|_| Vec::new()).collect();
         // A fiber begins threads until one of them waits.
-        loop {
+        while (*block).next < threads {
             let mut fiber = Fiber::new(run_threads, block.cast());
-            if let Some(barrier) = turn(block, &mut fiber, None) {
+            (*block).fiber = &raw mut *fiber;
+            fiber::switch(&raw mut (*block).back, fiber.pointer);
+            if (*block).state != State::Ended {
                 let thread = (*block).thread;
-                waves[(thread / WAVE) as usize].push(Waiting { fiber, thread, barrier });
-            }
-            if (*block).next == threads {
-                break;
+                waves[(thread / WAVE) as usize].push(Paused { fiber, thread, state: (*block).state });
             }
         }
-        let mut resume = |one: &mut Waiting| {
-            let barrier = turn(block, &mut one.fiber, Some(one.thread));
-            barrier.inspect(|barrier| one.barrier = *barrier).is_some()
-        };
         // A wave goes on while all of its threads that have not ended wait for each other; the block, once all threads
         // wait for it.
         while waves.iter().any(|wave| !wave.is_empty()) {
             for wave in &mut waves {
-                while !wave.is_empty() && wave.iter().all(|one| one.barrier == Barrier::Wave) {
-                    wave.retain_mut(&mut resume);
+                while !wave.is_empty() && wave.iter().all(|one| one.state == State::AtWave) {
+                    take_turns(block, wave);
                 }
             }
-            if waves.iter().flatten().any(|one| one.barrier == Barrier::Wave) {
+            if waves.iter().flatten().any(|one| one.state == State::AtWave) {
                 eprintln!("HIP double: threads of a block wait at different barriers");
                 return Err(LAUNCH_FAILURE);
             }
-            waves.iter_mut().for_each(|wave| wave.retain_mut(&mut resume));
+            waves.iter_mut().filter(|wave| !wave.is_empty()).for_each(|wave| take_turns(block, wave));
         }
     }
     Ok(())
 }
 
-/// Gives a fiber a turn; returns what it waits for, or `None` if it has no more threads to run.
+/// Gives each fiber of a wave turns, until one of them has ended or waits for the block. Removes those that have ended.
 ///
 /// # Safety
-/// As for [`run_block`]; the fiber is one of this block.
-unsafe fn turn(block: *mut Block<'static>, fiber: &mut Fiber, thread: Option<u32>) -> Option<Barrier> {
+/// As for [`run_block`]; the fibers are those of this block, and there is one.
+unsafe fn take_turns(block: *mut Block<'static>, wave: &mut Vec<Paused>) {
     // SAFETY: the caller guarantees it.
     unsafe {
-        (*block).fiber = fiber;
-        if let Some(thread) = thread {
-            stand(block, thread);
+        (*block).wave = &raw mut **wave;
+        let first = begin_turn(block, 0);
+        fiber::switch(&raw mut (*block).back, (*first).pointer);
+        (*block).wave = &mut [];
+    }
+    wave.retain(|one| one.state != State::Ended);
+}
+
+/// Prepares the turn of a wave's fiber, and returns it.
+///
+/// # Safety
+/// As for [`take_turns`]; the wave has a fiber of that index.
+unsafe fn begin_turn(block: *mut Block<'static>, index: usize) -> *const Fiber {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        (*block).turn = index;
+        (*block).all_at_wave |= index == 0;
+        let one = &raw mut (*(*block).wave)[index];
+        (*block).fiber = &raw mut *(*one).fiber;
+        stand(block, (*one).thread);
+        (*block).fiber
+    }
+}
+
+/// Ends the turn of the fiber that runs: the next one of its wave goes on, or [`run_block`].
+///
+/// # Safety
+/// It is a fiber of this block that runs.
+unsafe fn pause(block: *mut Block<'static>, state: State) {
+    // SAFETY: the caller guarantees it. Each fiber keeps its registers before another one goes on.
+    unsafe {
+        let own = (*block).fiber;
+        let count = (*block).wave.len();
+        if count == 0 {
+            (*block).state = state;
+            return fiber::switch(&raw mut (*own).pointer, (*block).back);
         }
-        Fiber::resume((*block).fiber);
-        (*block).pausing.take()
+        let index = (*block).turn;
+        (&mut (*(*block).wave))[index].state = state;
+        (*block).all_at_wave &= state == State::AtWave;
+        if index + 1 == count && !(*block).all_at_wave {
+            return fiber::switch(&raw mut (*own).pointer, (*block).back);
+        }
+        let next = begin_turn(block, (index + 1) % count);
+        if !std::ptr::eq(next, own) {
+            fiber::switch(&raw mut (*own).pointer, (*next).pointer);
+        }
     }
 }
 
@@ -183,7 +238,7 @@ unsafe fn stand(block: *mut Block<'static>, thread: u32) {
 }
 
 /// A fiber's function: runs threads one after the other until one of them waits; that thread stays on this fiber, which
-/// then continues with others.
+/// ends with it or continues with others.
 unsafe extern "C" fn run_threads(block: *mut c_void) {
     let block = block.cast::<Block<'static>>();
     // SAFETY: it is this block's fiber that runs.
@@ -194,25 +249,22 @@ unsafe extern "C" fn run_threads(block: *mut c_void) {
             stand(block, thread);
             ((*(*block).entry).run)((*block).args);
         }
-        Fiber::pause((*block).fiber);
+        pause(block, State::Ended);
     }
 }
 
-fn pause(barrier: Barrier) {
-    let block = BLOCK.get();
-    // SAFETY: a kernel calls this, so that a block runs on this thread of the system, on the fiber that it names.
-    unsafe {
-        (*block).pausing = Some(barrier);
-        Fiber::pause((*block).fiber);
-    }
+/// # Safety
+/// A thread of this block calls it.
+unsafe extern "C" fn block_barrier(block: *mut Block<'static>) {
+    // SAFETY: the caller guarantees it.
+    unsafe { pause(block, State::AtBlock) }
 }
 
-extern "C" fn block_barrier() {
-    pause(Barrier::Block);
-}
-
-extern "C" fn wave_barrier() {
-    pause(Barrier::Wave);
+/// # Safety
+/// A thread of this block calls it.
+unsafe extern "C" fn wave_barrier(block: *mut Block<'static>) {
+    // SAFETY: the caller guarantees it.
+    unsafe { pause(block, State::AtWave) }
 }
 
 /// The device's clock. Who looks at it waits for something, so others get their turn.

@@ -81,14 +81,12 @@ impl Stack {
 
 pub struct Fiber {
     stack: Option<Stack>,
-    /// Stack pointer at which the fiber resumes.
-    pointer: *mut u8,
-    /// Stack pointer at which the resuming thread continues.
-    back: *mut u8,
+    /// Stack pointer at which the fiber goes on.
+    pub pointer: *mut u8,
 }
 
 impl Fiber {
-    /// A fiber that will run the function, which may not return: it ends with a last [`Fiber::pause`].
+    /// A fiber that will run the function, which may not return: its last [`switch`] is to another.
     pub fn new(function: unsafe extern "C" fn(*mut c_void), told: *mut c_void) -> Box<Fiber> {
         let stack = Stack::take();
         let top = (stack.0 + STACK) as *mut usize;
@@ -100,26 +98,17 @@ impl Fiber {
             place.copy_from_nonoverlapping(first.as_ptr(), first.len());
             place.cast()
         };
-        Box::new(Fiber { stack: Some(stack), pointer, back: std::ptr::null_mut() })
+        Box::new(Fiber { stack: Some(stack), pointer })
     }
+}
 
-    /// Gives a fiber a turn, until it pauses.
-    ///
-    /// # Safety
-    /// The fiber is not done, and is on no other thread's hands.
-    pub unsafe fn resume(fiber: *mut Fiber) {
-        // SAFETY: the caller vouches for the fiber; its stack holds what it kept last.
-        unsafe { hip_double_switch(&raw mut (*fiber).back, (*fiber).pointer) };
-    }
-
-    /// Ends the turn of the fiber that runs.
-    ///
-    /// # Safety
-    /// It is this fiber that runs.
-    pub unsafe fn pause(fiber: *mut Fiber) {
-        // SAFETY: the caller guarantees it; the one that gave the turn waits where it kept its registers.
-        unsafe { hip_double_switch(&raw mut (*fiber).pointer, (*fiber).back) };
-    }
+/// Goes on at the stack pointer `go`, and keeps at `keep` where another switch goes on here.
+///
+/// # Safety
+/// A switch or [`Fiber::new`] left `go`, and nothing has gone on there since.
+pub unsafe fn switch(keep: *mut *mut u8, go: *mut u8) {
+    // SAFETY: the caller vouches for the stack pointer; the stack holds the registers that belong to it.
+    unsafe { hip_double_switch(keep, go) };
 }
 
 impl Drop for Fiber {

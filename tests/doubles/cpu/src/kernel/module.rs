@@ -156,7 +156,7 @@ pub unsafe fn launch(function: &Arc<Function>, grid: Grid, stream: &Arc<Stream>,
             std::thread::park();
         }
     }
-    if grid.threads() == 0 || grid.threads() > 1024 || grid.shared > device::SHARED as u32 {
+    if grid.threads() == 0 || grid.threads() > block::THREADS || grid.shared > device::SHARED as u32 {
         return Err(INVALID_CONFIGURATION);
     }
     if function.device != stream.device || (params.is_null() && function.entry.count > 0) {

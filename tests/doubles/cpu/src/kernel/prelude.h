@@ -12,8 +12,12 @@
 
 struct dim3 { unsigned x, y, z; };
 
-// Where the device's thread is that runs now.
-struct HipDoublePlace { dim3 thread, block, block_dim, grid_dim; };
+// Where the device's thread is that runs now, and whether each thread of its block has shuffled an odd number of times.
+struct HipDoublePlace {
+  dim3 thread, block, block_dim, grid_dim;
+  void* running;
+  unsigned char shuffles[1024];
+};
 static thread_local HipDoublePlace hip_double_here;
 #define threadIdx hip_double_here.thread
 #define blockIdx hip_double_here.block
@@ -26,8 +30,8 @@ static thread_local HipDoublePlace hip_double_here;
 
 // What the library does for kernels; it puts its functions here.
 struct HipDoubleHost {
-  void (*block_barrier)();
-  void (*wave_barrier)();
+  void (*block_barrier)(void* running);
+  void (*wave_barrier)(void* running);
   unsigned long long (*clock)();
 };
 extern "C" {
@@ -50,7 +54,7 @@ inline unsigned long long wall_clock64() { return hip_double_host.clock(); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __syncthreads() { hip_double_host.block_barrier(); }
+inline void __syncthreads() { hip_double_host.block_barrier(hip_double_here.running); }
 
 static thread_local int hip_double_vote;
 inline int __syncthreads_or(int mine) {
@@ -71,19 +75,19 @@ inline int __syncthreads_count(int mine) {
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
-// Shuffles: each thread shows its value to its wave.
-static thread_local unsigned long long hip_double_shown[1024];
+// Shuffles: each thread shows its value to its wave. It shows the next one elsewhere, since others may still read this one.
+static thread_local unsigned long long hip_double_shown[2][1024];
 inline unsigned hip_double_lane() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 template <typename T> inline T hip_double_shuffle(T mine, unsigned from) {
   static_assert(sizeof(T) <= 8, "values of at most 8 bytes are shuffled");
   unsigned here = hip_double_lane(), size = blockDim.x * blockDim.y * blockDim.z;
-  __builtin_memcpy(&hip_double_shown[here], &mine, sizeof(T));
-  hip_double_host.wave_barrier();
+  auto& shown = hip_double_shown[hip_double_here.shuffles[here] ^= 1];
+  __builtin_memcpy(&shown[here], &mine, sizeof(T));
+  hip_double_host.wave_barrier(hip_double_here.running);
   T other = mine;
-  if (from < size) __builtin_memcpy(&other, &hip_double_shown[from], sizeof(T));
-  hip_double_host.wave_barrier();
+  if (from < size) __builtin_memcpy(&other, &shown[from], sizeof(T));
   return other;
 }
 // A thread reads within its group of `width` neighbours, or its own value.

@@ -1,0 +1,59 @@
+//! The sides of a comparison that a scenario describes.
+
+use std::path::Path;
+
+use crate::base::shell;
+use crate::cli::error::{CliError, InputError};
+use crate::cli::load::{self, FileKind};
+use crate::cli::passed::exec_args;
+use crate::cli::project;
+use crate::config::{FIELDS, Scenario, check_setting, check_variable};
+
+/// Names of the sides.
+const SIDES: [&str; 2] = ["a", "b"];
+
+/// The options of both sides that the scenario at `file` gives; `None` for other files, and without any.
+///
+/// # Errors
+///
+/// A side has an option, a variable or a setting that a scenario may not give.
+pub fn sides(file: &str) -> Result<Option<[String; 2]>, CliError> {
+    let file = project::resolve(file)?;
+    if !file.ends_with(".ron") {
+        return Ok(None);
+    }
+    let scenario = Scenario::parse(&file, &load::read(Path::new(&file), FileKind::Scenario)?)?;
+    for (side, options) in &scenario.sides {
+        let bad =
+            |why: &str, help: &str| InputError::bad_value(&format!("`sides[{side:?}]` of {file}"), options, why, help);
+        if !SIDES.contains(&side.as_str()) {
+            return Err(bad("the sides are `a` and `b`", "write `sides: {\"b\": \"--launch graph\"}`").into());
+        }
+        check(&file, options, &bad)?;
+    }
+    let side = |name: &str| scenario.sides.get(name).cloned().unwrap_or_default();
+    Ok((!scenario.sides.is_empty()).then(|| SIDES.map(side)))
+}
+
+/// Fails unless a scenario may give these options.
+fn check(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputError) -> Result<(), CliError> {
+    let words = shell::words(options).ok_or_else(|| bad("a quote is not closed", "write the quote's other end"))?;
+    // Files of a side would need the checks of the scenario's own.
+    let is_allowed = |option: &str| {
+        option != "--expected" && FIELDS.iter().any(|field| field.option.split('=').next() == Some(option))
+    };
+    let given = words.iter().map(|word| word.split('=').next().unwrap_or(word)).filter(|word| word.starts_with('-'));
+    if let Some(option) = given.into_iter().find(|option| !is_allowed(option)) {
+        let why = format!("a scenario cannot give `{option}`");
+        return Err(bad(&why, "leave it out, or give it on the command line: `--b \"…\"`").into());
+    }
+    let exec =
+        exec_args(&[vec![file.to_owned()], words].concat()).map_err(|mistake| bad(&mistake.why, &mistake.help))?;
+    for (name, value) in exec.env.iter().filter_map(|pair| pair.split_once('=')) {
+        check_variable(file, name, value)?;
+    }
+    for (name, value) in exec.config.config.iter().filter_map(|pair| pair.split_once('=')) {
+        check_setting(file, name, value)?;
+    }
+    Ok(())
+}

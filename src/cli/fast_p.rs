@@ -1,0 +1,39 @@
+//! `aorta compare --fast-p`: the scores of results against a baseline of KernelBench.
+
+use std::path::Path;
+
+use crate::measure::kernelbench::{Results, Scores};
+use crate::report::fast_p::{self as report, FastP};
+
+use super::error::{CliError, InputError};
+use super::outputs::PageArgs;
+use super::{CliResult, DONE, load};
+
+/// Compares each of `others` with `base`. `level` is that of files that do not name one.
+pub fn run(base: &str, others: &[String], level: Option<u32>, page: &PageArgs) -> CliResult {
+    page.check()?;
+    let baseline = read(base, level)?;
+    for other in others {
+        let results = read(other, level)?;
+        let scores = Scores::of(&baseline, &results);
+        if scores.is_empty() {
+            let listed = |results: &Results| {
+                results.levels.keys().map(|level| format!("level{level}")).collect::<Vec<_>>().join(", ")
+            };
+            let why = format!("it has {}, and {base} has {}", listed(&results), listed(&baseline));
+            let help = "compare files of the same levels; `--level N` says of which an evaluation is";
+            return Err(InputError::bad_value("`--fast-p`", other, &why, help).into());
+        }
+        let of = FastP { base: (base, &baseline), other: (other, &results), scores: &scores };
+        page.show(&[report::page(&of)], || report::json(&of))?;
+    }
+    Ok(DONE)
+}
+
+fn read(name: &str, level: Option<u32>) -> Result<Results, CliError> {
+    let text = load::read(Path::new(name), load::FileKind::Runs)?;
+    Results::read(text.as_bytes(), level).map_err(|why| {
+        let help = "`aorta baseline` writes such files, and KernelBench has them in `results/timing`";
+        InputError::bad_value("`--fast-p`", name, &why, help).into()
+    })
+}

@@ -1,0 +1,153 @@
+//! Reads files of the disk, each with the limits of its kind.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::error::InputError;
+
+/// The purpose of a file that is read, which determines its limits and messages.
+#[derive(Clone, Copy, Debug)]
+pub enum FileKind {
+    /// A workload of at most this many bytes.
+    Workload(usize),
+    Settings,
+    Scenario,
+    Profile,
+    Topology,
+    Expected,
+    Suite,
+    Record,
+    /// Runs for `compare`.
+    Runs,
+    Plan,
+    Bundle,
+    Project,
+}
+
+impl FileKind {
+    fn limit(self) -> usize {
+        match self {
+            FileKind::Workload(limit) => limit,
+            FileKind::Settings
+            | FileKind::Scenario
+            | FileKind::Profile
+            | FileKind::Topology
+            | FileKind::Expected
+            | FileKind::Suite
+            | FileKind::Project => 1 << 20,
+            FileKind::Bundle => 1 << 26,
+            FileKind::Record | FileKind::Runs | FileKind::Plan => 1 << 30,
+        }
+    }
+
+    /// Description of the expected file, for the error if it does not exist.
+    fn wanted(self) -> &'static str {
+        match self {
+            FileKind::Workload(_) => "a file with a workload was looked for",
+            FileKind::Settings => "a file with settings was looked for",
+            FileKind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
+            FileKind::Suite => {
+                "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
+            }
+            FileKind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
+            FileKind::Profile => "a device profile was looked for, since the name ends in `.ron`",
+            FileKind::Topology => "a topology was looked for, since the name ends in `.ron`",
+            FileKind::Bundle => "a bundle was looked for: `aorta bundle FILE -o PATH` writes one",
+            FileKind::Project => "a project's file was looked for",
+            FileKind::Plan => {
+                "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
+            }
+            FileKind::Runs => {
+                "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
+            }
+            FileKind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
+        }
+    }
+}
+
+/// Reads a file of the disk, of any contents.
+pub fn read_disk(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
+    bytes_from(&path.display().to_string(), open(path, kind)?, kind)
+}
+
+/// Opens a file, and nothing else that a path may lead to.
+fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
+    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
+        name: path.display().to_string(),
+        why,
+        help: help.map(str::to_owned),
+    };
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
+        _ => unreadable(error.to_string(), None),
+    };
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if about.is_dir() {
+        return Err(unreadable("it is a folder".to_owned(), Some("name a file in it")));
+    }
+    if !about.is_file() {
+        // Opening a pipe without a writer, or reading a device, may block forever.
+        let help = match kind {
+            FileKind::Workload(_) => {
+                "give the text on standard input, with `-` in place of the file: `… | aorta check -`"
+            }
+            _ => "name a file",
+        };
+        return Err(unreadable(format!("it is {}, and no file", file_type_name(&about)), Some(help)));
+    }
+    std::fs::File::open(path).map_err(failed)
+}
+
+/// Names the type of a path that is neither a file nor a folder.
+fn file_type_name(about: &std::fs::Metadata) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = about.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    let _ = about;
+    "a device"
+}
+
+/// Reads a text; `name` identifies it in errors.
+pub fn read_from(name: &str, reader: impl Read, kind: FileKind) -> Result<String, InputError> {
+    text(name, bytes_from(name, reader, kind)?)
+}
+
+/// Reads bytes, as many as a file of this kind may have; `name` identifies it in errors.
+pub fn bytes_from(name: &str, reader: impl Read, kind: FileKind) -> Result<Vec<u8>, InputError> {
+    let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
+        name: name.to_owned(),
+        why,
+        help: help.map(str::to_owned),
+    };
+    let limit = kind.limit();
+    let mut bytes = Vec::new();
+    // Reads one byte more than allowed, which detects large files also if they have no size or are growing.
+    let read = reader.take(limit as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(error.to_string(), None))?;
+    if bytes.len() > limit {
+        let help = "write repetition as a `for` loop, or raise the limit: `--config max_file_bytes=…`";
+        let help = matches!(kind, FileKind::Workload(_)).then_some(help);
+        return Err(unreadable(format!("it is larger than {limit} bytes"), help));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file with these bytes.
+pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        InputError::Unreadable {
+            name: name.to_owned(),
+            why: format!("it is no text: line {} is not UTF-8", line + 1),
+            help: Some("save it as UTF-8".to_owned()),
+        }
+    })
+}

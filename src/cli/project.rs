@@ -1,0 +1,159 @@
+//! The project of a file or of the current folder, and the library that it names.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{PROJECT_FILE, Project};
+
+use super::error::InputError;
+use super::files::FileKind;
+use super::{container, ownership};
+
+/// Largest number of files of a project's library.
+const MAX_FILES: usize = 4096;
+
+/// Extensions of files that a name can mean, in the order in which they are tried.
+const ENDINGS: [&str; 3] = ["aorta", "ron", container::BUNDLE];
+
+/// A project and the files of its library.
+pub struct Library {
+    /// The project's folder.
+    pub folder: PathBuf,
+    pub project: Project,
+    /// Workloads, scenarios, suites and bundles, sorted by path.
+    pub files: Vec<PathBuf>,
+}
+
+/// The folder of the nearest project at or above a folder; `None` without one. Another user's file in a folder to which
+/// everybody can write makes no project.
+pub fn folder(from: &Path) -> Option<PathBuf> {
+    if let Ok(Some(inside)) = container::inside(&from.join(PROJECT_FILE)) {
+        return Some(inside.container).filter(|_| inside.bundle.parts.contains_key(PROJECT_FILE));
+    }
+    let from = from.canonicalize().ok()?;
+    let is_project = |folder: &&Path| {
+        let file = folder.join(PROJECT_FILE);
+        file.is_file() && ownership::may_follow(&file, folder)
+    };
+    let found = from.ancestors().find(is_project)?;
+    // Paths in messages and records are relative where they can be.
+    let current = std::env::current_dir().ok()?.canonicalize().ok()?;
+    Some(found.strip_prefix(&current).map(Path::to_owned).unwrap_or_else(|_| found.to_owned()))
+}
+
+/// The project of the current folder; `None` without one.
+///
+/// # Errors
+///
+/// The project's file or its folders cannot be read.
+pub fn here() -> Result<Option<Library>, InputError> {
+    of(Path::new("."))
+}
+
+/// The project of a folder; `None` without one.
+fn of(from: &Path) -> Result<Option<Library>, InputError> {
+    let Some(folder) = folder(from) else { return Ok(None) };
+    let file = folder.join(PROJECT_FILE);
+    let project = Project::parse(&file.display().to_string(), &container::read(&file, FileKind::Project)?)?;
+    let mut files = Vec::new();
+    for library in &project.library {
+        let library = folder.join(container::normal(Path::new(library)).unwrap_or_default());
+        // A container's own folder is the container, so a file in the folder says whether it lies in one.
+        match container::inside(&library.join(PROJECT_FILE))? {
+            Some(inside) => files.extend(parts(&inside)),
+            None => walk(&library, &mut files)?,
+        }
+    }
+    files.sort();
+    files.dedup();
+    Ok(Some(Library { folder, project, files }))
+}
+
+/// The parts of a container in the folder of a path, and below it.
+fn parts(inside: &container::Inside) -> Vec<PathBuf> {
+    let folder = inside.part.rfind('/').map_or("", |end| &inside.part[..=end]);
+    let is_below = |name: &&String| name.starts_with(folder);
+    let names = inside.bundle.parts.keys().filter(is_below);
+    names.map(|name| inside.container.join(name)).filter(|path| is_of_library(path)).collect()
+}
+
+/// True if a name can mean the file.
+fn is_of_library(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| ENDINGS.contains(&extension))
+        && path.file_name().is_some_and(|name| name != PROJECT_FILE)
+}
+
+/// Adds the files of a folder and its subfolders. Hidden ones and links are left out, so that a project has only its own
+/// files.
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
+    let failed = |why: String| InputError::Unreadable {
+        name: folder.display().to_string(),
+        why,
+        help: Some(format!("`library` in {PROJECT_FILE} names folders of the project")),
+    };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    for entry in std::fs::read_dir(folder).map_err(|error| failed(error.to_string()))? {
+        let entry = entry.map_err(|error| failed(error.to_string()))?;
+        let kind = entry.file_type().map_err(|error| failed(error.to_string()))?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) };
+        if kind.is_dir() {
+            walk(&path, files)?;
+        } else if kind.is_file() && is_of_library(&path) {
+            files.push(path);
+        }
+        if files.len() > MAX_FILES {
+            return Err(failed(format!("the library has more than {MAX_FILES} files")));
+        }
+    }
+    Ok(())
+}
+
+/// The file of a project's library that a bare name means, for a user in the folder `from`: `attn` is `attn.aorta`, the
+/// scenario `attn.ron`, or the bundle `attn.aortab`, in this order. `None` if there is no such file.
+///
+/// # Errors
+///
+/// The project cannot be read, or two files have that name.
+pub fn find(name: &str, from: &Path) -> Result<Option<PathBuf>, InputError> {
+    if name.is_empty() || name.starts_with(['-', '.', '/']) {
+        return Ok(None);
+    }
+    let Some(library) = of(from)? else { return Ok(None) };
+    for ending in ENDINGS {
+        let wanted = Path::new(name.strip_suffix(&format!(".{ending}")).unwrap_or(name));
+        let is_meant = |file: &&PathBuf| {
+            file.extension().is_some_and(|extension| extension == ending) && file.with_extension("").ends_with(wanted)
+        };
+        let found: Vec<&PathBuf> = library.files.iter().filter(is_meant).collect();
+        match found[..] {
+            [] => {}
+            [file] => return Ok(Some(file.clone())),
+            [first, second, ..] => {
+                let (first, second) = (first.display().to_string(), second.display().to_string());
+                return Err(InputError::SeveralFiles { name: name.to_owned(), first, second });
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The path of what an argument means: a file of the project's library for a bare name that is no file here, and what a
+/// bundle or a record runs. Anything else stays as it is.
+///
+/// # Errors
+///
+/// As for [`find`] and [`container::entry`].
+pub fn resolve(name: &str) -> Result<String, InputError> {
+    let is_there = !matches!(std::fs::metadata(name), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+    match is_there {
+        true => container::entry(name),
+        false => match find(name, Path::new("."))? {
+            Some(path) => container::entry(&path.display().to_string()),
+            None => Ok(name.to_owned()),
+        },
+    }
+}

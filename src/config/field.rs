@@ -1,0 +1,152 @@
+//! Types of the fields of a scenario: the texts that complete an argument, and the representation in RON.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexMap;
+
+use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, SyncSetting};
+use super::quantity::Span;
+
+/// The type of a field.
+pub(super) trait FieldValue {
+    /// The type in words.
+    const FORM: &str;
+
+    /// Words that a value can be; empty for other values.
+    const WORDS: &[&str] = &[];
+
+    /// Texts that each complete an argument; none for the default. A flag has an empty text.
+    fn values(&self) -> Vec<String>;
+
+    /// The value in RON; `None` for the default.
+    fn ron(&self) -> Option<String>;
+}
+
+/// A text in RON's quotes.
+fn quoted(text: &str) -> String {
+    // RON has the escapes of Rust.
+    format!("{text:?}")
+}
+
+/// Lines between brackets, each indented; `None` without any.
+fn lines(brackets: [&str; 2], lines: Vec<String>) -> Option<String> {
+    let inner: String = lines.iter().map(|line| format!("        {line},\n")).collect();
+    (!lines.is_empty()).then(|| format!("{}\n{inner}    {}", brackets[0], brackets[1]))
+}
+
+impl FieldValue for String {
+    const FORM: &str = "text";
+
+    fn values(&self) -> Vec<String> {
+        vec![self.clone()]
+    }
+
+    fn ron(&self) -> Option<String> {
+        Some(quoted(self))
+    }
+}
+
+impl FieldValue for Option<String> {
+    const FORM: &str = "text";
+
+    fn values(&self) -> Vec<String> {
+        self.iter().cloned().collect()
+    }
+
+    fn ron(&self) -> Option<String> {
+        self.as_deref().map(quoted)
+    }
+}
+
+impl FieldValue for Vec<String> {
+    const FORM: &str = "list of texts";
+
+    fn values(&self) -> Vec<String> {
+        self.clone()
+    }
+
+    fn ron(&self) -> Option<String> {
+        lines(["[", "]"], self.iter().map(|text| quoted(text)).collect())
+    }
+}
+
+impl FieldValue for bool {
+    const FORM: &str = "word";
+    const WORDS: &[&str] = &["true", "false"];
+
+    fn values(&self) -> Vec<String> {
+        self.then(String::new).into_iter().collect()
+    }
+
+    fn ron(&self) -> Option<String> {
+        self.then(|| "true".to_owned())
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty),+) => {$(
+        impl FieldValue for Option<$type> {
+            const FORM: &str = "number";
+
+            fn values(&self) -> Vec<String> {
+                self.iter().map(ToString::to_string).collect()
+            }
+
+            fn ron(&self) -> Option<String> {
+                self.map(|number| number.to_string())
+            }
+        }
+    )+};
+}
+
+numbers!(u32, u64);
+
+macro_rules! words {
+    ($($type:ty),+) => {$(
+        impl FieldValue for Option<$type> {
+            const FORM: &str = "word";
+            const WORDS: &[&str] = <$type>::WORDS;
+
+            fn values(&self) -> Vec<String> {
+                self.iter().map(|word| word.name().to_owned()).collect()
+            }
+
+            fn ron(&self) -> Option<String> {
+                self.map(|word| word.name().to_owned())
+            }
+        }
+    )+};
+}
+
+words!(SyncSetting, GateSetting, CacheSetting, DataSetting, Effort);
+
+macro_rules! texts_by_name {
+    ($($type:ty),+) => {$(
+        impl FieldValue for $type {
+            const FORM: &str = "texts by name";
+
+            fn values(&self) -> Vec<String> {
+                self.iter().map(|(name, value)| format!("{name}={value}")).collect()
+            }
+
+            fn ron(&self) -> Option<String> {
+                let pair = |(name, value): (&String, &String)| format!("{}: {}", quoted(name), quoted(value));
+                lines(["{", "}"], self.iter().map(pair).collect())
+            }
+        }
+    )+};
+}
+
+texts_by_name!(BTreeMap<String, String>, IndexMap<String, String>);
+
+impl FieldValue for BTreeMap<String, Span> {
+    const FORM: &str = "ranges by name";
+
+    fn values(&self) -> Vec<String> {
+        self.iter().map(|(name, span)| format!("{name}={span}")).collect()
+    }
+
+    fn ron(&self) -> Option<String> {
+        lines(["{", "}"], self.iter().map(|(name, span)| format!("{}: {}", quoted(name), span.ron())).collect())
+    }
+}

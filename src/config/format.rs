@@ -1,0 +1,338 @@
+//! The one form of a RON text: scenarios, suites and other files of settings. Works on tokens and keeps all comments.
+//!
+//! The outermost brackets hold one item on each line. Other brackets stay on one line if they fit and hold no comment.
+
+/// Longest line that brackets may fill.
+const WIDTH: usize = 100;
+
+/// Deepest nesting of brackets.
+const MAX_NESTING: usize = 64;
+
+/// A token of RON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token<'a> {
+    Open(&'a str),
+    Close(&'a str),
+    Comma,
+    Colon,
+    /// `// …` or `/* … */`.
+    Comment(&'a str),
+    /// A text, a number or a word.
+    Atom(&'a str),
+}
+
+/// A token with the number of line ends before it, up to two.
+type Placed<'a> = (Token<'a>, usize);
+
+/// A value with its key, or a comment on lines of its own.
+#[derive(Debug)]
+struct Item<'a> {
+    /// True if an empty line is before it.
+    apart: bool,
+    pieces: Vec<Piece<'a>>,
+    /// Comments behind it on its line.
+    trailing: Vec<&'a str>,
+}
+
+#[derive(Debug)]
+enum Piece<'a> {
+    Atom(&'a str),
+    Colon,
+    Comment(&'a str),
+    Group(&'a str, Vec<Item<'a>>, &'a str),
+}
+
+/// Formats a RON text. `None` if its brackets, texts or comments do not close, or if it begins with an attribute, `#`:
+/// such a text has no form.
+pub fn format_ron(text: &str) -> Option<String> {
+    let tokens = tokens(text)?;
+    let mut at = 0;
+    let items = items(&tokens, &mut at, 0)?;
+    if at < tokens.len() {
+        return None;
+    }
+    let mut out = String::new();
+    for (index, item) in items.iter().enumerate() {
+        if item.apart && index > 0 {
+            out.push('\n');
+        }
+        write_item(item, 0, true, &mut out);
+        trail(item, &mut out);
+        out.push('\n');
+    }
+    Some(out)
+}
+
+fn tokens<'a>(text: &'a str) -> Option<Vec<Placed<'a>>> {
+    let mut tokens = Vec::new();
+    let (mut rest, mut lines) = (text.strip_prefix('\u{feff}').unwrap_or(text), 0);
+    while let Some(first) = rest.chars().next() {
+        if first.is_whitespace() {
+            lines += usize::from(first == '\n');
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let (length, token): (usize, fn(&'a str) -> Token<'a>) = match first {
+            '(' | '[' | '{' => (1, Token::Open),
+            ')' | ']' | '}' => (1, Token::Close),
+            ',' => (1, |_| Token::Comma),
+            ':' => (1, |_| Token::Colon),
+            '#' => return None,
+            '/' if rest.starts_with("//") => {
+                (rest.find('\n').unwrap_or(rest.len()), |text| Token::Comment(text.trim_end()))
+            }
+            '/' if rest.starts_with("/*") => (block_comment(rest)?, Token::Comment),
+            '"' => (quoted(rest, '"')?, Token::Atom),
+            '\'' => (quoted(rest, '\'')?, Token::Atom),
+            'r' if raw(rest).is_some() => (raw(rest)??, Token::Atom),
+            _ => (
+                rest.find(|c: char| c.is_whitespace() || "()[]{},:\"'/#".contains(c))
+                    .filter(|end| *end > 0)
+                    .unwrap_or_else(|| if "/".contains(first) { first.len_utf8() } else { rest.len() }),
+                Token::Atom,
+            ),
+        };
+        let (own, behind) = rest.split_at(length);
+        tokens.push((token(own), lines.min(2)));
+        (rest, lines) = (behind, 0);
+    }
+    Some(tokens)
+}
+
+/// The length of a text in quotes with escapes; `None` if it does not end.
+fn quoted(text: &str, quote: char) -> Option<usize> {
+    let mut escaped = false;
+    for (at, letter) in text.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            letter if letter == quote => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The length of a raw text, `r#"…"#`: `None` if the word is none, `Some(None)` if it does not end.
+fn raw(text: &str) -> Option<Option<usize>> {
+    let hashes = text[1..].len() - text[1..].trim_start_matches('#').len();
+    let inner = text[1 + hashes..].strip_prefix('"')?;
+    let end = format!("\"{}", "#".repeat(hashes));
+    Some(inner.find(&end).map(|at| 2 + hashes + at + end.len()))
+}
+
+/// The length of a comment in which others may stand; `None` if it does not end.
+fn block_comment(text: &str) -> Option<usize> {
+    let (mut depth, mut at) = (0usize, 0);
+    loop {
+        let rest = text.get(at..)?;
+        match () {
+            () if rest.starts_with("/*") => (depth, at) = (depth + 1, at + 2),
+            () if rest.starts_with("*/") => (depth, at) = (depth - 1, at + 2),
+            () => at += rest.chars().next()?.len_utf8(),
+        }
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+}
+
+/// Items up to a closing bracket or the end; `None` if brackets do not match.
+fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<Item<'a>>> {
+    if depth > MAX_NESTING {
+        return None;
+    }
+    let mut items: Vec<Item> = Vec::new();
+    // True behind a comma and at the begin: the next value is a new item.
+    let mut fresh = true;
+    while let Some(&(token, lines)) = tokens.get(*at) {
+        let item = |piece| Item { apart: lines > 1, pieces: vec![piece], trailing: Vec::new() };
+        match token {
+            Token::Close(_) => break,
+            Token::Comma => fresh = true,
+            Token::Comment(text) => match items.last_mut().filter(|_| lines == 0) {
+                Some(last) => last.trailing.push(text),
+                None if fresh => items.push(item(Piece::Comment(text))),
+                None => items.last_mut()?.pieces.push(Piece::Comment(text)),
+            },
+            Token::Atom(_) | Token::Colon | Token::Open(_) => {
+                let piece = match token {
+                    Token::Atom(text) => Piece::Atom(text),
+                    Token::Open(open) => {
+                        *at += 1;
+                        let inner = self::items(tokens, at, depth + 1)?;
+                        let Some(&(Token::Close(close), _)) = tokens.get(*at) else { return None };
+                        if !matches!((open, close), ("(", ")") | ("[", "]") | ("{", "}")) {
+                            return None;
+                        }
+                        Piece::Group(open, inner, close)
+                    }
+                    _ => Piece::Colon,
+                };
+                match items.last_mut().filter(|_| !fresh) {
+                    // A comment between the parts of an item stays between them.
+                    Some(last) => {
+                        let between = std::mem::take(&mut last.trailing);
+                        last.pieces.extend(between.into_iter().map(Piece::Comment));
+                        last.pieces.push(piece);
+                    }
+                    None => items.push(item(piece)),
+                }
+                fresh = false;
+            }
+        }
+        *at += 1;
+    }
+    Some(items)
+}
+
+/// Writes an item, without what is behind it. `outer` breaks its brackets in any case.
+fn write_item(item: &Item, indent: usize, outer: bool, out: &mut String) {
+    for (index, piece) in item.pieces.iter().enumerate() {
+        // A named struct has its name before its brackets, without a space.
+        let spaced = index > 0
+            && !matches!((piece, &item.pieces[index - 1]), (Piece::Colon, _) | (Piece::Group(..), Piece::Atom(_)));
+        if spaced && !out.ends_with('\n') {
+            out.push(' ');
+        }
+        match piece {
+            Piece::Atom(text) => *out += text,
+            Piece::Colon => out.push(':'),
+            Piece::Comment(text) => {
+                *out += text;
+                if text.starts_with("//") && index + 1 < item.pieces.len() {
+                    *out += &format!("\n{}", "    ".repeat(indent + 1));
+                }
+            }
+            Piece::Group(open, items, close) => write_group((open, items, close), indent, outer, out),
+        }
+    }
+}
+
+fn write_group((open, items, close): (&str, &[Item], &str), indent: usize, outer: bool, out: &mut String) {
+    *out += open;
+    let line = flat(items).filter(|line| {
+        let before = out.len() - out.rfind('\n').map_or(0, |at| at + 1);
+        (items.is_empty() || !outer) && before + line.chars().count() + 2 <= WIDTH
+    });
+    match line {
+        Some(line) => *out += &line,
+        None => {
+            for (index, item) in items.iter().enumerate() {
+                *out += if item.apart && index > 0 { "\n\n" } else { "\n" };
+                *out += &"    ".repeat(indent + 1);
+                write_item(item, indent + 1, false, out);
+                if !matches!(item.pieces[..], [Piece::Comment(_)]) {
+                    out.push(',');
+                }
+                trail(item, out);
+            }
+            *out += &format!("\n{}", "    ".repeat(indent));
+        }
+    }
+    *out += close;
+}
+
+/// Writes the comments behind an item.
+fn trail(item: &Item, out: &mut String) {
+    item.trailing.iter().for_each(|comment| *out += &format!(" {comment}"));
+}
+
+/// Items on one line; `None` if there is a comment.
+fn flat(items: &[Item]) -> Option<String> {
+    let mut line = String::new();
+    for (index, item) in items.iter().enumerate() {
+        let has_comment = |item: &Item| {
+            !item.trailing.is_empty() || item.pieces.iter().any(|piece| matches!(piece, Piece::Comment(_)))
+        };
+        if has_comment(item) {
+            return None;
+        }
+        for (place, piece) in item.pieces.iter().enumerate() {
+            let joined = matches!(piece, Piece::Colon)
+                || matches!(
+                    (piece, place.checked_sub(1).map(|before| &item.pieces[before])),
+                    (Piece::Group(..), Some(Piece::Atom(_)))
+                );
+            if place > 0 && !joined {
+                line.push(' ');
+            }
+            match piece {
+                Piece::Atom(text) => line += text,
+                Piece::Colon => line.push(':'),
+                Piece::Comment(_) => return None,
+                Piece::Group(open, inner, close) => line += &format!("{open}{}{close}", flat(inner)?),
+            }
+        }
+        if index + 1 < items.len() {
+            line += ", ";
+        }
+    }
+    // A text with a line end inside stays as it is, and cannot be on one line with others.
+    (!line.contains('\n')).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITTEN: &str = r##"// What it is.
+(workload:"moe", // behind
+  params : { "a":"1","b" : "2" , },
+
+
+  /* a block */ environment: {
+     // one
+     "X": "1" // two
+  }, limits:{"time":(to:"5us")}, axes: [], long: ["aaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccccccc"],
+  effort: quick, text: r#"a, "b" ("#, named: Some(3))
+// End."##;
+
+    const FORMATTED: &str = r##"// What it is.
+(
+    workload: "moe", // behind
+    params: {"a": "1", "b": "2"},
+
+    /* a block */
+    environment: {
+        // one
+        "X": "1", // two
+    },
+    limits: {"time": (to: "5us")},
+    axes: [],
+    long: [
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+        "cccccccccccccccccccccccc",
+    ],
+    effort: quick,
+    text: r#"a, "b" ("#,
+    named: Some(3),
+) // End.
+"##;
+
+    #[test]
+    fn a_text_has_one_form() {
+        assert_eq!(format_ron(WRITTEN).unwrap(), FORMATTED);
+        assert_eq!(format_ron(FORMATTED).unwrap(), FORMATTED);
+        for open in ["(", "(]", ")", "\"", "/*", "(a: r#\"x\")", "#![enable(implicit_some)]\n()"] {
+            assert_eq!(format_ron(open), None, "{open}");
+        }
+        assert_eq!(format_ron("").unwrap(), "");
+        let comment = format_ron("(a: // why\n 3)").unwrap();
+        assert_eq!(format_ron(&comment).unwrap(), comment);
+    }
+
+    #[test]
+    fn shipped_suites_keep_their_meaning() {
+        for name in super::super::Suite::names() {
+            let (name, text) = super::super::Suite::text(name).unwrap();
+            let formatted = format_ron(text).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(format_ron(&formatted).unwrap(), formatted, "{name}");
+            let read = |text: &str| super::super::Suite::parse(name, text).unwrap();
+            assert_eq!(format!("{:?}", read(&formatted)), format!("{:?}", read(text)), "{name}");
+            let comments = |text: &str| text.matches("//").count();
+            assert_eq!(comments(&formatted), comments(text), "{name}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Projects: a folder with a file `aorta.ron`, which names the folders of its library.
+
+use std::path::{Component, Path};
+
+use serde::Deserialize;
+
+use super::error::{ConfigError, bad_ron};
+use super::settings::options;
+
+/// Name of the file that makes a folder a project.
+pub const PROJECT_FILE: &str = "aorta.ron";
+
+/// Help on where the fields are explained.
+const FIELDS: &str = "docs/sharing.md lists the fields of a project";
+
+/// The contents of a project's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Project {
+    /// A description in one line.
+    pub description: Option<String>,
+    /// Folders below the project's, whose files can be named without a path.
+    pub library: Vec<String>,
+}
+
+impl Project {
+    /// Parses a project's file. `file` is its name in messages.
+    pub fn parse(file: &str, text: &str) -> Result<Project, ConfigError> {
+        let project: Project = options().from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        let is_below = |folder: &str| {
+            let mut parts = Path::new(folder).components();
+            !folder.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        };
+        match project.library.iter().find(|folder| !is_below(folder)) {
+            None => Ok(project),
+            Some(folder) => Err(ConfigError::BadValue {
+                name: format!("library in {file}"),
+                value: format!("{folder:?}"),
+                why: "a library lies below the project's folder".to_owned(),
+                help: "write `library: [\"workloads\"]`, or `[\".\"]` for the whole project".to_owned(),
+            }),
+        }
+    }
+
+    /// The text of a project with one library.
+    pub fn with_library(folder: &str) -> String {
+        let folder = if folder.is_empty() { "." } else { folder };
+        format!("(library: [{folder:?}])\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_lies_in_its_project() {
+        let read = |folder: &str| Project::parse("aorta.ron", &format!("(library: [{folder:?}])"));
+        for good in ["a", "a/b", ".", "./a"] {
+            assert_eq!(read(good).unwrap().library, [good]);
+        }
+        for bad in ["", "..", "a/../b", "/a", "a/.."] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Project::parse("aorta.ron", &Project::with_library("a b")).unwrap().library, ["a b"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Fusion: one operation in place of several that pass values on.
+//!
+//! A pass over the program of a rank. Each pair of operations of a stream, one of which reads what the other computes, is
+//! replaced where the catalogue has an operation that does the work of both ([`crate::ops::fused`]) and where the move
+//! changes no result. Pairs are tried in the order of the text, so that a chain grows by one operation at a time.
+
+mod between;
+mod node;
+mod pass;
+mod reason;
+
+use crate::base::SrcSpan;
+use crate::model::Program;
+
+pub use reason::Reason;
+
+/// Chains that a further one is compared with, to be counted instead of listed.
+const REMEMBERED: usize = 256;
+
+/// The result of fusion for a program.
+#[derive(Clone, Debug, Default)]
+pub struct Fusion {
+    /// Operations that took the place of several, in the order of the text.
+    pub merged: Vec<Merged>,
+    /// Pairs that stay apart although an operation could do the work of both.
+    pub broken: Vec<Broken>,
+}
+
+/// An operation in place of several.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merged {
+    /// Its name, such as `f[3].up+act`.
+    pub name: String,
+    /// The kind of the operation, such as `map` or `gemm`.
+    pub operation: &'static str,
+    /// The operations that it replaces.
+    pub members: Vec<Member>,
+    /// Bytes that an iteration no longer moves.
+    pub bytes_saved: u64,
+    /// Number of equal ones, in other turns of a loop or other slots.
+    pub count: usize,
+}
+
+/// An operation of the program before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// The label, or the kind of an operation without one.
+    pub name: String,
+    pub operation: String,
+    pub span: SrcSpan,
+}
+
+/// A chain that stays apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken {
+    pub first: Member,
+    pub second: Member,
+    pub why: Reason,
+    /// Number of equal ones.
+    pub count: usize,
+}
+
+/// Fuses the operations of each slot of the cycle. What runs once around the iterations stays as it is.
+pub fn fuse(program: Program) -> (Program, Fusion) {
+    pass::run(program)
+}
+
+impl Fusion {
+    /// Adds an operation, or counts it with one of other turns of the same loop.
+    fn add(&mut self, one: Merged) {
+        let spans = |one: &Merged| one.members.iter().map(|member| member.span).collect::<Vec<_>>();
+        let same = |known: &&mut Merged| known.bytes_saved == one.bytes_saved && spans(known) == spans(&one);
+        match self.merged.iter_mut().rev().take(REMEMBERED).find(same) {
+            Some(known) => known.count += 1,
+            None => self.merged.push(one),
+        }
+    }
+
+    /// The same for a chain that stays apart.
+    fn add_broken(&mut self, one: Broken) {
+        let same = |known: &&mut Broken| {
+            (known.first.span, known.second.span) == (one.first.span, one.second.span)
+                && std::mem::discriminant(&known.why) == std::mem::discriminant(&one.why)
+        };
+        match self.broken.iter_mut().rev().take(REMEMBERED).find(same) {
+            Some(known) => known.count += 1,
+            None => self.broken.push(one),
+        }
+    }
+
+    /// Number of operations that are no longer there.
+    pub fn operations_saved(&self) -> usize {
+        self.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
+    }
+
+    /// Bytes that an iteration no longer moves; of a cycle, those of all slots.
+    pub fn bytes_saved(&self) -> u64 {
+        self.merged.iter().map(|one| one.bytes_saved * one.count as u64).sum()
+    }
+}

@@ -1,0 +1,46 @@
+//! The operations of a step while they are joined.
+
+use std::sync::Arc;
+
+use crate::base::{OpId, StreamId, ViewId};
+use crate::model::{Op, OpKind, Program, Replacement, Rewritten, Step};
+use crate::ops::Spec;
+
+/// An operation of the step, or several that have become one.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The operations of the step, in the order of the text.
+    pub members: Vec<OpId>,
+    pub kind: OpKind,
+    pub stream: StreamId,
+    pub inputs: Vec<ViewId>,
+    pub outputs: Vec<ViewId>,
+    /// The spec of several operations; `None` for an operation of the step as it is.
+    pub joined: Option<Arc<Spec>>,
+    /// Another node has taken its place.
+    pub is_gone: bool,
+}
+
+impl Node {
+    /// An operation as it is.
+    pub fn of(step: &Step, op: OpId) -> Node {
+        let Op { kind, stream, .. } = *step.op(op);
+        let (inputs, outputs) = (step.inputs(op).to_vec(), step.outputs(op).to_vec());
+        Node { members: vec![op], kind, stream, inputs, outputs, joined: None, is_gone: false }
+    }
+
+    /// The spec; `None` for a marker.
+    pub fn spec<'a>(&'a self, program: &'a Program) -> Option<&'a Spec> {
+        match (&self.joined, self.kind) {
+            (Some(joined), _) => Some(joined),
+            (None, OpKind::Run(spec)) => Some(program.spec(spec)),
+            (None, _) => None,
+        }
+    }
+
+    pub fn rewritten(self) -> Rewritten {
+        let Node { members, inputs, outputs, joined, .. } = self;
+        let replacement = joined.map(|spec| Replacement { spec: Arc::unwrap_or_clone(spec), inputs, outputs });
+        Rewritten { members, replacement }
+    }
+}

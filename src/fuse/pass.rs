@@ -1,0 +1,279 @@
+//! The pass over the operations of a step.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{OpId, ViewId};
+use crate::model::{MemoryKind, Op, OpSet, Program};
+use crate::ops::fused::{self, Apart, Joined, OfPair, Related, traffic};
+
+use super::between::Line;
+use super::node::Node;
+use super::reason::Reason;
+use super::{Broken, Fusion, Member, Merged};
+
+/// For each memory of an iteration the operations that access it.
+struct Uses {
+    /// The slot and the operation; empty for memory that keeps its value.
+    of: Vec<Vec<(usize, OpId)>>,
+}
+
+pub fn run(program: Program) -> (Program, Fusion) {
+    let (mut fusion, mut slots) = (Fusion::default(), Vec::with_capacity(program.cycle.len()));
+    {
+        let uses = Uses::of(&program);
+        let sets = program.sets();
+        for slot in 0..program.cycle.len() {
+            let mut pass = Pass { line: Line::new(&program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
+            pass.walk();
+            pass.beside();
+            pass.tell(&mut fusion);
+            let nodes = pass.line.nodes.into_iter().filter(|node| !node.is_gone);
+            slots.push(nodes.map(Node::rewritten).collect::<Vec<_>>());
+        }
+    }
+    match fusion.merged.is_empty() {
+        true => (program, fusion),
+        false => (program.rewritten(&slots), fusion),
+    }
+}
+
+impl Uses {
+    fn of(program: &Program) -> Uses {
+        let mut of = vec![Vec::new(); program.memories.len()];
+        for (slot, step) in program.cycle.iter().enumerate() {
+            for op in step.ids() {
+                for (view, _) in step.operands(op) {
+                    let memory = program.views.memory(view);
+                    if program.memory(memory).kind == MemoryKind::Scratch
+                        && of[memory.index()].last() != Some(&(slot, op))
+                    {
+                        of[memory.index()].push((slot, op));
+                    }
+                }
+            }
+        }
+        let blocks = program.around.iter().flat_map(|(_, block)| block.cycle.iter().map(move |step| (block, step)));
+        for (block, step) in blocks {
+            for view in step.ids().flat_map(|op| step.operands(op).map(|(view, _)| view)) {
+                // No operation has this number, so the memory is never left out.
+                of[block.views.memory(view).index()].push((usize::MAX, OpId(0)));
+            }
+        }
+        Uses { of }
+    }
+}
+
+struct Pass<'a> {
+    line: Line<'a>,
+    slot: usize,
+    uses: &'a Uses,
+    sets: &'a [&'a OpSet],
+    /// Operations that stay apart, with the reason.
+    broken: Vec<(OpId, OpId, Reason)>,
+}
+
+impl Pass<'_> {
+    fn walk(&mut self) {
+        // The operation that wrote a slice last.
+        let mut writers: FxHashMap<ViewId, OpId> = FxHashMap::default();
+        let step = self.line.step;
+        for op in step.ids() {
+            let mut current = op.index();
+            self.line.nodes.push(Node::of(step, op));
+            self.line.node_of.push(current);
+            let mut refused = Vec::new();
+            while let Some(joined) = self.next(current, &writers, &mut refused) {
+                current = joined;
+            }
+            writers.extend(step.outputs(op).iter().map(|view| (*view, op)));
+            self.broken.extend(refused.into_iter().map(|(first, why)| (first, op, why)));
+        }
+    }
+
+    /// Joins operations that read the same tensor, once no chain grows any more.
+    fn beside(&mut self) {
+        // The operation that read a slice last.
+        let mut readers: FxHashMap<ViewId, usize> = FxHashMap::default();
+        for place in 0..self.line.nodes.len() {
+            if self.line.nodes[place].is_gone {
+                continue;
+            }
+            let known = self.line.nodes[place].inputs.iter().filter_map(|view| readers.get(view));
+            let mut before: Vec<usize> =
+                known.map(|&node| self.line.node_of[node]).filter(|&node| node < place).collect();
+            before.sort_unstable();
+            before.dedup();
+            let beside = |first: &usize| {
+                Some((*first, self.pair(*first, place, |related| fused::beside(related).map(Ok))?.ok()?))
+            };
+            let found = before.iter().rev().find_map(beside);
+            let mut current = place;
+            if let Some((first, (joined, node))) = found {
+                self.join((first, place), joined, node);
+                current = joined.index();
+            }
+            readers.extend(self.line.nodes[current].inputs.iter().map(|view| (*view, current)));
+        }
+    }
+
+    /// Puts a node in place of two.
+    fn join(&mut self, (first, second): (usize, usize), place: OpId, node: Node) {
+        node.members.iter().for_each(|member| self.line.node_of[member.index()] = place.index());
+        (self.line.nodes[first].is_gone, self.line.nodes[second].is_gone) = (true, true);
+        self.line.nodes[place.index()] = node;
+    }
+
+    /// Joins a node with one of those whose results it reads, and returns the place of both. `refused` gets the reasons for
+    /// those that stay apart.
+    fn next(
+        &mut self,
+        current: usize,
+        writers: &FxHashMap<ViewId, OpId>,
+        refused: &mut Vec<(OpId, Reason)>,
+    ) -> Option<usize> {
+        refused.clear();
+        let inputs = self.line.nodes[current].inputs.iter();
+        let written = inputs.filter_map(|view| Some(self.line.node_of[writers.get(view)?.index()]));
+        let mut before: Vec<usize> = written.filter(|&node| node < current).collect();
+        before.sort_unstable();
+        before.dedup();
+        for first in before.into_iter().rev() {
+            match self.pair(first, current, fused::joined) {
+                Some(Ok((place, node))) => {
+                    self.join((first, current), place, node);
+                    return Some(place.index());
+                }
+                Some(Err(why)) => refused.push((*self.line.nodes[first].members.last()?, why)),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Two nodes as one, and its place; `None` where the rule has no operation for both.
+    fn pair(
+        &self,
+        first: usize,
+        second: usize,
+        rule: impl Fn(&Related) -> Option<Result<Joined, Apart>>,
+    ) -> Option<Result<(OpId, Node), Reason>> {
+        let program = self.line.program;
+        let (a, b) = (&self.line.nodes[first], &self.line.nodes[second]);
+        let mut members = [&*a.members, &b.members].concat();
+        members.sort_unstable();
+        let place_of = |view: &ViewId, all: &[ViewId]| all.iter().position(|other| other == view);
+        let kept = |view: &ViewId| !b.outputs.contains(view) && self.user(*view, &members).is_some();
+        let related = Related {
+            first: a.spec(program)?,
+            second: b.spec(program)?,
+            passed: &b.inputs.iter().map(|view| place_of(view, &a.outputs)).collect::<Vec<_>>(),
+            shared: &b.inputs.iter().map(|view| place_of(view, &a.inputs)).collect::<Vec<_>>(),
+            kept: &a.outputs.iter().map(kept).collect::<Vec<_>>(),
+        };
+        let joined = rule(&related)?;
+        Some(self.allowed(a, b, &members, joined).and_then(|node| Ok((self.line.place(first, second)?, node))))
+    }
+
+    fn allowed(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, Apart>) -> Result<Node, Reason> {
+        let program = self.line.program;
+        if a.stream != b.stream {
+            let [a, b] = [a, b].map(|node| program.streams[node.stream.index()].name.clone());
+            return Err(Reason::Streams(a, b));
+        }
+        let Joined { spec, inputs, outputs } = joined.map_err(Reason::Apart)?;
+        let views = |all: Vec<OfPair>, [first, second]: [&[ViewId]; 2]| -> Vec<ViewId> {
+            let one = |from| match from {
+                OfPair::First(place) => first[place],
+                OfPair::Second(place) => second[place],
+            };
+            all.into_iter().map(one).collect()
+        };
+        let inputs = views(inputs, [&a.inputs, &b.inputs]);
+        let outputs = views(outputs, [&a.outputs, &b.outputs]);
+        let mut lost = a.outputs.iter().filter(|view| !outputs.contains(view) && !b.outputs.contains(view));
+        if let Some(why) = lost.find_map(|view| self.user(*view, members)) {
+            return Err(why);
+        }
+        let used = || a.inputs.iter().chain(&a.outputs).chain(&b.inputs).chain(&b.outputs);
+        let is_cut = |output: &&ViewId| used().any(|view| view != *output && program.views.overlap(*view, **output));
+        // Outputs that the operation updates are its last inputs.
+        let updated = if spec.operation.updates(&spec.attrs) { outputs.len() } else { 0 };
+        let read = &inputs[..inputs.len() - updated];
+        let is_overwritten = |output: &&ViewId| !spec.operation.in_place() && read.contains(output);
+        let mut written = a.outputs.iter().chain(&b.outputs);
+        if let Some(output) = written.find(is_cut).or_else(|| outputs.iter().find(is_overwritten)) {
+            return Err(Reason::Overlap(program.view_text(*output)));
+        }
+        if !inputs.ends_with(&outputs[..updated]) {
+            return Err(Reason::Apart(Apart::Library));
+        }
+        self.counted_alike(members)?;
+        let (members, joined) = (members.to_vec(), Some(Arc::new(spec)));
+        Ok(Node { members, kind: b.kind, stream: b.stream, inputs, outputs, joined, is_gone: false })
+    }
+
+    /// Why a slice has to be in memory besides for these operations; `None` if nothing else uses it.
+    fn user(&self, view: ViewId, members: &[OpId]) -> Option<Reason> {
+        let (program, memory) = (self.line.program, self.line.program.views.memory(view));
+        if program.memory(memory).kind != MemoryKind::Scratch {
+            return Some(Reason::Kept(program.view_text(view)));
+        }
+        let uses = &self.uses.of[memory.index()];
+        if uses.len() == 1 {
+            return Some(Reason::Unread(program.view_text(view)));
+        }
+        let is_other = |(slot, op): &&(usize, OpId)| *slot != self.slot || members.binary_search(op).is_err();
+        let &(slot, op) = uses.iter().find(is_other)?;
+        let Some(step) = program.cycle.get(slot) else { return Some(Reason::Kept(program.view_text(view))) };
+        let (value, info) = (program.view_text(view), step.op(op));
+        Some(Reason::Used { value, user: program.op_text(info), span: info.span })
+    }
+
+    /// Fails if a metric counts some of these operations and not others.
+    fn counted_alike(&self, members: &[OpId]) -> Result<(), Reason> {
+        let program = self.line.program;
+        if self.sets.is_empty() {
+            return Ok(());
+        }
+        let ops: Vec<Op> = members.iter().map(|member| *self.line.step.op(*member)).collect();
+        let all = program.enclosing(&ops);
+        let differs = |set: &&&OpSet| {
+            let expected = set.contains(program, &all);
+            ops.iter().any(|op| set.contains(program, op) != expected)
+        };
+        match self.sets.iter().find(differs) {
+            Some(set) => Err(Reason::Metric(set.text.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn member(&self, op: OpId) -> Member {
+        let (program, info) = (self.line.program, self.line.step.op(op));
+        Member { name: program.op_text(info), operation: program.op_name(info).to_owned(), span: info.span }
+    }
+
+    /// Adds what the step has to what is known of others.
+    fn tell(&self, fusion: &mut Fusion) {
+        let program = self.line.program;
+        for node in self.line.nodes.iter().filter(|node| !node.is_gone) {
+            let Some(joined) = &node.joined else { continue };
+            let ops: Vec<Op> = node.members.iter().map(|member| *self.line.step.op(*member)).collect();
+            let specs = ops.iter().filter_map(|op| program.op_spec(op));
+            fusion.add(Merged {
+                name: program.name_of(&ops),
+                operation: joined.operation.name(),
+                members: node.members.iter().map(|member| self.member(*member)).collect(),
+                bytes_saved: specs.map(traffic).sum::<u64>().saturating_sub(traffic(joined)),
+                count: 1,
+            });
+        }
+        for (first, second, why) in &self.broken {
+            if self.line.node_of[first.index()] != self.line.node_of[second.index()] {
+                let (first, second) = (self.member(*first), self.member(*second));
+                fusion.add_broken(Broken { first, second, why: why.clone(), count: 1 });
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The operations that `--fuse` merged, and those that it did not.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Bytes, SrcSpan, counted};
+use crate::fuse::Fusion;
+
+/// What fusion has made of a program.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FusionRecord {
+    /// Operations that took the place of several.
+    pub merged: Vec<MergedRecord>,
+    /// Chains that stay apart.
+    pub broken: Vec<BrokenRecord>,
+    /// Why the program ran without merged operations; `None` if it ran with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// An operation in place of several.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MergedRecord {
+    /// Its label, such as `f[3].up+act`.
+    pub name: String,
+    /// Its kind, such as `map`.
+    pub operation: String,
+    /// The kinds of the operations that it replaces, in the order of the text.
+    pub replaces: Vec<String>,
+    /// Source location of the last of them.
+    pub place: String,
+    /// Bytes that each no longer moves.
+    pub bytes_saved: u64,
+    /// Number of equal ones, in other turns of a loop or other slots.
+    pub count: usize,
+}
+
+/// A chain that stays apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BrokenRecord {
+    pub first: String,
+    pub second: String,
+    /// Source location of the second.
+    pub place: String,
+    pub why: String,
+    /// Number of equal ones.
+    pub count: usize,
+}
+
+impl FusionRecord {
+    /// `place` describes a source location.
+    pub fn of(fusion: &Fusion, place: &dyn Fn(SrcSpan) -> String) -> FusionRecord {
+        let merged = fusion.merged.iter().map(|one| MergedRecord {
+            name: one.name.clone(),
+            operation: one.operation.to_owned(),
+            replaces: one.members.iter().map(|member| member.operation.clone()).collect(),
+            place: one.members.last().map(|member| place(member.span)).unwrap_or_default(),
+            bytes_saved: one.bytes_saved,
+            count: one.count,
+        });
+        let broken = fusion.broken.iter().map(|one| BrokenRecord {
+            first: one.first.name.clone(),
+            second: one.second.name.clone(),
+            place: place(one.second.span),
+            why: one.why.text(place),
+            count: one.count,
+        });
+        FusionRecord { merged: merged.collect(), broken: broken.collect(), refused: None }
+    }
+
+    /// The result in a line.
+    pub fn summary(&self) -> String {
+        if let Some(why) = &self.refused {
+            return format!("not fused: {why}");
+        }
+        let made: usize = self.merged.iter().map(|one| one.count).sum();
+        let replaced: usize = self.merged.iter().map(|one| one.count * one.replaces.len()).sum();
+        let saved: u64 = self.merged.iter().map(|one| one.count as u64 * one.bytes_saved).sum();
+        match made {
+            0 => "fused: no operation could be merged with another".to_owned(),
+            _ => format!("fused: {} in place of {replaced}, {} less moved", counted(made, "operation"), Bytes(saved)),
+        }
+    }
+
+    /// Lines about everything that was merged, and about chains that were not.
+    pub fn lines(&self) -> Vec<String> {
+        let times = |count: usize| if count > 1 { format!(" ({count} times)") } else { String::new() };
+        let mut lines = vec![self.summary()];
+        lines.extend(self.merged.iter().map(|one| {
+            let (replaced, saved) = (one.replaces.join(" + "), Bytes(one.bytes_saved));
+            format!("  {}: {} for {replaced}, {saved} less moved{}", one.name, one.operation, times(one.count))
+        }));
+        if !self.broken.is_empty() {
+            lines.push("not fused:".to_owned());
+        }
+        let broken = |one: &BrokenRecord| {
+            format!("  {} -> {} at {}: {}{}", one.first, one.second, one.place, one.why, times(one.count))
+        };
+        lines.extend(self.broken.iter().map(broken));
+        lines
+    }
+}

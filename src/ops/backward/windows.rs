@@ -1,0 +1,117 @@
+//! Gradients of convolutions, which are convolutions of the other two forms, and of pools.
+
+use super::super::conv::Shape;
+use super::super::windows::shape;
+use super::*;
+
+/// The options that all forms of a convolution have in common.
+fn options(rule: &Backward, of: &Shape) -> Vec<(&'static str, Attr)> {
+    vec![
+        ("stride", sizes(of.stride)),
+        ("padding", sizes(of.padding)),
+        ("dilation", sizes(of.dilation)),
+        ("groups", Attr::Int(of.groups as i64)),
+        ("compute", Attr::Word(rule.spec.attrs.word("compute"))),
+    ]
+}
+
+fn sizes(dims: Dims) -> Attr {
+    Attr::Axes(dims.iter().map(|&size| size as i64).collect())
+}
+
+/// A tensor of the type of the convolution's operands.
+fn convolved(
+    rule: &mut Backward,
+    of: &Shape,
+    (name, more): (&str, &[(&'static str, Attr)]),
+    inputs: [Value; 2],
+    dims: Dims,
+) -> Value {
+    let all: Vec<_> = options(rule, of).into_iter().chain(more.iter().cloned()).collect();
+    rule.tape.operation(name, &all, &inputs, (rule.spec.inputs[0].dtype, dims))
+}
+
+/// `y` of a convolution with these `x` and `w`.
+fn forward(rule: &mut Backward, of: &Shape, [x, w]: [Value; 2]) -> Value {
+    convolved(rule, of, ("conv", &[]), [x, w], shape(of.samples, of.groups * of.outputs, of.y))
+}
+
+/// `x` of a convolution, from `y` and `w`. Elements behind the last window are those of the output padding.
+fn transposed(rule: &mut Backward, of: &Shape, [y, w]: [Value; 2]) -> Value {
+    let added = (0..of.x.len()).map(|axis| {
+        let spanned = (of.y[axis] - 1) * of.stride[axis] + of.dilation[axis] * (of.kernel[axis] - 1) + 1;
+        (of.x[axis] + 2 * of.padding[axis] - spanned) as i64
+    });
+    let more = [("transposed", Attr::Bool(true)), ("output_padding", Attr::Axes(added.collect()))];
+    convolved(rule, of, ("conv", &more), [y, w], shape(of.samples, of.groups * of.inputs, of.x))
+}
+
+/// `w` of a convolution, from `x` and `y`.
+fn weights(rule: &mut Backward, of: &Shape, [x, y]: [Value; 2]) -> Value {
+    let more = [("size", sizes(of.kernel))];
+    convolved(rule, of, ("conv_weights", &more), [x, y], shape(of.groups * of.outputs, of.inputs, of.kernel))
+}
+
+/// `conv`.
+pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let of = Shape::of(rule.spec);
+    if rule.wants(2) {
+        let rank = rule.spec.outputs[0].dims.len();
+        let axes: Vec<usize> = (0..rank).filter(|&axis| axis != 1).collect();
+        let dtype = rule.spec.inputs[2].dtype;
+        let sum = rule.reduce("sum", ([gradient], &axes), dtype, |_, [x]| x);
+        rule.set(2, sum);
+    }
+    let gradient = rule.convert(gradient, rule.spec.inputs[0].dtype);
+    let is_transposed = rule.spec.attrs.bool("transposed");
+    if rule.wants(0) {
+        let w = rule.input(1);
+        let found =
+            if is_transposed { forward(rule, &of, [gradient, w]) } else { transposed(rule, &of, [gradient, w]) };
+        rule.set(0, found);
+    }
+    if rule.wants(1) {
+        let x = rule.input(0);
+        let found = weights(rule, &of, if is_transposed { [gradient, x] } else { [x, gradient] });
+        rule.set(1, found);
+    }
+    Ok(())
+}
+
+/// `conv_weights`.
+pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let of = Shape::of(rule.spec);
+    let gradient = rule.convert(gradient, rule.spec.inputs[0].dtype);
+    let [x, y] = [0, 1].map(|input| rule.input(input));
+    if rule.wants(0) {
+        let found = transposed(rule, &of, [y, gradient]);
+        rule.set(0, found);
+    }
+    if rule.wants(1) {
+        let found = forward(rule, &of, [x, gradient]);
+        rule.set(1, found);
+    }
+    Ok(())
+}
+
+/// `pool`.
+pub fn pool(rule: &mut Backward) -> Result<(), NoRule> {
+    let Some(gradient) = rule.gradient() else { return Ok(()) };
+    let x = rule.spec.inputs[0];
+    let gradient = rule.convert(gradient, x.dtype);
+    let attrs = &rule.spec.attrs;
+    let mut options = vec![
+        ("mode", Attr::Word(attrs.word("mode"))),
+        ("adaptive", Attr::Bool(attrs.bool("adaptive"))),
+        ("count_padding", Attr::Bool(attrs.bool("count_padding"))),
+    ];
+    for name in ["size", "stride", "padding", "dilation"] {
+        options.extend(attrs.spatial(name, x.dims.len() - 2).map(|of_each| (name, sizes(of_each))));
+    }
+    let own = rule.input(0);
+    let found = rule.tape.operation("pool_backward", &options, &[own, gradient], (x.dtype, x.dims));
+    rule.set(0, found);
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! The launches of convolutions: how blocks share the product of each group.
+
+use std::sync::Arc;
+
+use super::super::kernel::{bounds, c_type, source};
+use super::super::mma;
+use super::super::occupancy::{BUSY_BLOCKS, share};
+use super::*;
+
+/// Threads of a block.
+const THREADS: u64 = 256;
+
+/// Groups of at most so many rows and such a depth have a thread for each column, and weights of groups that are no larger a
+/// block each.
+const FEW_ROWS: u64 = 8;
+const SHALLOW: u64 = 256;
+const FEW_WEIGHT_ROWS: u64 = 4;
+const FEW_WEIGHTS: u64 = 1024;
+
+/// Steps of a part of the depth at least, where blocks share the depth of a product.
+const LEAST_STEPS: u64 = 8;
+
+/// Bytes of the sums of parts at most.
+const MOST_PARTS: u64 = 256 << 20;
+
+/// Instructions of a thread for each element that it gathers.
+const OF_AN_ELEMENT: f64 = 10.0;
+
+/// How blocks share the work.
+pub struct Split {
+    shape: Shape,
+    /// `None` where threads or blocks have elements of the result by themselves.
+    tiles: Option<Tiles>,
+}
+
+/// A block's part of a product.
+struct Tiles {
+    /// Whether matrix units multiply.
+    units: bool,
+    rows: u64,
+    columns: u64,
+    /// Depth of a step, and neighbours that a thread loads.
+    step: u64,
+    pack: u64,
+    /// Blocks that share the depth, and the depth of each.
+    splits: u64,
+    share: u64,
+}
+
+impl Split {
+    pub fn of(spec: &Spec) -> Split {
+        let shape = Shape::of(spec);
+        let (rows, columns, depth) = shape.product();
+        let direct = match shape.form {
+            Form::Weights => rows <= FEW_WEIGHT_ROWS && rows * columns <= FEW_WEIGHTS,
+            Form::Forward | Form::Transposed => rows <= FEW_ROWS && depth <= SHALLOW,
+        };
+        if direct {
+            return Split { shape, tiles: None };
+        }
+        let units = spec.inputs[0].dtype.size() == 2;
+        let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
+        let (tile, wide, step, pack) = match (units, rows) {
+            (false, 0..=16) => (16, 64, 16, 4),
+            (false, 0..=32) => (32, 64, 16, 4),
+            (false, _) => (64, 64, 16, 4),
+            (true, 0..=32) => (32, 128, 32, 8),
+            (true, 0..=64) => (64, 128, 32, 8),
+            // Smaller tiles where larger ones would not occupy every unit.
+            (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
+        };
+        let parts = 4 * shape.groups * rows * columns;
+        let wanted = (BUSY_BLOCKS / blocks(tile, wide).max(1)).min(depth / (step * LEAST_STEPS));
+        let wanted = wanted.min(MOST_PARTS / parts.max(1)).max(1);
+        let share = depth.div_ceil(wanted).next_multiple_of(step);
+        let splits = depth.div_ceil(share);
+        Split { shape, tiles: Some(Tiles { units, rows: tile, columns: wide, step, pack, splits, share }) }
+    }
+
+    fn blocks(&self) -> u64 {
+        let (rows, columns, _) = self.shape.product();
+        let groups = self.shape.groups;
+        match &self.tiles {
+            Some(tiles) => groups * rows.div_ceil(tiles.rows) * columns.div_ceil(tiles.columns) * tiles.splits,
+            None if self.shape.form == Form::Weights => groups * rows * columns,
+            None => (groups * columns).div_ceil(THREADS),
+        }
+    }
+
+    /// Bytes of the sums that blocks find for parts of the depth.
+    fn parts(&self, spec: &Spec) -> u64 {
+        let (rows, columns, _) = self.shape.product();
+        let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
+        let each = spec.inputs[0].dtype.compute().size();
+        if splits > 1 { splits * self.shape.groups * rows * columns * each } else { 0 }
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let (rows, columns, depth) = self.shape.product();
+        let products = (self.shape.groups * rows * columns) as f64 * depth as f64;
+        let (instructions, matrix) = match &self.tiles {
+            Some(tiles) if tiles.units => {
+                (OF_AN_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
+            }
+            Some(tiles) => (products * (1.0 + OF_AN_ELEMENT / tiles.rows.min(rows) as f64), None),
+            None => (products * (1.0 + OF_AN_ELEMENT / rows.min(FEW_ROWS) as f64), None),
+        };
+        let parts = Traffic::of(Space::Device, self.parts(spec));
+        Cost {
+            flops: self.shape.flops(),
+            instructions,
+            read: Spec::bytes_of(&spec.inputs) + parts,
+            written: Spec::bytes_of(&spec.outputs) + parts,
+            blocks: self.blocks().max(1),
+            share: if self.tiles.is_some() { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
+            matrix,
+            ..Cost::default()
+        }
+    }
+
+    /// One kernel; where few blocks have a deep product, they share the depth, and a second kernel adds up what they found.
+    fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
+        let mut all = vec![match &self.tiles {
+            Some(tiles) => self.tiles_kernel(spec, tiles),
+            None => self.direct_kernel(spec),
+        }];
+        if let Some(tiles) = self.tiles.as_ref().filter(|tiles| tiles.splits > 1) {
+            all.push(self.join_kernel(spec, tiles));
+        }
+        all
+    }
+
+    /// A library's convolution, and the kernels in its place; the kernels alone for operands with gaps.
+    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
+        let kernels = self.kernels(spec);
+        let Shape { form, stride, padding, dilation, groups, .. } = self.shape;
+        let operands = form.operands(spec);
+        let tensors = operands.map(|operand| *spec.operand(operand));
+        // Libraries take sizes and strides of 32 bits.
+        let fits = |tensor: &Tensor| tensor.contiguous() && tensor.elements() <= i32::MAX as u64;
+        if !tensors.iter().all(fits) {
+            return kernels.into_iter().map(Launch::Kernel).collect();
+        }
+        let bias = spec.inputs.get(2).filter(|bias| bias.contiguous()).map(|_| 2);
+        if bias.is_none() && spec.inputs.len() > 2 {
+            return kernels.into_iter().map(Launch::Kernel).collect();
+        }
+        let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
+        let conv =
+            super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
+        vec![Launch::Conv(Arc::new(conv), kernels)]
+    }
+
+    /// The operands that are gathered, the factor, and the result, by their numbers.
+    fn operands(&self, spec: &Spec) -> [usize; 3] {
+        let [x, w, y] = self.shape.form.operands(spec);
+        match self.shape.form {
+            Form::Forward => [x, w, y],
+            Form::Transposed => [y, w, x],
+            Form::Weights => [x, y, w],
+        }
+    }
+
+    /// Distances in an operand: between groups, between samples or rows of weights, between channels, and along each dimension.
+    fn steps(&self, spec: &Spec, operand: usize) -> Arg {
+        let Shape { form, inputs, outputs, .. } = self.shape;
+        let strides = spec.operand(operand).strides;
+        let [x, w, _] = form.operands(spec);
+        let group = if operand == w {
+            outputs * strides[0]
+        } else if operand == x {
+            inputs * strides[1]
+        } else {
+            outputs * strides[1]
+        };
+        // The rows of the factor of a transposed convolution are the second dimension of the weights.
+        let turned = form == Form::Transposed && operand == w;
+        let (outer, channel) = if turned { (strides[1], strides[0]) } else { (strides[0], strides[1]) };
+        Arg::Words([group, outer, channel].into_iter().chain(strides[2..].iter().copied()).collect())
+    }
+
+    /// The parameters that all kernels have, and their arguments.
+    fn parameters(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
+        let (rows, columns, depth) = self.shape.product();
+        let [gathered, factor, out] = self.operands(spec);
+        let bias = if spec.inputs.len() > 2 { 2 } else { 0 };
+        let sizes = [self.shape.positions(), self.shape.sources(), self.shape.padding];
+        let numbers = |value: u64| Arg::U32(u32::try_from(value).expect("`infer` limits the places"));
+        let all = [
+            ("const T* gathered", Arg::Operand(gathered as u8)),
+            ("const T* factor", Arg::Operand(factor as u8)),
+            ("const T* bias", Arg::Operand(bias)),
+            ("T* out", Arg::Operand(out as u8)),
+            ("C* parts", Arg::Workspace(self.parts(spec))),
+            ("const Steps sg", self.steps(spec, gathered)),
+            ("const Steps sf", self.steps(spec, factor)),
+            ("const Steps so", self.steps(spec, out)),
+            ("const Sizes sizes", Arg::Words(sizes.iter().flat_map(|sizes| sizes.iter().copied()).collect())),
+            ("u32 rows", numbers(rows)),
+            ("u32 columns", numbers(columns)),
+            ("u32 depth", numbers(depth)),
+            ("u32 groups", numbers(self.shape.groups)),
+        ];
+        all.into_iter().map(|(param, arg)| (param.to_owned(), arg)).unzip()
+    }
+
+    /// The definitions that the texts need.
+    fn definitions(&self, spec: &Spec) -> String {
+        let Shape { form, stride, dilation, kernel, .. } = self.shape;
+        let each = |name: &str, sizes: Dims| {
+            let values: String =
+                sizes.iter().enumerate().map(|(axis, size)| format!("j == {axis} ? {size} : ")).collect();
+            format!("#define {name}(j) ({values}1)\n")
+        };
+        let dtype = spec.inputs[0].dtype;
+        format!(
+            "{}typedef {} T;\ntypedef {} C;\n#define THREADS {THREADS}\n#define DIMS {}\n#define ELEMENTS {}\n\
+             #define TURNED {}\n#define WEIGHTS {}\n#define BIAS {}\n{}{}{}",
+            bounds(THREADS as u32),
+            c_type(dtype),
+            c_type(dtype.compute()),
+            kernel.len(),
+            self.shape.elements(),
+            u32::from(form == Form::Transposed),
+            u32::from(form == Form::Weights),
+            u32::from(spec.inputs.len() > 2),
+            each("STRIDE", stride),
+            each("DILATION", dilation),
+            each("KERNEL", kernel),
+        )
+    }
+
+    fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
+        let (mut params, mut args) = self.parameters(spec);
+        params.extend(["u32 splits", "u32 share"].map(str::to_owned));
+        args.extend([tiles.splits, tiles.share].map(|value| Arg::U32(value as u32)));
+        // Rows of the factor without gaps, and in packs.
+        let weights = &spec.inputs[1];
+        let depth = self.shape.taps();
+        let dense = self.shape.form == Form::Forward
+            && Tensor { dims: windows::shape(1, weights.dims[1], self.shape.kernel), ..*weights }.contiguous();
+        let bytes = tiles.pack * weights.dtype.size();
+        let packs = dense
+            && bytes <= 16
+            && u64::from(weights.align).is_multiple_of(bytes)
+            && [depth, tiles.share, weights.strides[0]].iter().all(|size| size.is_multiple_of(tiles.pack));
+        let before = format!(
+            "{}{}#define BM {}\n#define BN {}\n#define BK {}\n#define V {}\n#define DENSE {}\n#define PACKS {}\n{}{}",
+            if tiles.units { mma::FUNCTIONS } else { "" },
+            self.definitions(spec),
+            tiles.rows,
+            tiles.columns,
+            tiles.step,
+            tiles.pack,
+            u32::from(dense),
+            u32::from(packs),
+            text::PLACES,
+            if tiles.units { text::UNITS } else { text::THREADS },
+        );
+        Kernel {
+            source: source(&self.name("tiles"), &before, &params, text::TILES),
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(0),
+            args,
+        }
+    }
+
+    fn join_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
+        let (mut params, mut args) = self.parameters(spec);
+        let (rows, columns, _) = self.shape.product();
+        let count = self.shape.groups * rows * columns;
+        params.extend(["u32 splits", "u64 count"].map(str::to_owned));
+        args.extend([Arg::U32(tiles.splits as u32), Arg::U64(count)]);
+        let before = format!("{}{}", self.definitions(spec), text::PLACES);
+        Kernel {
+            source: source(&self.name("join"), &before, &params, text::JOIN),
+            grid: Kernel::along_x(count.div_ceil(THREADS)),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(0),
+            args,
+        }
+    }
+
+    fn direct_kernel(&self, spec: &Spec) -> Kernel {
+        let (mut params, mut args) = self.parameters(spec);
+        let (rows, columns, _) = self.shape.product();
+        params.push("u64 count".to_owned());
+        args.push(Arg::U64(self.shape.groups * columns));
+        let before = format!("{}#define ROWS {rows}\n{}", self.definitions(spec), text::PLACES);
+        let body = if self.shape.form == Form::Weights { text::DIRECT_WEIGHTS } else { text::DIRECT };
+        Kernel {
+            source: source(&self.name("direct"), &before, &params, body),
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(0),
+            args,
+        }
+    }
+
+    /// The name of a kernel.
+    fn name(&self, how: &str) -> String {
+        let form = match self.shape.form {
+            Form::Forward => "conv",
+            Form::Transposed => "conv_transposed",
+            Form::Weights => CONV_WEIGHTS,
+        };
+        format!("{form}_{how}")
+    }
+}

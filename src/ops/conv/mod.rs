@@ -1,0 +1,298 @@
+//! `conv` and `conv_weights`: convolutions, transposed convolutions, and the gradients of their weights.
+
+mod kernel;
+mod reference;
+mod shape;
+mod text;
+
+use crate::base::{DType, Dims};
+
+use super::ConvForm as Form;
+use super::windows::{self, MOST};
+use super::*;
+use kernel::Split;
+pub use shape::Shape;
+use shape::{elements_of, windows as windows_of};
+
+/// `conv(x, w -> y)`, as `torch.nn.functional.conv1d` to `conv3d`, and `conv_transpose1d` to `conv_transpose3d`.
+///
+/// Its second form is `conv_weights(x, dy -> dw)`, the gradient of a convolution's weights.
+pub enum Conv {
+    Forward,
+    Weights,
+}
+
+const CONV_WEIGHTS: &str = "conv_weights";
+
+const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MOST, 1, "elements from a window to the next");
+const PADDING: OptionSpec = OptionSpec::spatial("padding", 0, MOST, 0, "zeros on both sides of each spatial dimension");
+const DILATION: OptionSpec =
+    OptionSpec::spatial("dilation", 1, MOST, 1, "elements of `x` from one element of the kernel to the next");
+const GROUPS: OptionSpec = OptionSpec::int(
+    "groups",
+    1,
+    MOST,
+    1,
+    "into how many groups channels are divided, each of which is convolved by itself",
+);
+const COMPUTE: OptionSpec = OptionSpec::word(
+    "compute",
+    &["auto", "f32", "tf32"],
+    "`tf32` lets a library round f32 inputs for the matrix units; `auto` never does",
+);
+
+static FORWARD: Signature = Signature {
+    inputs: &[Input::Tensor("x"), Input::Tensor("w"), Input::Optional("bias")],
+    outputs: &["y"],
+    options: &[
+        STRIDE,
+        PADDING,
+        DILATION,
+        GROUPS,
+        OptionSpec::bool("transposed", false, "compute what a convolution with `w` would read, from its result"),
+        OptionSpec::spatial(
+            "output_padding",
+            0,
+            MOST,
+            0,
+            "elements behind the last of a transposed convolution's result, fewer than `stride`",
+        ),
+        COMPUTE,
+    ],
+};
+
+static WEIGHTS: Signature = Signature {
+    inputs: &[Input::Tensor("x"), Input::Tensor("dy")],
+    outputs: &["dw"],
+    options: &[
+        OptionSpec {
+            name: "size",
+            kind: OptionType::Spatial(1, MOST),
+            default: Preset::Required,
+            doc: "the sizes of the kernel",
+        },
+        STRIDE,
+        PADDING,
+        DILATION,
+        GROUPS,
+        COMPUTE,
+    ],
+};
+
+impl Operation for Conv {
+    fn name(&self) -> &'static str {
+        match self {
+            Conv::Forward => "conv",
+            Conv::Weights => CONV_WEIGHTS,
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        match self {
+            Conv::Forward => {
+                "convolution over one to three spatial dimensions, plain or transposed; added up in f32, with a bias where wanted"
+            }
+            Conv::Weights => {
+                "the gradient of a convolution's weights: for each of them the sum of the products that it is a factor of"
+            }
+        }
+    }
+
+    fn category(&self) -> Category {
+        Category::Matrix
+    }
+
+    fn signature(&self) -> &'static Signature {
+        match self {
+            Conv::Forward => &FORWARD,
+            Conv::Weights => &WEIGHTS,
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let result = match self {
+            Conv::Forward => call.result_of_convolution()?,
+            Conv::Weights => call.weights_of_convolution()?,
+        };
+        Ok(vec![result])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Split::of(spec).cost(spec)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        reference::compute(spec, inputs, &mut outputs[0], false);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        vec![Tolerance::Within(reference::compute(spec, inputs, &mut outputs[0], true))]
+    }
+
+    /// Pieces of samples; `None` for weights, whose gradient is a sum over the samples.
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        let by_sample = || Pieces::Rows((0..spec.inputs.len()).map(|input| input == 0).collect());
+        matches!(self, Conv::Forward).then(by_sample)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        Split::of(spec).launches(spec)
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        match self {
+            Conv::Forward => backward::conv(rule),
+            Conv::Weights => backward::conv_weights(rule),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Type and shape of the result of `conv`.
+    fn result_of_convolution(&self) -> Result<(DType, Dims), OpError> {
+        let spatial =
+            self.needs_convolution(1, "a kernel: [output channels, input channels / groups, kernel sizes]")?;
+        let [stride, padding, dilation] = self.steps(spatial)?;
+        let added = self.each_spatial("output_padding", spatial)?.expect("it has a default");
+        let (x, w, groups) = (&self.inputs[0].tensor, &self.inputs[1].tensor, self.attrs.int("groups") as u64);
+        let transposed = self.attrs.bool("transposed");
+        if !w.dims[0].is_multiple_of(groups) {
+            let why = format!("the {} output channels of {w} cannot be divided into {groups} groups", w.dims[0]);
+            return Err(self.bad_option("groups", why, format!("write a divisor of {}", w.dims[0])));
+        }
+        let (wanted, axis) = if transposed { (w.dims[0], 0) } else { (w.dims[1] * groups, 1) };
+        if x.dims[1] != wanted {
+            let help = match transposed {
+                true => "the channels of a transposed convolution's `x` are the first dimension of `w`".to_owned(),
+                false => format!(
+                    "`x` has as many channels as the second dimension of `w` times `groups`, which is {groups} here"
+                ),
+            };
+            let (left, right) = (format!("{x} has {} channels", x.dims[1]), format!("{w} has {}", w.dims[axis]));
+            return Err(self.differs(0, left, 1, right, &help));
+        }
+        let mut sizes = Dims::new();
+        for place in 0..spatial {
+            let steps = [stride[place], padding[place], dilation[place]];
+            let (size, kernel, added) = (x.dims[2 + place], w.dims[2 + place], added[place]);
+            if !transposed && added > 0 {
+                let why = "only a transposed convolution's result has elements behind its last".to_owned();
+                return Err(self.bad_option("output_padding", why, "add `transposed: true`, or remove it"));
+            }
+            if added >= stride[place] && added > 0 {
+                let why = format!("{added} elements are a whole step of {} or more", stride[place]);
+                return Err(self.bad_option("output_padding", why, "write less than `stride`"));
+            }
+            let result = match transposed {
+                true => elements_of(size, kernel, added, steps),
+                false => windows_of(size, kernel, steps),
+            };
+            let Some(result) = result else {
+                let help = match transposed {
+                    true => "`padding` takes away more than there is: write less",
+                    false => "the kernel is larger than what it goes over: add `padding`, or lower `dilation`",
+                };
+                let spanned = windows::span(kernel, dilation[place]);
+                let left = format!("size {size} with {} of padding on both sides", padding[place]);
+                return Err(self.differs(0, left, 1, format!("the kernel spans {spanned} elements"), help));
+            };
+            sizes.push(result);
+        }
+        let channels = if transposed { w.dims[1] * groups } else { w.dims[0] };
+        let dims = windows::shape(x.dims[0], channels, sizes);
+        if let Some(bias) = self.inputs.get(2)
+            && (bias.tensor.dtype, &*bias.tensor.dims) != (x.dtype, &[channels][..])
+        {
+            let help = "the bias has a number for each channel of the result, of its element type";
+            let right = format!("this is {}, not {}[{channels}]", bias.tensor, x.dtype);
+            return Err(self.differs(0, format!("the result is {}{dims}", x.dtype), 2, right, help));
+        }
+        let tensor = Tensor { dims, ..*x };
+        self.needs_few_places(&super::Operand { tensor, span: self.span }, &[1])?;
+        self.output(0, x.dtype, dims)
+    }
+
+    /// Type and shape of the gradient of a convolution's weights.
+    fn weights_of_convolution(&self) -> Result<(DType, Dims), OpError> {
+        let spatial = self.needs_convolution(1, "the gradient of a result: [samples, channels, spatial sizes]")?;
+        let [stride, padding, dilation] = self.steps(spatial)?;
+        let size = self.each_spatial("size", spatial)?.expect("it is required");
+        let (x, dy, groups) = (&self.inputs[0].tensor, &self.inputs[1].tensor, self.attrs.int("groups") as u64);
+        for channels in [x.dims[1], dy.dims[1]] {
+            if !channels.is_multiple_of(groups) {
+                let why = format!("{channels} channels cannot be divided into {groups} groups");
+                return Err(self.bad_option("groups", why, format!("write a divisor of {channels}")));
+            }
+        }
+        let steps = |axis: usize| [stride[axis], padding[axis], dilation[axis]];
+        let fits =
+            (0..spatial).all(|axis| windows_of(x.dims[2 + axis], size[axis], steps(axis)) == Some(dy.dims[2 + axis]));
+        if !fits || x.dims[0] != dy.dims[0] {
+            let sizes: Vec<String> = (0..spatial)
+                .map(|axis| {
+                    windows_of(x.dims[2 + axis], size[axis], steps(axis))
+                        .map_or("none".to_owned(), |size| size.to_string())
+                })
+                .collect();
+            let help = format!(
+                "a convolution of this `x` has {} samples and windows of [{}]: `size`, `stride`, `padding` and `dilation` are \
+                 those of the convolution",
+                x.dims[0],
+                sizes.join(", ")
+            );
+            return Err(self.differs(0, format!("this is {x}"), 1, format!("this is {dy}"), &help));
+        }
+        let dims = windows::shape(dy.dims[1], x.dims[1] / groups, size);
+        let tensor = Tensor { dims, ..*x };
+        self.needs_few_places(&super::Operand { tensor, span: self.span }, &[0, 1])?;
+        self.output(0, x.dtype, dims)
+    }
+
+    /// The number of spatial dimensions of a convolution's inputs; fails unless both fit together so far.
+    fn needs_convolution(&self, other: usize, layout: &str) -> Result<usize, OpError> {
+        (0..2).try_for_each(|index| self.needs_wide_float(index))?;
+        let spatial = self.needs_spatial(0, "[samples, channels, spatial sizes]")?;
+        self.needs_spatial(other, layout)?;
+        let [left, right] = [0, other].map(|index| &self.inputs[index].tensor);
+        if left.dtype != right.dtype {
+            let help = "both need the same element type; `cast(x -> y)` changes one";
+            return Err(self.differs(
+                0,
+                format!("this is {}", left.dtype),
+                other,
+                format!("this is {}", right.dtype),
+                help,
+            ));
+        }
+        if left.dims.len() != right.dims.len() {
+            let help = format!("both have the same number of spatial dimensions: the second is {layout}");
+            return Err(self.differs(0, format!("this is {left}"), other, format!("this is {right}"), &help));
+        }
+        if self.attrs.word("compute") == "tf32" && left.dtype != DType::F32 {
+            let why = format!("`tf32` is for f32, and these are {}", left.dtype);
+            return Err(self.bad_option("compute", why, "remove `compute`"));
+        }
+        let weights = self.operation.name() != CONV_WEIGHTS;
+        self.needs_few_places(&self.inputs[0], &[1])?;
+        self.needs_few_places(&self.inputs[1], if weights { &[0, 1] } else { &[1] })?;
+        Ok(spatial)
+    }
+
+    /// `stride`, `padding` and `dilation` for each spatial dimension.
+    fn steps(&self, spatial: usize) -> Result<[Dims; 3], OpError> {
+        let option = |name| self.each_spatial(name, spatial).map(|sizes| sizes.expect("it has a default"));
+        Ok([option("stride")?, option("padding")?, option("dilation")?])
+    }
+}
+
+/// The type in which products are added up.
+fn arithmetic(spec: &Spec) -> Arithmetic {
+    match spec.inputs[0].dtype {
+        DType::F64 => Arithmetic::F64,
+        DType::F16 => Arithmetic::F16,
+        DType::BF16 => Arithmetic::BF16,
+        _ if spec.attrs.word("compute") == "tf32" => Arithmetic::Tf32,
+        _ => Arithmetic::F32,
+    }
+}

@@ -1,0 +1,408 @@
+//! The texts of the kernels. [`super::kernel`] defines their names.
+//!
+//! Each group of a convolution is a product of matrices: `factor`, which lies in memory, times elements of `gathered`, which
+//! windows select. An element that is gathered belongs to a place and a tap: a place is a window and its sample, a tap a
+//! channel and an element of the kernel. In a transposed convolution (`TURNED`) places are elements of the result, and taps
+//! select the windows that cover them.
+
+/// Places of the operands' elements.
+pub const PLACES: &str = r#"
+#define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < DIMS; j++)
+#define EACH(i, n) _Pragma("unroll") for (int i = 0; i < n; i++)
+// Distances in elements: between groups; between samples, or rows of weights; between channels; between neighbours.
+struct Steps { i64 group, outer, channel, at[DIMS]; };
+struct Sizes { i64 positions[DIMS], sources[DIMS], padding[DIMS]; };
+struct Position { u32 sample, at[DIMS]; };
+// Offset of the elements of a place, and the distance of a tap from there, also along each dimension.
+struct Place { i64 at; i32 start[DIMS]; };
+struct Tap { i64 at; i32 shift[DIMS]; };
+// Far enough outside that no shift leads back inside.
+#define OUTSIDE (-(1 << 30))
+
+__device__ inline Position position_of(u32 place, const Sizes& sizes) {
+  Position p;
+#pragma unroll
+  for (int j = DIMS - 1; j >= 0; j--) {
+    u32 size = (u32)sizes.positions[j], rest = place / size;
+    p.at[j] = place - rest * size;
+    place = rest;
+  }
+  p.sample = place;
+  return p;
+}
+__device__ inline void next(Position& p, const Sizes& sizes) {
+  bool carries = true;
+#pragma unroll
+  for (int j = DIMS - 1; j >= 0; j--) {
+    p.at[j] += carries;
+    carries = carries && p.at[j] == (u32)sizes.positions[j];
+    if (carries) p.at[j] = 0;
+  }
+  p.sample += carries;
+}
+__device__ inline i64 offset_of(const Position& p, const Steps& steps) {
+  i64 at = p.sample * steps.outer;
+  EACH_DIM(j) at += p.at[j] * steps.at[j];
+  return at;
+}
+__device__ inline Place place_of(const Position& p, bool exists, const Steps& steps, const Sizes& sizes) {
+  Place place;
+  place.at = p.sample * steps.outer;
+  EACH_DIM(j) {
+    i32 padding = (i32)sizes.padding[j], start = TURNED ? (i32)p.at[j] + padding : (i32)p.at[j] * STRIDE(j) - padding;
+    if (!TURNED) place.at += start * steps.at[j];
+    place.start[j] = exists ? start : OUTSIDE;
+  }
+  return place;
+}
+__device__ inline Tap tap_of(u32 channel, u32 element, bool exists, const Steps& steps) {
+  Tap tap;
+  tap.at = channel * steps.channel;
+#pragma unroll
+  for (int j = DIMS - 1; j >= 0; j--) {
+    i32 shift = (i32)(element % KERNEL(j)) * DILATION(j);
+    element /= KERNEL(j);
+    if (!TURNED) tap.at += shift * steps.at[j];
+    tap.shift[j] = !exists ? OUTSIDE : TURNED ? -shift : shift;
+  }
+  return tap;
+}
+__device__ inline i64 weight_of(u32 tap, const Steps& steps) {
+  u32 element = tap % ELEMENTS;
+  i64 at = tap / ELEMENTS * steps.channel;
+#pragma unroll
+  for (int j = DIMS - 1; j >= 0; j--) {
+    at += element % KERNEL(j) * steps.at[j];
+    element /= KERNEL(j);
+  }
+  return at;
+}
+// Whether there is an element where a place and a tap meet, and where it lies.
+__device__ inline bool meet(const Place& place, const Tap& tap, const Steps& steps, const Sizes& sizes, i64& at) {
+  bool inside = true;
+  at = place.at + tap.at;
+  EACH_DIM(j) {
+    i32 source = place.start[j] + tap.shift[j];
+    if (TURNED) {
+      inside = inside && source >= 0 && source % STRIDE(j) == 0;
+      source /= STRIDE(j);
+      at += source * steps.at[j];
+    }
+    inside = inside && (u32)source < (u32)sizes.sources[j];
+  }
+  return inside;
+}
+// Elements from one place of a row to the next, for the same tap.
+#define RUN_STEP ((TURNED ? 1 : STRIDE(DIMS - 1)) * sg.at[DIMS - 1])
+#ifdef V
+// Whether `V` places lie in one row, where the elements between two that exist do so too.
+__device__ inline bool is_run(const Position& first, u32 place, u32 places, const Sizes& sizes) {
+  return (!TURNED || STRIDE(DIMS - 1) == 1) && first.at[DIMS - 1] + V <= (u32)sizes.positions[DIMS - 1] && place + V <= places;
+}
+#endif
+// Offset of the results of a column, and of a row from there.
+#if WEIGHTS
+#define COLUMN(column) weight_of(column, so)
+#define ROW_STEP so.outer
+#else
+#define COLUMN(column) offset_of(position_of(column, sizes), so)
+#define ROW_STEP so.channel
+#endif
+__device__ inline C finished(C sum, const T* bias, u32 channel) { return BIAS ? sum + load<C>(bias[channel]) : sum; }
+"#;
+
+/// Tiles of the product in the registers of warps, which multiply with the matrix units, or of threads.
+pub const UNITS: &str = r#"
+typedef u16 E;
+__device__ inline E element(T x) { return x.bits; }
+#define WARPS (THREADS / LANES)
+#define ROW_WARPS (BM < 64 ? 1 : 2)
+#define COLUMN_WARPS (WARPS / ROW_WARPS)
+#define MT (BM / 16 / ROW_WARPS)
+#define NT (BN / 16 / COLUMN_WARPS)
+typedef Tile<BM, BK> FactorTile;
+#if WEIGHTS
+typedef Tile<BN, BK> WindowTile;
+#else
+typedef Tile<BK, BN> WindowTile;
+#endif
+struct Stage {
+  FactorTile a;
+  WindowTile b;
+  enum { WORDS = (FactorTile::SIZE + WindowTile::SIZE) / 8 };
+  __device__ inline Stage(Pack<u32, 4>* memory, int number) {
+    a.at = (u16*)(memory + number * WORDS);
+    b.at = a.at + FactorTile::SIZE;
+  }
+  __device__ inline void put_factor(u32 row, u32 depth, const Pack<E, V>& values) { *(Pack<E, V>*)a.chunk(row, depth) = values; }
+  __device__ inline void put_windows(u32 row, u32 column, const Pack<E, V>& values) { *(Pack<E, V>*)b.chunk(row, column) = values; }
+};
+#define MEMORY __shared__ Pack<u32, 4> memory[2 * Stage::WORDS]
+struct Total {
+  Sums at[MT][NT];
+  u32 row, column;
+  __device__ inline Total() {
+    u32 warp = threadIdx.x / LANES;
+    row = warp % ROW_WARPS * MT * 16;
+    column = warp / ROW_WARPS * NT * 16;
+    EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) at[m][n].at[h][i] = 0;
+  }
+  __device__ inline void add(const Stage& stage) {
+    EACH(c, BK / 16) {
+      Factor rows[MT];
+      EACH(m, MT) rows[m] = left(stage.a, row + m * 16, c * 16);
+      EACH(n, NT) {
+#if WEIGHTS
+        Factor columns = right(stage.b, column + n * 16, c * 16);
+#else
+        Factor columns = right_turned(stage.b, c * 16, column + n * 16);
+#endif
+        EACH(m, MT) multiply<T>(at[m][n], rows[m], columns);
+      }
+    }
+  }
+  // Calls `begin` with each column, and `put` with each of its rows and what `begin` has returned.
+  template <typename B, typename P> __device__ inline void finish(B begin, P put) const {
+    EACH(n, NT) EACH(i, 4) {
+      u32 own = column + n * 16 + lane_column(i);
+      auto at_column = begin(own);
+      EACH(m, MT) EACH(h, LANE_ROWS) put(at_column, row + m * 16 + lane_row(h), own, at[m][n].at[h][i]);
+    }
+  }
+};
+"#;
+
+/// The same with the arithmetic of threads, each of which has four rows and four columns.
+pub const THREADS: &str = r#"
+typedef C E;
+__device__ inline E element(T x) { return load<C>(x); }
+#define EACH_ROWS (BM / 16)
+#define EACH_COLUMNS (BN / 16)
+struct Stage {
+  C (*a)[BM + 4];
+  C (*b)[BN + 4];
+  enum { WORDS = BK * (BM + BN + 8) };
+  __device__ inline Stage(C* memory, int number) {
+    a = (C (*)[BM + 4])(memory + number * WORDS);
+    b = (C (*)[BN + 4])(memory + number * WORDS + BK * (BM + 4));
+  }
+  __device__ inline void put_factor(u32 row, u32 depth, const Pack<E, V>& values) { EACH(i, V) a[depth + i][row] = values.at[i]; }
+  __device__ inline void put_windows(u32 row, u32 column, const Pack<E, V>& values) {
+    EACH(i, V) {
+      if (WEIGHTS) b[column + i][row] = values.at[i];
+      else b[row][column + i] = values.at[i];
+    }
+  }
+};
+#define MEMORY __shared__ C memory[2 * Stage::WORDS]
+struct Total {
+  C at[EACH_ROWS][EACH_COLUMNS];
+  u32 row, column;
+  __device__ inline Total() {
+    row = threadIdx.x / 16;
+    column = threadIdx.x % 16;
+    EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] = 0;
+  }
+  __device__ inline void add(const Stage& stage) {
+    EACH(d, BK) {
+      C rows[EACH_ROWS], columns[EACH_COLUMNS];
+      EACH(i, EACH_ROWS) rows[i] = stage.a[d][row + i * 16];
+      EACH(j, EACH_COLUMNS) columns[j] = stage.b[d][column + j * 16];
+      EACH(i, EACH_ROWS) EACH(j, EACH_COLUMNS) at[i][j] += rows[i] * columns[j];
+    }
+  }
+  template <typename B, typename P> __device__ inline void finish(B begin, P put) const {
+    EACH(j, EACH_COLUMNS) {
+      u32 own = column + j * 16;
+      auto at_column = begin(own);
+      EACH(i, EACH_ROWS) put(at_column, row + i * 16, own, at[i][j]);
+    }
+  }
+};
+"#;
+
+/// The product in tiles of `BM` × `BN`. Threads gather the elements of the next `BK` steps while the units multiply.
+pub const TILES: &str = r#"  MEMORY;
+  u32 row_tiles = (rows + BM - 1) / BM, column_tiles = (columns + BN - 1) / BN, rest = blockIdx.x;
+  u32 first_row = rest % row_tiles * BM;
+  rest /= row_tiles;
+  u32 first_column = rest % column_tiles * BN;
+  rest /= column_tiles;
+  u32 group = rest % groups, split = rest / groups, first = split * share, last = first + share < depth ? first + share : depth;
+  gathered += group * sg.group;
+  factor += group * sf.group;
+  // A thread has `V` neighbours along the depth of some rows of the factor.
+  const int ALONG = BK / V, FACTOR_ROWS = THREADS / ALONG, FACTOR_PASSES = (BM + FACTOR_ROWS - 1) / FACTOR_ROWS;
+  u32 own_depth = threadIdx.x % ALONG * V, own_row = threadIdx.x / ALONG;
+#if WEIGHTS
+  // And along the depth of some columns.
+  const int PASSES = BN / FACTOR_ROWS;
+  Tap taps[PASSES];
+  EACH(p, PASSES) {
+    u32 column = first_column + own_row + p * FACTOR_ROWS;
+    taps[p] = tap_of(column / ELEMENTS, column % ELEMENTS, column < columns, sg);
+  }
+#else
+  // And `V` neighbouring columns of some steps.
+  const int ACROSS = BN / V, DEPTH_ROWS = THREADS / ACROSS, PASSES = BK / DEPTH_ROWS;
+  u32 own_column = threadIdx.x % ACROSS * V, depth_row = threadIdx.x / ACROSS;
+  Place places[V];
+  bool run;
+  {
+    Position position = position_of(first_column + own_column, sizes);
+    run = is_run(position, first_column + own_column, columns, sizes);
+    EACH(i, V) {
+      places[i] = place_of(position, first_column + own_column + i < columns, sg, sizes);
+      next(position, sizes);
+    }
+  }
+#endif
+  // The elements of neighbouring places for a tap, whose distance is known where all of them are inside.
+  auto gather = [&](const Place (&places)[V], bool run, const Tap& tap) {
+    Pack<E, V> found;
+    i64 at, end;
+    if (run && meet(places[0], tap, sg, sizes, at) && meet(places[V - 1], tap, sg, sizes, end)) {
+      const T* from = gathered + at;
+      EACH(i, V) found.at[i] = element(from[i * RUN_STEP]);
+    } else {
+      EACH(i, V) found.at[i] = meet(places[i], tap, sg, sizes, at) ? element(gathered[at]) : E(0);
+    }
+    return found;
+  };
+  Pack<E, V> own_factor[FACTOR_PASSES], own_windows[PASSES];
+  auto fetch = [&](u32 start) {
+    u32 from = start + own_depth;
+    i64 of_factor[V];
+#if WEIGHTS
+    Position position = position_of(from, sizes);
+    Place places[V];
+    bool run = is_run(position, from, last, sizes);
+    if (run) {
+      places[0] = places[V - 1] = place_of(position, true, sg, sizes);
+      places[V - 1].at += (V - 1) * RUN_STEP;
+      places[V - 1].start[DIMS - 1] += (V - 1) * STRIDE(DIMS - 1);
+      i64 at = offset_of(position, sf);
+      EACH(i, V) of_factor[i] = at + i * sf.at[DIMS - 1];
+      // A window that is partly outside.
+      EACH(i, V - 2) {
+        places[i + 1] = places[i];
+        places[i + 1].at += RUN_STEP;
+        places[i + 1].start[DIMS - 1] += STRIDE(DIMS - 1);
+      }
+    } else {
+      EACH(i, V) {
+        places[i] = place_of(position, from + i < last, sg, sizes);
+        of_factor[i] = offset_of(position, sf);
+        next(position, sizes);
+      }
+    }
+    EACH(p, PASSES) own_windows[p] = gather(places, run, taps[p]);
+    const i64 row_step = sf.channel;
+#else
+    EACH(p, PASSES) {
+      u32 tap = start + depth_row + p * DEPTH_ROWS;
+      own_windows[p] = gather(places, run, tap_of(tap / ELEMENTS, tap % ELEMENTS, tap < last, sg));
+    }
+    EACH(i, V) of_factor[i] = DENSE ? from + i : weight_of(from + i, sf);
+    const i64 row_step = sf.outer;
+#endif
+    EACH(p, FACTOR_PASSES) {
+      u32 row = first_row + own_row + p * FACTOR_ROWS;
+      const T* at = factor + row * row_step;
+      if (PACKS && row < rows && from < last) {
+        own_factor[p] = *(const Pack<E, V>*)(at + from);
+      } else {
+        EACH(i, V) own_factor[p].at[i] = row < rows && from + i < last ? element(at[of_factor[i]]) : E(0);
+      }
+    }
+  };
+  auto put = [&](Stage stage) {
+    EACH(p, FACTOR_PASSES) if (own_row + p * FACTOR_ROWS < BM) stage.put_factor(own_row + p * FACTOR_ROWS, own_depth, own_factor[p]);
+#if WEIGHTS
+    EACH(p, PASSES) stage.put_windows(own_row + p * FACTOR_ROWS, own_depth, own_windows[p]);
+#else
+    EACH(p, PASSES) stage.put_windows(depth_row + p * DEPTH_ROWS, own_column, own_windows[p]);
+#endif
+  };
+  Total total;
+  u32 current = 0;
+  fetch(first);
+  put(Stage(memory, 0));
+  __syncthreads();
+  for (u32 start = first; start < last; start += BK) {
+    bool more = start + BK < last;
+    if (more) fetch(start + BK);
+    total.add(Stage(memory, current));
+    if (more) put(Stage(memory, 1 - current));
+    __syncthreads();
+    current = 1 - current;
+  }
+  auto begin = [&](u32 column) { return first_column + column < columns ? COLUMN(first_column + column) : 0; };
+  total.finish(begin, [&](i64 at, u32 own_row, u32 own_column, C sum) {
+    u32 row = first_row + own_row, column = first_column + own_column;
+    if (row >= rows || column >= columns) return;
+    if (splits > 1) parts[(((u64)split * groups + group) * rows + row) * columns + column] = sum;
+    else store<C>(out[group * so.group + at + row * ROW_STEP], finished(sum, bias, group * rows + row));
+  });
+"#;
+
+/// Adds up what blocks found for parts of the depth.
+pub const JOIN: &str = r#"  u64 index = GLOBAL_INDEX;
+  if (index >= count) return;
+  C sum = 0;
+  for (u32 split = 0; split < splits; split++) sum += parts[split * count + index];
+  u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);
+  store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], finished(sum, bias, group * rows + row));
+"#;
+
+/// One place of all rows by a thread, for groups of few rows.
+pub const DIRECT: &str = r#"  u64 index = GLOBAL_INDEX;
+  if (index >= count) return;
+  u32 column = (u32)(index % columns), group = (u32)(index / columns);
+  gathered += group * sg.group;
+  factor += group * sf.group;
+  Place place = place_of(position_of(column, sizes), true, sg, sizes);
+  bool inner = !TURNED;
+  EACH_DIM(j) inner = inner && place.start[j] >= 0 && place.start[j] + (KERNEL(j) - 1) * DILATION(j) < sizes.sources[j];
+  C sums[ROWS];
+  EACH(row, ROWS) sums[row] = 0;
+  for (u32 channel = 0; channel < depth / ELEMENTS; channel++) {
+#if ELEMENTS <= 32
+#pragma unroll
+#else
+#pragma unroll 4
+#endif
+    for (u32 e = 0; e < ELEMENTS; e++) {
+      Tap tap = tap_of(channel, e, true, sg);
+      i64 at = place.at + tap.at;
+      C value = inner || meet(place, tap, sg, sizes, at) ? load<C>(gathered[at]) : C(0);
+      const T* weights = factor + weight_of(channel * ELEMENTS + e, sf);
+      EACH(row, ROWS) sums[row] += value * load<C>(weights[row * sf.outer]);
+    }
+  }
+  T* to = out + group * so.group + COLUMN(column);
+  EACH(row, ROWS) store<C>(to[row * ROW_STEP], finished(sums[row], bias, group * ROWS + row));
+"#;
+
+/// One weight by a block, for groups of few weights.
+pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32];
+  u64 index = blockIdx.x;
+  u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);
+  gathered += group * sg.group;
+  factor += group * sf.group + row * sf.channel;
+  Tap tap = tap_of(column / ELEMENTS, column % ELEMENTS, true, sg);
+  C sum = 0;
+  for (u32 place = threadIdx.x; place < depth; place += THREADS) {
+    Position position = position_of(place, sizes);
+    i64 at;
+    C value = meet(place_of(position, true, sg, sizes), tap, sg, sizes, at) ? load<C>(gathered[at]) : C(0);
+    sum += value * load<C>(factor[offset_of(position, sf)]);
+  }
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int warp = 1; warp < THREADS / 32; warp++) sum += shared[warp];
+  store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], sum);
+"#;

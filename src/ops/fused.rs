@@ -1,0 +1,342 @@
+//! Specs that do the work of two: the part of fusion that needs to know operations, and no program.
+
+use std::sync::Arc;
+
+use crate::base::{DType, SrcSpan};
+
+use super::elementwise::compute_type;
+use super::expression::{Binary, Node};
+use super::*;
+
+/// Most steps and inputs of an expression that fusion makes: longer ones take long to compile and many registers.
+const STEPS: usize = 512;
+const INPUTS: usize = 24;
+
+/// Instructions of an element that fusion computes again for each row that reads it.
+const CHEAP: u32 = 8;
+
+/// Why two operations stay apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Apart {
+    /// The value between them is rounded to whole numbers or to 8 bits, which changes what the second one computes.
+    Rounded(DType),
+    /// They compute in different types.
+    Compute(DType, DType),
+    /// The first has another shape than the second, and cannot be computed on the way.
+    Shape,
+    /// The kernel would have too many inputs, outputs or steps.
+    Large,
+    /// No library computes this with a product.
+    Library,
+}
+
+/// An operand of the first or of the second of two specs, by its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OfPair {
+    First(usize),
+    Second(usize),
+}
+
+/// An operation for each element: the expression, and the spec that it is of.
+pub struct Elementwise<'a> {
+    spec: &'a Spec,
+    expression: Expression,
+}
+
+impl<'a> Elementwise<'a> {
+    /// `None` for other operations, and for those of a host stream.
+    pub fn of(spec: &'a Spec) -> Option<Elementwise<'a>> {
+        let expression = spec.operation.elements(spec).filter(|_| spec.threads.is_none())?;
+        (expression.outputs().len() == spec.outputs.len()).then_some(Elementwise { spec, expression })
+    }
+
+    /// Fails unless a value of this operation may go on without being stored in `output`.
+    fn unstored(&self, output: usize) -> Result<(), Apart> {
+        let dtype = self.spec.outputs[output].dtype;
+        let node = self.expression.outputs()[output];
+        let whole = |input: usize| range(self.spec.inputs[input].dtype);
+        let fits = match range(dtype) {
+            Some((low, high)) => {
+                self.expression.whole(node, &whole).is_some_and(|(least, most)| low <= least && most <= high)
+            }
+            None => !dtype.is_float8(),
+        };
+        if fits { Ok(()) } else { Err(Apart::Rounded(dtype)) }
+    }
+}
+
+/// The least and the largest value of a type of whole numbers that a device computes with exactly; `None` for other types.
+fn range(dtype: DType) -> Option<(f64, f64)> {
+    match dtype {
+        DType::U8 => Some((0.0, 255.0)),
+        DType::I8 => Some((-128.0, 127.0)),
+        DType::I32 => Some((-2_147_483_648.0, 2_147_483_647.0)),
+        DType::I64 => Some((-9_007_199_254_740_992.0, 9_007_199_254_740_992.0)),
+        _ => None,
+    }
+}
+
+/// A spec that does the work of two, with the operands of each that are its own.
+#[derive(Debug)]
+pub struct Joined {
+    pub spec: Spec,
+    pub inputs: Vec<OfPair>,
+    pub outputs: Vec<OfPair>,
+}
+
+/// How the operands of two specs are related.
+pub struct Related<'a> {
+    pub first: &'a Spec,
+    pub second: &'a Spec,
+    /// For each input of the second the output of the first that it is.
+    pub passed: &'a [Option<usize>],
+    /// For each input of the second the input of the first that is the same slice.
+    pub shared: &'a [Option<usize>],
+    /// Outputs of the first that are kept in memory: others read them.
+    pub kept: &'a [bool],
+}
+
+/// The spec that does the work of both; `None` where no operation does.
+pub fn joined(related: &Related) -> Option<Result<Joined, Apart>> {
+    [maps, reduced, product, transposed, normalized_sum].iter().find_map(|rule| rule(related))
+}
+
+/// The map that does the work of two that read the same tensor, and pass nothing on; `None` where no map does.
+pub fn beside(related: &Related) -> Option<Joined> {
+    let Related { first, second, shared, .. } = *related;
+    let dims = first.outputs.first()?.dims;
+    let is_whole = |(input, shared): (usize, &Option<usize>)| shared.is_some() && second.inputs[input].dims == dims;
+    let alike = second.outputs.iter().all(|output| output.dims == dims) && shared.iter().enumerate().any(is_whole);
+    if alike { maps(related)?.ok() } else { None }
+}
+
+/// The map that does the work of two.
+fn maps(related: &Related) -> Option<Result<Joined, Apart>> {
+    let (first, second) = (Elementwise::of(related.first)?, Elementwise::of(related.second)?);
+    Some(joined_maps(related, &first, &second))
+}
+
+fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> Result<Joined, Apart> {
+    let kept: Vec<usize> = (0..related.kept.len()).filter(|&output| related.kept[output]).collect();
+    let (expression, inputs) = grafted(related, first, &second.expression, &kept)?;
+    let outputs: Vec<OfPair> =
+        kept.into_iter().map(OfPair::First).chain((0..second.spec.outputs.len()).map(OfPair::Second)).collect();
+    let map = find("map").expect("the catalogue has it");
+    if outputs.len() > map.signature().outputs.len() {
+        return Err(Apart::Large);
+    }
+    let joined = related.joined(map, Attrs::default(), Some(expression), inputs, outputs).ok_or(Apart::Shape)?;
+    joined.computes_as(related)
+}
+
+/// The operation along rows or dimensions, of an expression that another operation has computed.
+fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
+    let first = Elementwise::of(related.first)?;
+    let identity = Expression::identity();
+    let takes_expression = related.second.operation.takes_expression() && related.second.threads.is_none();
+    let expression = related.second.expression.as_deref().or(Some(&identity)).filter(|_| takes_expression)?;
+    // Behind the inputs of the expression stand those that stay tensors, such as weights.
+    let own = expression.inputs();
+    if related.passed[own..].iter().any(Option::is_some) || (own > 1 && related.second.expression.is_none()) {
+        return None;
+    }
+    let of_expression = Related { passed: &related.passed[..own], shared: &related.shared[..own], ..*related };
+    Some(grafted(&of_expression, &first, expression, &[]).and_then(|(expression, mut inputs)| {
+        inputs.extend((own..related.passed.len()).map(OfPair::Second));
+        let Spec { operation, ref attrs, .. } = *related.second;
+        let joined = related.joined(operation, attrs.clone(), Some(expression), inputs, vec![OfPair::Second(0)]);
+        joined.ok_or(Apart::Shape)?.computes_as(related)
+    }))
+}
+
+/// The expression of the second with that of the first in place of the inputs that it passes on. Its outputs are these of the
+/// first, then those of the second.
+fn grafted(
+    related: &Related,
+    first: &Elementwise,
+    second: &Expression,
+    kept: &[usize],
+) -> Result<(Expression, Vec<OfPair>), Apart> {
+    let Related { passed, shared, .. } = *related;
+    passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
+    let Spec { ref inputs, ref outputs, .. } = *related.second;
+    let elements = inputs.iter().chain(outputs).map(Tensor::elements).max();
+    let is_repeated = elements > Some(first.spec.outputs[0].elements());
+    let is_stored_apart = !kept.is_empty() && first.spec.outputs[0].dims != outputs[0].dims;
+    if is_stored_apart || (is_repeated && first.expression.instructions() > CHEAP) {
+        return Err(Apart::Shape);
+    }
+    let mut expression = first.expression.without_outputs();
+    let mut inputs: Vec<OfPair> = (0..first.spec.inputs.len()).map(OfPair::First).collect();
+    let mut values = Vec::with_capacity(passed.len());
+    for input in 0..passed.len() {
+        let node = match (passed[input], shared[input]) {
+            (Some(output), _) => Some(first.expression.outputs()[output]),
+            (None, Some(same)) => expression.push(Node::Input(u8::try_from(same).map_err(|_| Apart::Large)?)),
+            (None, None) => {
+                inputs.push(OfPair::Second(input));
+                expression.push(Node::Input(u8::try_from(inputs.len() - 1).map_err(|_| Apart::Large)?))
+            }
+        };
+        values.push(node.ok_or(Apart::Large)?);
+    }
+    let results = expression.graft(second, &values).ok_or(Apart::Large)?;
+    let outputs: Vec<u16> = kept.iter().map(|&output| first.expression.outputs()[output]).chain(results).collect();
+    let (expression, used) = expression.part(&outputs);
+    let inputs: Vec<OfPair> = used.into_iter().map(|input| inputs[input]).collect();
+    match expression.nodes().len() <= STEPS && inputs.len() <= INPUTS {
+        true => Ok((expression, inputs)),
+        false => Err(Apart::Large),
+    }
+}
+
+/// The product that computes what an operation for each element does with it.
+fn product(related: &Related) -> Option<Result<Joined, Apart>> {
+    let Related { first, second, passed, .. } = *related;
+    let map = Elementwise::of(second)?;
+    let is_product = matches!(first.operation.name(), "gemm" | "scaled_gemm") && first.threads.is_none();
+    if !is_product || first.attrs.word("epilogue") != "none" || second.outputs.len() != 1 {
+        return None;
+    }
+    let sum = &first.outputs[0];
+    if range(sum.dtype).is_some() || sum.dtype.is_float8() {
+        return Some(Err(Apart::Rounded(sum.dtype)));
+    }
+    let column = sum.dims.last().copied();
+    let own = usize::from(first.attrs.bool("accumulate"));
+    let factors = matrix::factors(first);
+    let (mut bias, mut before) = (first.inputs.len() - own > factors, own > 0);
+    let mut inputs: Vec<OfPair> = (0..first.inputs.len() - own).map(OfPair::First).collect();
+    let mut last = (own > 0).then(|| OfPair::First(first.inputs.len() - 1));
+    for (input, tensor) in second.inputs.iter().enumerate().filter(|(input, _)| passed[*input].is_none()) {
+        if !before && tensor.dims == sum.dims {
+            // Only the tensor that the result replaces: the program compares the slices.
+            (before, last) = (true, Some(OfPair::Second(input)));
+        } else if !bias && tensor.dims.len() == 1 && tensor.dims.last().copied() == column {
+            bias = true;
+            inputs.push(OfPair::Second(input));
+        } else {
+            return Some(Err(Apart::Library));
+        }
+    }
+    let accumulates = last.is_some();
+    inputs.extend(last);
+    let name = match matrix::epilogue_of(&map.expression, second.inputs.len()) {
+        Some(name) => name,
+        None => return Some(Err(Apart::Library)),
+    };
+    let attrs = first.attrs.with("epilogue", Attr::Word(name)).with("accumulate", Attr::Bool(accumulates));
+    let joined = related.joined(first.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
+    let gains = |joined: &Joined| traffic(&joined.spec) < traffic(first) + traffic(second);
+    Some(joined.filter(gains).ok_or(Apart::Library))
+}
+
+/// The product of a matrix as it is before it is transposed.
+fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
+    let Related { first, second, passed, .. } = *related;
+    let is_product = matches!(second.operation.name(), "gemm" | "scaled_gemm");
+    if !is_product || first.operation.name() != "transpose" || !transpose::exchanges_last(first) {
+        return None;
+    }
+    let is_matrix = |input: usize| input < 2;
+    let mut attrs = second.attrs.clone();
+    let mut inputs = Vec::with_capacity(passed.len());
+    for (input, passed) in passed.iter().enumerate() {
+        match passed {
+            None => inputs.push(OfPair::Second(input)),
+            Some(_) if is_matrix(input) => {
+                let option = ["transpose_a", "transpose_b"][input];
+                attrs = attrs.with(option, Attr::Bool(!attrs.bool(option)));
+                inputs.push(OfPair::First(0));
+            }
+            Some(_) => return Some(Err(Apart::Shape)),
+        }
+    }
+    let joined = related.joined(second.operation, attrs, None, inputs, vec![OfPair::Second(0)]);
+    Some(joined.ok_or(Apart::Shape))
+}
+
+/// The norm of a sum, which it adds up itself. The sum is kept.
+fn normalized_sum(related: &Related) -> Option<Result<Joined, Apart>> {
+    let Related { first, second, passed, .. } = *related;
+    let operation = match second.operation.name() {
+        "rms_norm" => find("add_rms_norm"),
+        "layer_norm" => find("add_layer_norm"),
+        _ => None,
+    }?;
+    let Elementwise { expression, .. } = Elementwise::of(first)?;
+    let [Node::Input(_), Node::Input(_), Node::Binary(Binary::Add, 0, 1)] = expression.nodes() else { return None };
+    if first.inputs.len() != 2 || passed[0] != Some(0) || passed[1..].iter().any(Option::is_some) {
+        return None;
+    }
+    let inputs = [OfPair::First(0), OfPair::First(1)].into_iter().chain((1..second.inputs.len()).map(OfPair::Second));
+    let outputs = vec![OfPair::Second(0), OfPair::First(0)];
+    let joined = related.joined(operation, second.attrs.clone(), None, inputs.collect(), outputs);
+    Some(joined.ok_or(Apart::Shape))
+}
+
+/// Bytes that an operation moves.
+pub fn traffic(spec: &Spec) -> u64 {
+    let cost = spec.cost();
+    cost.bytes() + cost.reread.total()
+}
+
+impl Related<'_> {
+    fn joined(
+        &self,
+        operation: &'static dyn Operation,
+        attrs: Attrs,
+        expression: Option<Expression>,
+        inputs: Vec<OfPair>,
+        outputs: Vec<OfPair>,
+    ) -> Option<Joined> {
+        let input = |from: &OfPair| match *from {
+            OfPair::First(input) => self.first.inputs[input],
+            OfPair::Second(input) => self.second.inputs[input],
+        };
+        let output = |from: &OfPair| match *from {
+            OfPair::First(output) => self.first.outputs[output],
+            OfPair::Second(output) => self.second.outputs[output],
+        };
+        let spec = Spec {
+            operation,
+            attrs,
+            expression: expression.map(Arc::new),
+            inputs: inputs.iter().map(input).collect(),
+            outputs: outputs.iter().map(output).collect(),
+            team: self.second.team,
+            threads: None,
+        };
+        is_valid(&spec).then_some(Joined { spec, inputs, outputs })
+    }
+}
+
+/// True if the operation's own rule of shapes accepts the spec as it is.
+fn is_valid(spec: &Spec) -> bool {
+    let operand = |tensor: &Tensor| Operand { tensor: *tensor, span: SrcSpan::default() };
+    let inputs: Vec<Operand> = spec.inputs.iter().map(operand).collect();
+    let outputs: Vec<Option<Operand>> = spec.outputs.iter().map(|output| Some(operand(output))).collect();
+    let call = Call {
+        operation: spec.operation,
+        span: SrcSpan::default(),
+        inputs: &inputs,
+        outputs: &outputs,
+        attrs: &spec.attrs,
+        expression: spec.expression.as_deref(),
+        team: spec.team,
+    };
+    let types = spec.outputs.iter().map(|output| (output.dtype, output.dims));
+    spec.operation.infer(&call).is_ok_and(|inferred| inferred.into_iter().eq(types))
+}
+
+impl Joined {
+    /// Fails unless it computes in the type that both operations compute in.
+    fn computes_as(self, related: &Related) -> Result<Joined, Apart> {
+        let [first, second] = [related.first, related.second].map(compute_type);
+        let both = compute_type(&self.spec);
+        if first != second {
+            return Err(Apart::Compute(first, second));
+        }
+        if both == first { Ok(self) } else { Err(Apart::Compute(first, both)) }
+    }
+}

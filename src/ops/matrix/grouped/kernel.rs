@@ -1,0 +1,206 @@
+//! The launch of a grouped product: how blocks share the tiles of all groups.
+
+use super::super::super::kernel::{bounds, c_type, source};
+use super::super::super::layout::in_packs;
+use super::super::super::mma;
+use super::super::super::occupancy::UNITS;
+use super::*;
+
+/// How a grouped product is cut into tiles, each of which a block computes at a time. Blocks stay until no tile is left.
+pub struct Tiling {
+    shape: Shape,
+    /// Rows and columns of a tile.
+    rows: u64,
+    columns: u64,
+    /// Threads of a block, and warps of it that share the rows at most, where there are no instructions for four warps together.
+    threads: u64,
+    row_warps: u64,
+    /// Parts of the depth that are in shared memory at the same time, at most.
+    stages: u64,
+    /// Blocks that a compute unit holds at the same time.
+    resident: u64,
+    /// Whether matrix units multiply. Otherwise each thread has 4 × 4 elements of a tile.
+    by_units: bool,
+}
+
+/// Terms of the sums that are in shared memory together.
+const DEPTH: u64 = 64;
+
+/// The mean rows of a group up to which tiles have as many.
+const SMALL_ROWS: u64 = 32;
+
+/// Groups up to which four stages of the largest tiles fit beside what a block keeps of each group.
+const FEW_GROUPS: u64 = 383;
+
+impl Tiling {
+    pub fn of(spec: &Spec) -> Tiling {
+        let shape = Shape::of(spec);
+        let with = |rows, columns, threads, row_warps, stages, resident| Tiling {
+            shape,
+            rows,
+            columns,
+            threads,
+            row_warps,
+            stages,
+            resident,
+            by_units: true,
+        };
+        if spec.inputs[0].dtype.size() > 2 {
+            return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
+        }
+        let small = with(32, 128, 128, 1, 4, 2);
+        // The rows of a group, if all groups have the same number. Tiles that hold turned columns have 64 of them at least.
+        let mean = shape.rows / shape.groups.max(1);
+        if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
+            return small;
+        }
+        // The larger a tile, the less often its factors are read: tilings with their speed beside the first one's. That of the
+        // second was measured on an H200 (480 and 490 TFLOP/s), the others are estimates.
+        let all = [
+            (with(192, 256, 384, 3, 4, 1), 1.0),
+            (with(128, 256, 256, 2, 4, 1), 0.97),
+            (with(128, 128, 128, 2, 3, 2), 0.75),
+            (with(64, 128, 128, 2, 4, 2), 0.55),
+        ];
+        let fitting = all.into_iter().filter(|(tiling, _)| tiling.rows < 192 || shape.groups <= FEW_GROUPS);
+        let time = |(tiling, share): &(Tiling, f64)| {
+            let at_once = UNITS * tiling.resident;
+            (tiling.tiles().div_ceil(at_once) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
+        };
+        let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
+        best.map_or(small, |(tiling, _)| tiling)
+    }
+
+    /// Bytes for the end of each group and the tiles up to it.
+    fn table(&self) -> u64 {
+        (2 * 4 * (self.shape.groups + 1)).next_multiple_of(512)
+    }
+
+    /// Tiles of all groups, if their sizes are equal.
+    fn tiles(&self) -> u64 {
+        let Shape { in_depth, groups, rows, columns, .. } = self.shape;
+        let of_rows = match in_depth {
+            true => groups * rows.div_ceil(self.rows),
+            false => (rows / groups.max(1)).div_ceil(self.rows).max(1) * groups.min(rows),
+        };
+        of_rows * columns.div_ceil(self.columns)
+    }
+
+    /// The most tiles that any sizes of groups give.
+    fn most_tiles(&self) -> u64 {
+        let Shape { in_depth, groups, rows, columns, .. } = self.shape;
+        let of_rows = match in_depth {
+            true => groups * rows.div_ceil(self.rows),
+            false => rows.div_ceil(self.rows) + groups.min(rows),
+        };
+        of_rows * columns.div_ceil(self.columns)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.most_tiles().clamp(1, UNITS * self.resident)
+    }
+
+    pub fn cost(&self, spec: &Spec) -> Cost {
+        let Shape { rows, columns, depth, .. } = self.shape;
+        let of_epilogue = f64::from(finish(spec).expression().flops());
+        Cost {
+            flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * spec.outputs[0].elements() as f64,
+            read: Spec::bytes_of(&spec.inputs),
+            written: Spec::bytes_of(&spec.outputs),
+            blocks: self.tiles().max(1),
+            share: Cost::WHOLE_UNIT / self.resident as u32,
+            matrix: Some(arithmetic(spec)),
+            ..Cost::default()
+        }
+    }
+
+    pub fn launch(&self, spec: &Spec) -> Launch {
+        let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
+        let c = &spec.outputs[0];
+        let Shape { in_depth, groups, rows, columns, depth } = self.shape;
+        let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+        let strides = |tensor: &Tensor| {
+            let last = tensor.dims.len() - 1;
+            let group = if last == 2 { tensor.strides[0] } else { 0 };
+            Arg::Words(vec![group, tensor.strides[last - 1], tensor.strides[last]])
+        };
+        let params = [
+            "const T* a",
+            "const T* b",
+            "const I* ends",
+            "O* c",
+            "const Strides sa",
+            "const Strides sb",
+            "const Strides sc",
+            "u64 se",
+            "u32 groups",
+            "u32 rows",
+            "u32 columns",
+            "u32 depth",
+        ]
+        .map(str::to_owned);
+        let mut args: Vec<Arg> = (0..4).map(Arg::Operand).collect();
+        args.extend([strides(a), strides(b), strides(c), Arg::U64(ends.strides[0])]);
+        args.extend([groups, rows, columns, depth].map(|size| Arg::U32(size as u32)));
+        let types = format!(
+            "{}typedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
+             #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define MOST_GROUPS {MOST_GROUPS}\n",
+            bounds(self.threads as u32),
+            c_type(a.dtype),
+            c_type(c.dtype),
+            c_type(ends.dtype),
+            c_type(a.dtype.compute()),
+            function(spec),
+            u32::from(in_depth),
+            u32::from(turned[0]),
+            u32::from(turned[1]),
+            self.threads,
+            self.rows,
+            self.columns,
+        );
+        // A group may begin at any place, so packs of elements along it do not lie at multiples of their size.
+        let [along_a, along_b] = match in_depth {
+            true => [!turned[0], turned[1]],
+            false => [turned[0], false],
+        };
+        let (source, shared) = match self.by_units {
+            false => {
+                let before = format!("{types}{}", text::SCHEDULE);
+                (source("grouped_gemm_elements", &before, &params, text::ELEMENTS), Shared::Bytes(0))
+            }
+            true => {
+                let before = format!(
+                    "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PAIRS {}\n#define BK {DEPTH}\n\
+                     #define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
+                    mma::FUNCTIONS,
+                    !along_a && in_packs(a, 8),
+                    !along_b && in_packs(b, 8),
+                    in_packs(c, 2),
+                    self.row_warps,
+                    self.stages,
+                    self.table(),
+                    text::SCHEDULE,
+                    text::TILES,
+                    text::warpgroup(a.dtype, self.columns, turned),
+                );
+                let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
+                (source("grouped_gemm", &before, &params, text::UNITS), Shared::AtMost(bytes as u32))
+            }
+        };
+        Launch::Kernel(Kernel {
+            source,
+            grid: Kernel::along_x(self.blocks()),
+            block: Kernel::along_x(self.threads as u32),
+            shared,
+            args,
+        })
+    }
+}
+
+/// Kernel text that defines `finished`, the epilogue of a sum.
+fn function(spec: &Spec) -> String {
+    let expression = finish(spec).expression();
+    let constants = expression.constants().iter().enumerate();
+    let constants: String = constants.map(|(index, value)| format!("  const C c{index} = C({value:e});\n")).collect();
+    format!("__device__ inline C finished(C x0) {{\n{constants}{}}}\n", expression.c_text())
+}

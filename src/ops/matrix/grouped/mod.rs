@@ -1,0 +1,253 @@
+//! `grouped_gemm`: products of groups of rows, or of parts of the depth, whose sizes are data.
+
+mod kernel;
+mod text;
+
+use std::ops::Range;
+
+use ndarray::{Axis, Slice};
+
+use crate::base::{DType, Dims};
+
+use super::super::*;
+use super::check::Rounding;
+use super::epilogue::{self, Finish, Function};
+use super::product::Factors;
+use super::rows_columns;
+use kernel::Tiling;
+
+/// `grouped_gemm(a, b, ends -> c)`, as `torch._grouped_mm`.
+pub struct GroupedGemm;
+
+/// The most groups: a block keeps where each of them ends in shared memory.
+const MOST_GROUPS: u64 = 1024;
+
+/// The most rows, columns or terms of a sum: places are numbered by 32 bits.
+const MOST_ROWS: u64 = 1 << 31;
+
+const OPTIONS: [OptionSpec; 3] = [
+    OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
+    OptionSpec::bool("transpose_b", false, "multiply by the transpose of each matrix of `b`"),
+    OptionSpec::word(
+        "epilogue",
+        &epilogue::NAMES,
+        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
+    ),
+];
+
+impl Operation for GroupedGemm {
+    fn name(&self) -> &'static str {
+        "grouped_gemm"
+    }
+
+    fn summary(&self) -> &'static str {
+        "products of groups of rows, each with a matrix of its own; of two matrices, a product for each group of their terms"
+    }
+
+    fn category(&self) -> Category {
+        Category::Matrix
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const {
+            &Signature {
+                inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Tensor("ends")],
+                outputs: &["c"],
+                options: &OPTIONS,
+            }
+        }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let [a, b, ends] = [0, 1, 2].map(|input| &call.inputs[input]);
+        for input in [a, b] {
+            let fits = input.tensor.dtype.is_float() && !input.tensor.dtype.is_float8();
+            call.needs_dtype(input, fits, "floating-point matrices of 16 bits or more")?;
+        }
+        call.needs_indices(ends)?;
+        let needs = |operand: &Operand, fits: bool, needs: &str| match fits {
+            true => Ok(()),
+            false => Err(OpError::Rank {
+                op: self.name(),
+                needs: needs.to_owned(),
+                found: operand.tensor.to_string(),
+                at: operand.span.into(),
+            }),
+        };
+        needs(a, a.tensor.dims.len() == 2, "two dimensions, the rows of all groups and their columns")?;
+        let in_rows = b.tensor.dims.len() == 3;
+        let matrices = "three dimensions, a matrix for each group, or two, whose groups are parts of the depth";
+        needs(b, in_rows || b.tensor.dims.len() == 2, matrices)?;
+        needs(ends, ends.tensor.dims.len() == 1, "one dimension, the end of each group")?;
+        if a.tensor.dtype != b.tensor.dtype {
+            let (left, right) = (format!("this is {}", a.tensor.dtype), format!("this is {}", b.tensor.dtype));
+            let help = "both factors need the same element type; `cast(x -> y)` changes one";
+            return Err(call.differs(0, left, 1, right, help));
+        }
+        let groups = ends.tensor.dims[0];
+        needs(ends, groups <= MOST_GROUPS, &format!("at most {MOST_GROUPS} groups"))?;
+        if in_rows && b.tensor.dims[0] != groups {
+            let (left, right) =
+                (format!("this has {} matrices", b.tensor.dims[0]), format!("this ends {groups} groups"));
+            return Err(call.differs(1, left, 2, right, "each group has its matrix and its end"));
+        }
+        let (m, k) = rows_columns(&a.tensor, call.attrs.bool("transpose_a"));
+        let (k2, n) = rows_columns(&b.tensor, call.attrs.bool("transpose_b"));
+        if k != k2 {
+            let transposed = |t: bool| if t { " when transposed" } else { "" };
+            let [of_a, of_b] = ["transpose_a", "transpose_b"].map(|name| transposed(call.attrs.bool(name)));
+            return Err(call.differs(
+                0,
+                format!("{} has {k} columns{of_a}", a.tensor),
+                1,
+                format!("{} has {k2} rows{of_b}", b.tensor),
+                "the columns of the first have to be as many as the rows of the second; \
+                 `transpose_a: true` and `transpose_b: true` turn one around",
+            ));
+        }
+        let too_large = [m, n, k].into_iter().any(|size| size >= MOST_ROWS);
+        needs(if k >= m { a } else { b }, !too_large, "fewer than 2^31 rows and columns")?;
+        let sizes: &[u64] = if in_rows { &[m, n] } else { &[groups, m, n] };
+        let dtype = match call.given_dtype(0) {
+            Some(DType::F32) if a.tensor.dtype.size() == 2 => DType::F32,
+            _ => a.tensor.dtype,
+        };
+        let dims = Dims::from_slice(sizes).expect("at most three dimensions");
+        Ok(vec![call.output(0, dtype, dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        Tiling::of(spec).cost(spec)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let finish = finish(spec);
+        outputs[0].fill(0.0);
+        for (range, factors) in parts(spec, inputs) {
+            let c = &mut outputs[0][range];
+            factors.multiply(c);
+            c.iter_mut().for_each(|sum| *sum = finish.apply(*sum));
+        }
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        let (finish, rounding) = (finish(spec), rounding(spec));
+        let mut radii = vec![0.0; outputs[0].len()];
+        outputs[0].fill(0.0);
+        for (range, factors) in parts(spec, inputs) {
+            let mut sums = vec![0.0; range.len()];
+            factors.multiply(&mut sums);
+            radii[range.clone()].copy_from_slice(&rounding.radii(factors, None, &sums));
+            outputs[0][range].iter_mut().zip(&sums).for_each(|(c, &sum)| *c = finish.apply(sum));
+        }
+        vec![Tolerance::Within(radii)]
+    }
+
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        let (rounding, flops) = (rounding(spec), spec.cost().flops);
+        let (c, mut all, mut end) = (&actual[0], Check::none(), 0);
+        for (range, factors) in parts(spec, inputs) {
+            let found = rounding.check(factors, None, &c[range.clone()], flops);
+            all.add(&found, |index| range.start as u64 + index);
+            end = range.end;
+        }
+        // Rows behind the last group.
+        let found = compare(spec.outputs[0].dtype, &c[end..], &vec![0.0; c.len() - end], &Tolerance::Exact);
+        all.add(&found, |index| end as u64 + index);
+        vec![all]
+    }
+
+    /// One kernel, whose blocks find the tiles of each group by the ends.
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![Tiling::of(spec).launch(spec)]
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::grouped_gemm(rule)
+    }
+}
+
+/// The sizes of a grouped product.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Whether groups are parts of the depth, and each has a matrix of the result. They are parts of the rows otherwise.
+    in_depth: bool,
+    groups: u64,
+    /// Rows and columns of the result of all groups, or of each of them if they are parts of the depth.
+    rows: u64,
+    columns: u64,
+    /// Terms of each sum, or of the sums of all groups if they are parts of the depth.
+    depth: u64,
+}
+
+impl Shape {
+    fn of(spec: &Spec) -> Shape {
+        let (rows, depth) = rows_columns(&spec.inputs[0], spec.attrs.bool("transpose_a"));
+        let (_, columns) = rows_columns(&spec.inputs[1], spec.attrs.bool("transpose_b"));
+        let in_depth = spec.inputs[1].dims.len() == 2;
+        Shape { in_depth, groups: spec.inputs[2].dims[0], rows, columns, depth }
+    }
+
+    /// The length of the dimension that groups are parts of.
+    fn length(&self) -> u64 {
+        if self.in_depth { self.depth } else { self.rows }
+    }
+}
+
+/// The type in which products are formed.
+fn arithmetic(spec: &Spec) -> Arithmetic {
+    match spec.inputs[0].dtype {
+        DType::F64 => Arithmetic::F64,
+        DType::F16 => Arithmetic::F16,
+        DType::BF16 => Arithmetic::BF16,
+        _ => Arithmetic::F32,
+    }
+}
+
+/// The steps after the sums. Each function of an epilogue is zero at zero, so rows without a group stay zero.
+fn finish(spec: &Spec) -> Finish {
+    Finish::of_sums(Function::of_word(spec))
+}
+
+fn rounding(spec: &Spec) -> Rounding {
+    Rounding::once(spec, finish(spec), arithmetic(spec))
+}
+
+/// The groups' parts of a length. An end below one before it makes an empty group, and one beyond the length is the length.
+fn groups(ends: &[f64], length: u64) -> impl Iterator<Item = Range<usize>> {
+    let mut begin = 0;
+    ends.iter().map(move |&end| {
+        let end = (end.clamp(0.0, length as f64) as usize).max(begin);
+        let group = begin..end;
+        begin = end;
+        group
+    })
+}
+
+/// The product of each group that has elements in the result, and the range of these. Inputs lie without gaps.
+fn parts<'a>(spec: &Spec, inputs: &[&'a [f64]]) -> impl Iterator<Item = (Range<usize>, Factors<'a>)> {
+    let shape = Shape::of(spec);
+    let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
+    let [rows, columns, depth] = [shape.rows, shape.columns, shape.depth].map(|size| size as usize);
+    let (a, all_b) = (Factors::matrix(inputs[0], (rows, depth), turned_a), inputs[1]);
+    groups(inputs[2], shape.length()).enumerate().filter_map(move |(number, group)| {
+        let part = Slice::from(group.clone());
+        let (range, factors) = match shape.in_depth {
+            true => {
+                let mut b = Factors::matrix(all_b, (depth, columns), turned_b);
+                let mut a = a;
+                a.slice_axis_inplace(Axis(1), part);
+                b.slice_axis_inplace(Axis(0), part);
+                (number * rows * columns..(number + 1) * rows * columns, Factors { a, b })
+            }
+            false => {
+                let b = Factors::matrix(&all_b[number * depth * columns..], (depth, columns), turned_b);
+                let mut a = a;
+                a.slice_axis_inplace(Axis(0), part);
+                (group.start * columns..group.end * columns, Factors { a, b })
+            }
+        };
+        (!range.is_empty()).then_some((range, factors))
+    })
+}

@@ -1,0 +1,339 @@
+//! The texts of the kernels. [`super::kernel`] defines their names.
+
+use std::fmt::Write as _;
+
+use crate::base::DType;
+
+/// Offsets of the tiles. A block has `BM` rows and `BN` columns of one group's result at a time.
+///
+/// Tiles of a group follow each other, those of `BAND` rows of tiles column by column, so that blocks that run together read
+/// the same rows and columns.
+pub const SCHEDULE: &str = r#"
+#define BAND 16
+struct Strides { i64 group, row, column; };
+struct Larger { __device__ u32 operator()(u32 a, u32 b) const { return a > b ? a : b; } };
+struct Total { __device__ u32 operator()(u32 a, u32 b) const { return a + b; } };
+// Joins each of `count` numbers in shared memory with all before it. `room` has as many.
+template <typename F> __device__ inline void join_all(u32* values, u32* room, u32 count, F join) {
+  for (u32 step = 1; step < count; step *= 2) {
+    for (u32 i = threadIdx.x; i < count; i += THREADS) room[i] = i < step ? values[i] : join(values[i], values[i - step]);
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < count; i += THREADS) values[i] = room[i];
+    __syncthreads();
+  }
+}
+struct Place {
+  u32 group;
+  // The first row and column of the tile, and the end of the rows that belong to the group.
+  u32 row, column, row_end;
+  // The terms of the sums.
+  u32 depth, depth_end;
+};
+struct Schedule {
+  // For each group its end, and the rows of tiles of all groups up to it. Where groups are rows, those behind the last are a
+  // group without terms.
+  const u32 *ends, *tiles;
+  u32 groups, parts, columns, total;
+
+  // `table` has two numbers for each group and two more, which stay; `room` has half as many.
+  __device__ inline Schedule(u32* table, u32* room, const I* given, u64 step, u32 groups, u32 rows, u32 columns, u32 depth) {
+    u32 *own_ends = table, *own_tiles = table + groups + 1;
+    i64 length = IN_DEPTH ? depth : rows;
+    for (u32 g = threadIdx.x; g < groups; g += THREADS) {
+      i64 end = (i64)given[(i64)g * (i64)step];
+      own_ends[g] = (u32)(end < 0 ? 0 : end > length ? length : end);
+    }
+    if (threadIdx.x == 0) own_ends[groups] = (u32)length;
+    __syncthreads();
+    join_all(own_ends, room, groups, Larger());
+    this->groups = groups;
+    parts = groups + !IN_DEPTH;
+    for (u32 g = threadIdx.x; g < parts; g += THREADS) {
+      u32 own = IN_DEPTH ? rows : own_ends[g] - (g > 0 ? own_ends[g - 1] : 0);
+      own_tiles[g] = (own + BM - 1) / BM;
+    }
+    __syncthreads();
+    join_all(own_tiles, room, parts, Total());
+    ends = own_ends;
+    tiles = own_tiles;
+    this->columns = (columns + BN - 1) / BN;
+    total = tiles[parts - 1] * this->columns;
+  }
+
+  __device__ inline Place place(u32 tile, u32 rows, u32 depth) const {
+    u32 low = 0, high = parts - 1;
+    while (low < high) {
+      u32 middle = (low + high) / 2;
+      if (tiles[middle] * columns > tile) high = middle; else low = middle + 1;
+    }
+    u32 before = low > 0 ? tiles[low - 1] : 0, begin = low > 0 ? ends[low - 1] : 0, end = ends[low];
+    u32 own = tile - before * columns, band = own / (BAND * columns) * BAND;
+    u32 left = tiles[low] - before - band, in_band = left < BAND ? left : BAND;
+    own -= band * columns;
+    u32 row = (band + own % in_band) * BM, column = own / in_band * BN;
+    if (IN_DEPTH) return {low, row, column, rows, begin, end};
+    return {low, begin + row, column, end, 0, low < groups ? depth : 0};
+  }
+};
+"#;
+
+/// How the warps of a block share a tile, and how many parts of the depth are in shared memory. Tiles lie there as columns of
+/// 64 elements of memory, with the turns of [`super::super::super::mma`], which are those that Hopper's instructions for four
+/// warps read.
+pub const TILES: &str = r#"
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM % 64 == 0
+#define WARPGROUPS 1
+#else
+#define WARPGROUPS 0
+#endif
+// Shared memory of a block, by device.
+#if !MMA
+#define ROOM (64 << 10)
+#elif __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
+#define ROOM (227 << 10)
+#elif __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 870
+#define ROOM (163 << 10)
+#else
+#define ROOM (99 << 10)
+#endif
+#define STAGE ((BM + BN) * BK)
+#define STAGES_THAT_FIT ((ROOM - TABLE) / (2 * STAGE))
+// Without asynchronous copies, more than one stage is of no use.
+#define STAGES (!MMA ? 1 : STAGES_THAT_FIT < STAGES_AT_MOST ? STAGES_THAT_FIT : STAGES_AT_MOST)
+// Stages that are loaded ahead. Instructions for four warps may still read the one before.
+#define AHEAD (WARPGROUPS ? STAGES - 2 : STAGES - 1)
+#define WARPS (THREADS / LANES)
+#define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
+#define MT (WARPGROUPS ? BM / 64 / (THREADS / 128) : BM / 16 / ROW_WARPS)
+#define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
+#define ROW_STEP (WARPGROUPS ? 64 : 16)
+#define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
+template <int ROWS> struct Columns {
+  u16* at;
+  __device__ inline Tile<ROWS, 64> operator[](u32 column) const { return {at + column / 64 * (ROWS * 64)}; }
+};
+__device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - from : 0; }
+"#;
+
+/// The product of 16-bit factors.
+pub const UNITS: &str = r#"#if MMA
+  extern __shared__ __align__(1024) Pack<u32, 4> memory[];
+#else
+  extern __shared__ Pack<u32, 4> memory[];
+#endif
+  u16* stages = (u16*)memory;
+  // The loads of the first tile come after all use of the room.
+  Schedule schedule((u32*)(stages + STAGES * STAGE), (u32*)stages, ends, se, groups, rows, columns, depth);
+  u32 warp = threadIdx.x / LANES;
+  u32 own_row = WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
+  u32 own_column = WARPGROUPS ? 0 : warp / ROW_WARPS * (NT * 16);
+  auto tile_a = [&](u32 stage) { return stages + stage * STAGE; };
+  auto tile_b = [&](u32 stage) { return stages + stage * STAGE + BM * BK; };
+  auto load = [&](const Place& place, u32 stage, u32 step) {
+    u32 k = place.depth + step * BK, terms = place.depth_end - k;
+    if (TURNED_A) {
+      EACH(part, BM / 64) {
+        u32 row = place.row + part * 64;
+        load_matrix<THREADS, PACKS_A>(Columns<BK>{tile_a(stage)}[part * 64], a + k * sa.row + row * sa.column, sa.row, terms,
+                                      left_of(place.row_end, row), sa.column);
+      }
+    } else {
+      load_matrix<THREADS, PACKS_A>(Tile<BM, 64>{tile_a(stage)}, a + place.row * sa.row + k * sa.column, sa.row,
+                                    place.row_end - place.row, terms, sa.column);
+    }
+    const T* own = b + (IN_DEPTH ? 0 : place.group * sb.group);
+    if (TURNED_B) {
+      load_matrix<THREADS, PACKS_B>(Tile<BN, 64>{tile_b(stage)}, own + place.column * sb.row + k * sb.column, sb.row,
+                                    columns - place.column, terms, sb.column);
+    } else {
+      EACH(part, BN / 64) {
+        u32 column = place.column + part * 64;
+        load_matrix<THREADS, PACKS_B>(Columns<BK>{tile_b(stage)}[part * 64], own + k * sb.row + column * sb.column, sb.row, terms,
+                                      left_of(columns, column), sb.column);
+      }
+    }
+  };
+  auto steps_of = [&](const Place& place) { return (place.depth_end - place.depth + BK - 1) / BK; };
+  auto begin = [&](const Place& place) {
+    EACH(stage, AHEAD) {
+      if (stage < steps_of(place)) load(place, stage, stage);
+      loads_issued();
+    }
+  };
+
+  Place place = {}, next = {};
+  u32 tile = blockIdx.x;
+  if (tile < schedule.total) {
+    place = schedule.place(tile, rows, depth);
+    begin(place);
+  }
+  while (tile < schedule.total) {
+    Sums sum[MT][NT];
+    EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) sum[m][n].at[h][i] = 0;
+    u32 steps = steps_of(place);
+    for (u32 step = 0; step < steps; step++) {
+      u32 stage = step % STAGES;
+      if (AHEAD > 0) {
+        loads_pending<(AHEAD > 0 ? AHEAD - 1 : 0)>();
+#if WARPGROUPS
+        written_before();
+#endif
+        __syncthreads();
+        if (step + AHEAD < steps) load(place, (step + AHEAD) % STAGES, step + AHEAD);
+        loads_issued();
+      } else {
+        __syncthreads();
+        load(place, stage, step);
+        loads_issued();
+        loads_done();
+        __syncthreads();
+      }
+#if WARPGROUPS
+      multiply_begin();
+      EACH(c, BK / 16) EACH(m, MT) {
+        u32 row = warp / 4 * (MT * 64) + m * 64;
+        u16* of_a = TURNED_A ? tile_a(stage) + (row + c * 16) * 64 : tile_a(stage) + row * 64 + c * 16;
+        u16* of_b = TURNED_B ? tile_b(stage) + c * 16 : tile_b(stage) + c * 16 * 64;
+        multiply_together(sum[m], described(of_a), described(of_b));
+      }
+      multiply_pending<1>();
+#else
+      EACH(c, BK / 16) {
+        Factor factors[MT];
+        EACH(m, MT) {
+          u32 row = own_row + m * 16;
+          factors[m] = TURNED_A ? left_turned(Columns<BK>{tile_a(stage)}[row], c * 16, row % 64)
+                                : left(Tile<BM, 64>{tile_a(stage)}, row, c * 16);
+        }
+        EACH(n, NT) {
+          u32 column = own_column + n * 16;
+          Factor other = TURNED_B ? right(Tile<BN, 64>{tile_b(stage)}, column, c * 16)
+                                  : right_turned(Columns<BK>{tile_b(stage)}[column], c * 16, column % 64);
+          EACH(m, MT) multiply<T>(sum[m][n], factors[m], other);
+        }
+      }
+#endif
+    }
+#if WARPGROUPS
+    multiply_pending<0>();
+#endif
+    // The first parts of the next tile are on their way while this one is written.
+    tile += gridDim.x;
+    __syncthreads();
+    if (tile < schedule.total) {
+      next = schedule.place(tile, rows, depth);
+      begin(next);
+    }
+    O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
+    EACH(m, MT) EACH(h, LANE_ROWS) {
+      u32 row = place.row + own_row + m * ROW_STEP + lane_row(h);
+      if (row >= place.row_end) continue;
+      O* of_row = own + row * sc.row;
+      EACH(n, NT) EACH(j, 2) {
+        u32 column = place.column + own_column + n * 16 + lane_column(2 * j);
+        Pack<O, 2> two;
+        EACH(i, 2) store<f32>(two.at[i], finished(sum[m][n].at[h][2 * j + i]));
+        if (PAIRS) {
+          if (column < columns) *(Pack<O, 2>*)(of_row + column) = two;
+        } else {
+          EACH(i, 2) if (column + i < columns) of_row[(i64)(column + i) * sc.column] = two.at[i];
+        }
+      }
+    }
+    place = next;
+  }
+"#;
+
+/// The product of factors of 32 or 64 bits: each thread has 4 × 4 elements of a tile.
+pub const ELEMENTS: &str = r#"  __shared__ u32 table[2 * (MOST_GROUPS + 1)], room[MOST_GROUPS + 1];
+  __shared__ C left[16][BM + 4], right[16][BN + 4];
+  Schedule schedule(table, room, ends, se, groups, rows, columns, depth);
+  u32 first_row = threadIdx.x / 16 * 4, first_column = threadIdx.x % 16 * 4;
+  for (u32 tile = blockIdx.x; tile < schedule.total; tile += gridDim.x) {
+    Place place = schedule.place(tile, rows, depth);
+    const T* own = b + (IN_DEPTH ? 0 : place.group * sb.group);
+    C sum[4][4] = {};
+    for (u32 k = place.depth; k < place.depth_end; k += 16) {
+      __syncthreads();
+      for (u32 i = threadIdx.x; i < BM * 16; i += THREADS) {
+        u32 r = TURNED_A ? i % BM : i / 16, term = TURNED_A ? i / BM : i % 16;
+        i64 row = (i64)place.row + r, at = (i64)k + term;
+        bool exists = row < place.row_end && at < place.depth_end;
+        left[term][r] = exists ? load<C>(a[TURNED_A ? at * sa.row + row * sa.column : row * sa.row + at * sa.column]) : C(0);
+      }
+      for (u32 i = threadIdx.x; i < BN * 16; i += THREADS) {
+        u32 r = TURNED_B ? i / 16 : i % BN, term = TURNED_B ? i % 16 : i / BN;
+        i64 column = (i64)place.column + r, at = (i64)k + term;
+        bool exists = column < columns && at < place.depth_end;
+        right[term][r] = exists ? load<C>(own[TURNED_B ? column * sb.row + at * sb.column : at * sb.row + column * sb.column]) : C(0);
+      }
+      __syncthreads();
+#pragma unroll
+      for (u32 term = 0; term < 16; term++) {
+#pragma unroll
+        for (u32 r = 0; r < 4; r++)
+#pragma unroll
+          for (u32 column = 0; column < 4; column++) sum[r][column] += left[term][first_row + r] * right[term][first_column + column];
+      }
+    }
+    O* to = c + (IN_DEPTH ? place.group * sc.group : 0);
+#pragma unroll
+    for (u32 r = 0; r < 4; r++) {
+      u32 row = place.row + first_row + r;
+#pragma unroll
+      for (u32 i = 0; i < 4; i++) {
+        u32 column = place.column + first_column + i;
+        if (row < place.row_end && column < columns) store<C>(to[row * sc.row + column * sc.column], finished(sum[r][i]));
+      }
+    }
+  }
+"#;
+
+/// Hopper's products of four warps, 64 rows by `columns`, whose factors lie in shared memory (PTX ISA, "wgmma.mma_async").
+///
+/// - `described`: the address of a factor's first element with how it lies: rows of 128 bytes, whose chunks of 16 are turned by
+///   the row's number, in groups of eight rows; 64 such rows to the next 64 columns.
+/// - `written_before`: makes what threads have written to shared memory visible to these products.
+/// - `multiply_begin`, `multiply_together`: adds a product to sums, asynchronously.
+/// - `multiply_pending<N>`: ends a group of products, and waits until at most `N` groups are under way.
+pub fn warpgroup(dtype: DType, columns: u64, turned: [bool; 2]) -> String {
+    let tiles = columns / 16;
+    let mut sums = Vec::new();
+    for tile in 0..tiles {
+        for half in 0..2 {
+            for row in 0..2 {
+                sums.extend((0..2).map(|place| format!("\"+f\"(s[{tile}].at[{row}][{}])", half * 2 + place)));
+            }
+        }
+    }
+    let names: Vec<String> = (0..sums.len()).map(|index| format!("%{index}")).collect();
+    let name = dtype.name();
+    let mut text = String::from("#if WARPGROUPS\n");
+    let _ = write!(
+        text,
+        r#"__device__ inline u64 described(const u16* at) {{
+  return (u64)(shared_address(at) >> 4 & 0x3fff) | (u64)(8192 >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}}
+__device__ inline void written_before() {{ asm volatile("fence.proxy.async;" ::: "memory"); }}
+__device__ inline void multiply_begin() {{ asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }}
+template <int N> __device__ inline void multiply_pending() {{
+  if (N > 0) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}}
+__device__ inline void multiply_together(Sums (&s)[{tiles}], u64 a, u64 b) {{
+  asm volatile("{{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{}}}, %{}, %{}, p, 1, 1, {}, {};\n}}"
+    : {}
+    : "l"(a), "l"(b));
+}}
+#endif
+"#,
+        names.join(", "),
+        sums.len(),
+        sums.len() + 1,
+        u32::from(turned[0]),
+        u32::from(!turned[1]),
+        sums.join(", "),
+    );
+    text
+}

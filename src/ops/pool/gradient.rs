@@ -1,0 +1,99 @@
+//! `pool_backward`: the gradient of `pool`.
+
+use super::*;
+
+/// `pool_backward(x, dy -> dx)`.
+pub struct PoolBackward;
+
+impl Operation for PoolBackward {
+    fn name(&self) -> &'static str {
+        "pool_backward"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the gradient of `pool`: each window's goes to its first largest element, or to all of its elements alike"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const { &Signature { inputs: &[Input::Tensor("x"), Input::Tensor("dy")], outputs: &["dx"], options: OPTIONS } }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        (0..2).try_for_each(|index| call.needs_wide_float(index))?;
+        call.needs_spatial(0, LAYOUT)?;
+        (0..2).try_for_each(|index| call.needs_few_places(&call.inputs[index], &[1]))?;
+        let [x, dy] = [0, 1].map(|input| &call.inputs[input].tensor);
+        let expected = windows::shape(x.dims[0], x.dims[1], call.pooled(Some(dy.dims))?);
+        if (dy.dtype, dy.dims) != (x.dtype, expected) {
+            let help = format!("the result of this `pool` is {}{expected}, and so is its gradient", x.dtype);
+            return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {dy}"), &help));
+        }
+        Ok(vec![call.output(0, x.dtype, x.dims)?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let shape = Shape::of(spec);
+        Kernels { spec, shape }.cost(Task::Backward)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        spread(spec, inputs, &mut outputs[0]);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        vec![Tolerance::Within(spread(spec, inputs, &mut outputs[0]))]
+    }
+
+    /// By samples.
+    fn pieces(&self, _: &Spec) -> Option<Pieces> {
+        Some(Pieces::Rows(vec![true; 2]))
+    }
+
+    /// A kernel for each element adds up the gradients of its windows. Where these have a largest element, another one finds
+    /// the places of all of them before.
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let shape = Shape::of(spec);
+        let kernels = Kernels { spec, shape };
+        let places = shape.is_max.then(|| kernels.launch(Task::Places));
+        places.into_iter().chain([kernels.launch(Task::Backward)]).collect()
+    }
+
+    fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
+        Err("gradients of gradients of pools are not in this version")
+    }
+}
+
+/// Writes the gradients, and returns how far a device may be from them.
+fn spread(spec: &Spec, inputs: &[&[f64]], dx: &mut [f64]) -> Vec<f64> {
+    let shape = Shape::of(spec);
+    let compute = spec.inputs[0].dtype.compute();
+    let precision = Precision::of(compute);
+    let (elements, count) = (shape.elements(), shape.windows());
+    let mut allowed = Vec::with_capacity(dx.len());
+    let planes = inputs[0].chunks(elements).zip(inputs[1].chunks(count)).zip(dx.chunks_mut(elements));
+    for ((x, dy), dx) in planes {
+        let mut terms = vec![Vec::new(); elements];
+        for (window, gradient) in dy.iter().enumerate() {
+            let places = shape.places(window);
+            match shape.is_max {
+                true => terms[shape.best(x, &places)].push(*gradient),
+                false => {
+                    let share = gradient / shape.divisor(places.len());
+                    places.iter().for_each(|&place| terms[place].push(share));
+                }
+            }
+        }
+        for (dx, terms) in dx.iter_mut().zip(terms) {
+            *dx = Function::Sum.of(&terms);
+            let of_share = |term: &f64| 2.0 * precision.unit() * term.abs() + precision.smallest();
+            let radii = if shape.is_max { Vec::new() } else { terms.iter().map(of_share).collect() };
+            allowed.push(Group { terms, radii, compute }.radius(Function::Sum, *dx));
+        }
+    }
+    allowed
+}

@@ -1,0 +1,318 @@
+//! The kernels of pools.
+
+use super::super::kernel::{BLOCK, c_type, replaced, source};
+use super::super::occupancy::{WARP, share};
+use super::*;
+
+/// Windows of more elements have a warp each.
+const LARGE: u64 = 64;
+
+/// A kernel of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The results of windows.
+    Forward,
+    /// The places of the largest elements of windows, in the workspace.
+    Places,
+    /// The gradients of elements.
+    Backward,
+}
+
+/// The shape that a kernel is generated for.
+pub struct Kernels<'a> {
+    pub spec: &'a Spec,
+    pub shape: Shape,
+}
+
+/// Places of windows. Unused dimensions come first, with one element and one window.
+const WINDOWS: &str = r#"
+#define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < 3; j++)
+struct Steps { i64 sample, channel, at[3]; };
+struct Sizes { u64 channels, x[3], y[3]; };
+struct Range { u32 from[3], to[3]; };
+__device__ inline u32 plane_of(u64 index, const u64 (&sizes)[3], u32 (&at)[3]) {
+#pragma unroll
+  for (int j = 2; j >= 0; j--) {
+    u64 rest = index / sizes[j];
+    at[j] = (u32)(index - rest * sizes[j]);
+    index = rest;
+  }
+  return (u32)index;
+}
+__device__ inline i64 offset_of(u32 plane, const u32 (&at)[3], const Steps& steps, const Sizes& sizes) {
+  u32 channels = (u32)sizes.channels;
+  i64 offset = plane / channels * steps.sample + plane % channels * steps.channel;
+  EACH_DIM(j) offset += at[j] * steps.at[j];
+  return offset;
+}
+// The elements of a window that are inside.
+__device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
+  Range range;
+  EACH_DIM(j) {
+    u64 x = sizes.x[j], y = sizes.y[j];
+    if (ADAPTIVE) {
+      range.from[j] = (u32)(window[j] * x / y);
+      range.to[j] = (u32)(((window[j] + 1) * x + y - 1) / y);
+    } else {
+      u32 from = window[j] * STRIDE(j), to = from + SIZE(j) - PADDING(j);
+      range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);
+      range.to[j] = to < x ? to : (u32)x;
+    }
+  }
+  return range;
+}
+__device__ inline C divisor_of(const Range& range) {
+  u32 inside = 1;
+  EACH_DIM(j) inside *= range.to[j] - range.from[j];
+  return (C)(COUNTS_PADDING ? SIZE(0) * SIZE(1) * SIZE(2) : inside);
+}
+struct Best {
+  C value;
+  u32 place;
+  __device__ inline void join(C other, u32 from) {
+    bool larger = other > value || (other != other && value == value);
+    bool same = other == value || (other != other && value != value);
+    if (larger || (same && from < place)) {
+      value = other;
+      place = from;
+    }
+  }
+};
+"#;
+
+/// One window by `LANES` threads.
+const FORWARD: &str = r#"  u64 index = GLOBAL_INDEX / LANES;
+  u32 lane = threadIdx.x % LANES;
+  if (index >= count) return;
+  u32 window[3], plane = plane_of(index, sizes.y, window);
+  Range range = range_of(window, sizes);
+  const u32 none[3] = {0, 0, 0};
+  const T* from = x + offset_of(plane, none, sx, sizes);
+  Best best = {-C(1) / C(0), 0xffffffffu};
+  C sum = 0;
+  auto visit = [&](u32 a, u32 b, u32 c) {
+    C value = load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]);
+    if (MAX) best.join(value, (u32)((a * sizes.x[1] + b) * sizes.x[2] + c));
+    else sum += value;
+  };
+#if LANES == 1
+  for (u32 a = range.from[0]; a < range.to[0]; a++)
+    for (u32 b = range.from[1]; b < range.to[1]; b++)
+      for (u32 c = range.from[2]; c < range.to[2]; c++) visit(a, b, c);
+#else
+  u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
+  u32 all = (range.to[0] - range.from[0]) * rows * columns;
+  for (u32 i = lane; i < all; i += LANES)
+    visit(range.from[0] + i / columns / rows, range.from[1] + i / columns % rows, range.from[2] + i % columns);
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) {
+    if (MAX) {
+      C other = SHUFFLE_XOR(best.value, mask);
+      best.join(other, SHUFFLE_XOR(best.place, mask));
+    } else {
+      sum += SHUFFLE_XOR(sum, mask);
+    }
+  }
+#endif
+  if (lane > 0) return;
+#if PLACES
+  places[index] = best.place;
+#else
+  store<C>(y[offset_of(plane, window, sy, sizes)], MAX ? best.value : sum / divisor_of(range));
+#endif
+"#;
+
+/// One element by a thread, which goes over the windows that have it.
+const BACKWARD: &str = r#"  u64 index = GLOBAL_INDEX;
+  if (index >= count) return;
+  u32 own[3], plane = plane_of(index, sizes.x, own);
+  u32 place = (u32)((own[0] * sizes.x[1] + own[1]) * sizes.x[2] + own[2]);
+  u32 from[3], to[3];
+  EACH_DIM(j) {
+    u64 x = sizes.x[j], y = sizes.y[j];
+    if (ADAPTIVE) {
+      from[j] = (u32)(own[j] * y / x);
+      to[j] = (u32)(((own[j] + 1) * y + x - 1) / x);
+    } else {
+      u32 padded = own[j] + PADDING(j), last = padded / STRIDE(j) + 1;
+      from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;
+      to[j] = last < y ? last : (u32)y;
+    }
+  }
+  const u32 none[3] = {0, 0, 0};
+  const T* gradients = y + offset_of(plane, none, sy, sizes);
+  const u32* own_places = places + plane * (sizes.y[0] * sizes.y[1] * sizes.y[2]);
+  C sum = 0;
+  for (u32 a = from[0]; a < to[0]; a++)
+    for (u32 b = from[1]; b < to[1]; b++)
+      for (u32 c = from[2]; c < to[2]; c++) {
+        if (MAX && own_places[(a * sizes.y[1] + b) * sizes.y[2] + c] != place) continue;
+        C gradient = load<C>(gradients[a * sy.at[0] + b * sy.at[1] + c * sy.at[2]]);
+        const u32 window[3] = {a, b, c};
+        sum += MAX ? gradient : gradient / divisor_of(range_of(window, sizes));
+      }
+  store<C>(dx[offset_of(plane, own, so, sizes)], sum);
+"#;
+
+/// Elements from the first one of a window to its last one.
+const SPAN: &str = "#define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)\n";
+
+/// Lines of the texts above, and those that dilated windows have instead.
+const DILATED: [(&str, &str); 6] = [
+    (
+        "to = from + SIZE(j) - PADDING(j);
+      range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);",
+        "to = from + SPAN(j);
+      if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
+      range.from[j] = from - PADDING(j);
+      to = to < PADDING(j) ? 0 : to - PADDING(j);",
+    ),
+    ("a < range.to[0]; a++)", "a < range.to[0]; a += DILATION(0))"),
+    ("b < range.to[1]; b++)", "b < range.to[1]; b += DILATION(1))"),
+    ("c < range.to[2]; c++)", "c < range.to[2]; c += DILATION(2))"),
+    (
+        "u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
+  u32 all = (range.to[0] - range.from[0]) * rows * columns;
+  for (u32 i = lane; i < all; i += LANES)
+    visit(range.from[0] + i / columns / rows, range.from[1] + i / columns % rows, range.from[2] + i % columns);",
+        "u32 inside[3], all = 1;
+  EACH_DIM(j) {
+    inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 0;
+    all *= inside[j];
+  }
+  for (u32 i = lane; i < all; i += LANES)
+    visit(range.from[0] + i / inside[2] / inside[1] * DILATION(0),
+          range.from[1] + i / inside[2] % inside[1] * DILATION(1), range.from[2] + i % inside[2] * DILATION(2));",
+    ),
+    // Windows that span the element: where one leaves it out, the element is not its largest.
+    (
+        "from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;",
+        "from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;",
+    ),
+];
+
+/// Sizes of three dimensions, of which the first are left out.
+fn three(sizes: Dims, absent: u64) -> Vec<u64> {
+    std::iter::repeat_n(absent, 3 - sizes.len()).chain(sizes.iter().copied()).collect()
+}
+
+impl Kernels<'_> {
+    /// Threads of a window.
+    fn lanes(&self) -> u64 {
+        if self.shape.window() > LARGE { WARP } else { 1 }
+    }
+
+    fn windows(&self) -> u64 {
+        self.shape.planes * self.shape.windows() as u64
+    }
+
+    fn elements(&self) -> u64 {
+        self.shape.planes * self.shape.elements() as u64
+    }
+
+    /// Windows or elements that have threads, and the threads of each.
+    fn count(&self, task: Task) -> (u64, u64) {
+        if task == Task::Backward { (self.elements(), 1) } else { (self.windows(), self.lanes()) }
+    }
+
+    /// The cost of the results, or of all kernels of the gradients.
+    pub fn cost(&self, task: Task) -> Cost {
+        let (count, lanes) = self.count(task);
+        let terms = self.windows() as f64 * self.shape.window() as f64;
+        let passes = if task == Task::Backward && self.shape.is_max { 2.0 } else { 1.0 };
+        let places = if passes > 1.0 { Traffic::of(Space::Device, 4 * self.windows()) } else { Traffic::NONE };
+        Cost {
+            flops: terms,
+            instructions: 8.0 * terms * passes,
+            read: Spec::bytes_of(&self.spec.inputs) + places,
+            written: Spec::bytes_of(&self.spec.outputs) + places,
+            blocks: (count * lanes).div_ceil(u64::from(BLOCK)).max(1),
+            share: share(u64::from(BLOCK)),
+            ..Cost::default()
+        }
+    }
+
+    /// Strides of samples and channels, and of the spatial dimensions.
+    fn steps(&self, operand: usize) -> Arg {
+        let strides = self.spec.operand(operand).strides;
+        let spatial = Dims::from_slice(&strides[2..]).expect("fewer dimensions than the tensor has");
+        Arg::Words(strides[..2].iter().copied().chain(three(spatial, 0)).collect())
+    }
+
+    pub fn launch(&self, task: Task) -> Launch {
+        let Kernels { spec, shape } = self;
+        let (count, lanes) = self.count(task);
+        let dtype = spec.inputs[0].dtype;
+        let sizes = [vec![shape.channels], three(shape.x, 1), three(shape.y, 1)].concat();
+        let mut params = vec![
+            "const Sizes sizes".to_owned(),
+            "u64 count".to_owned(),
+            "const Steps sx".to_owned(),
+            "const Steps sy".to_owned(),
+        ];
+        let mut args = vec![Arg::Words(sizes), Arg::U64(count), self.steps(0), self.steps(1)];
+        let operands: &[(&str, u8)] = match task {
+            Task::Forward => &[("const T* x", 0), ("T* y", 1)],
+            Task::Places => &[("const T* x", 0)],
+            Task::Backward => &[("const T* y", 1), ("T* dx", 2)],
+        };
+        for (param, operand) in operands {
+            params.push((*param).to_owned());
+            args.push(Arg::Operand(*operand));
+        }
+        if task != Task::Forward {
+            params.push("u32* places".to_owned());
+            args.push(Arg::Workspace(if shape.is_max { 4 * self.windows() } else { 0 }));
+        }
+        if task == Task::Backward {
+            params.push("const Steps so".to_owned());
+            args.push(self.steps(2));
+        }
+        let each = |name: &str, place: usize, absent: u64| {
+            let values = shape.steps.map_or(vec![absent; 3], |steps| three(steps[place], absent));
+            format!("#define {name}(j) (j == 0 ? {}u : j == 1 ? {}u : {}u)\n", values[0], values[1], values[2])
+        };
+        let is_dilated = shape.is_dilated();
+        let dilation = if is_dilated { each("DILATION", 3, 1) + SPAN } else { String::new() };
+        let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
+        let before = format!(
+            "typedef {} T;\ntypedef {} C;\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
+             #define PLACES {}\n{}{}{}{dilation}{}",
+            c_type(dtype),
+            c_type(dtype.compute()),
+            u32::from(shape.is_max),
+            u32::from(shape.steps.is_none()),
+            u32::from(shape.counts_padding),
+            u32::from(task == Task::Places),
+            each("SIZE", 0, 1),
+            each("STRIDE", 1, 1),
+            each("PADDING", 2, 0),
+            text(WINDOWS),
+        );
+        let (name, body) = match task {
+            Task::Forward => ("pool", FORWARD),
+            Task::Places => ("pool_places", FORWARD),
+            Task::Backward => ("pool_backward", BACKWARD),
+        };
+        Launch::Kernel(Kernel {
+            source: source(name, &before, &params, &text(body)),
+            grid: Kernel::along_x((count * lanes).div_ceil(u64::from(BLOCK))),
+            block: Kernel::along_x(BLOCK),
+            shared: Shared::Bytes(0),
+            args,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dilated_windows_change_lines_that_exist() {
+        for (plain, _) in DILATED {
+            let count: usize = [WINDOWS, FORWARD, BACKWARD].map(|text| text.matches(plain).count()).iter().sum();
+            assert_eq!(count, 1, "{plain}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `pool`: the largest element or the mean of windows, and `pool_backward`, its gradient.
+
+mod gradient;
+mod kernel;
+mod shape;
+
+use crate::base::{DType, Dims};
+
+use super::ball::Precision;
+use super::reductions::{Function, Group};
+use super::windows::{self, MOST};
+use super::*;
+pub use gradient::PoolBackward;
+use kernel::{Kernels, Task};
+use shape::Shape;
+
+/// `pool(x -> y)`, as `torch.nn.functional.max_pool1d` to `max_pool3d`, `avg_pool…` and `adaptive_…_pool…`.
+pub struct Pool;
+
+const LAYOUT: &str = "[samples, channels, spatial sizes]";
+
+const OPTIONS: &[OptionSpec] = &[
+    OptionSpec::word("mode", &["max", "mean"], "the largest element of a window, or the mean of its elements"),
+    OptionSpec {
+        name: "size",
+        kind: OptionType::Spatial(1, MOST),
+        default: Preset::Absent,
+        doc: "elements of a window along each dimension",
+    },
+    OptionSpec {
+        name: "stride",
+        kind: OptionType::Spatial(1, MOST),
+        default: Preset::Absent,
+        doc: "elements from a window to the next; `size` where it is absent",
+    },
+    OptionSpec::spatial(
+        "padding",
+        0,
+        MOST,
+        0,
+        "elements outside on both sides, half of `size` at most: no largest element, and zeros of a mean",
+    ),
+    OptionSpec::spatial(
+        "dilation",
+        1,
+        MOST,
+        1,
+        "elements of `x` from one element of a window to the next, with `mode: max`",
+    ),
+    OptionSpec::bool("adaptive", false, "divide each dimension into as many windows as the output has"),
+    OptionSpec::bool("count_padding", true, "whether a mean divides by all elements of a window, those outside too"),
+];
+
+impl Operation for Pool {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn summary(&self) -> &'static str {
+        "the largest element or the mean of each window over one to three spatial dimensions"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        const { &Signature { inputs: &[Input::Tensor("x")], outputs: &["y"], options: OPTIONS } }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        call.needs_wide_float(0)?;
+        call.needs_spatial(0, LAYOUT)?;
+        call.needs_few_places(&call.inputs[0], &[1])?;
+        let x = &call.inputs[0].tensor;
+        let given = call.outputs[0].map(|output| output.tensor.dims);
+        if call.attrs.bool("adaptive") && given.is_none() {
+            return Err(OpError::OutputMissing {
+                op: self.name(),
+                help: "adaptive windows are as many as the output has: write a tensor behind the arrow, `-> y`",
+                at: call.span.into(),
+            });
+        }
+        let sizes = call.pooled(given)?;
+        Ok(vec![call.output(0, x.dtype, windows::shape(x.dims[0], x.dims[1], sizes))?])
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let shape = Shape::of(spec);
+        Kernels { spec, shape }.cost(Task::Forward)
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        pool(spec, inputs[0], &mut outputs[0]);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        vec![pool(spec, inputs[0], &mut outputs[0])]
+    }
+
+    /// By samples.
+    fn pieces(&self, _: &Spec) -> Option<Pieces> {
+        Some(Pieces::Rows(vec![true]))
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        let shape = Shape::of(spec);
+        vec![Kernels { spec, shape }.launch(Task::Forward)]
+    }
+
+    fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
+        backward::pool(rule)
+    }
+}
+
+/// Writes the results, and returns how far a device may be from them.
+fn pool(spec: &Spec, x: &[f64], y: &mut [f64]) -> Tolerance {
+    let shape = Shape::of(spec);
+    let precision = Precision::of(spec.inputs[0].dtype.compute());
+    let (elements, count) = (shape.elements(), shape.windows());
+    let mut allowed = Vec::with_capacity(y.len());
+    let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: spec.inputs[0].dtype.compute() };
+    for (index, y) in y.iter_mut().enumerate() {
+        let plane = &x[index / count * elements..][..elements];
+        let places = shape.places(index % count);
+        if shape.is_max {
+            *y = plane[shape.best(plane, &places)];
+            continue;
+        }
+        group.terms.clear();
+        group.terms.extend(places.iter().map(|&place| plane[place]));
+        let sum = Function::Sum.of(&group.terms);
+        let divisor = shape.divisor(places.len());
+        *y = sum / divisor;
+        let radius = group.radius(Function::Sum, sum) / divisor;
+        allowed.push(radius + 2.0 * precision.unit() * y.abs() + 2.0 * precision.smallest());
+    }
+    if shape.is_max { Tolerance::Exact } else { Tolerance::Within(allowed) }
+}
+
+impl Call<'_> {
+    /// The number of windows along each spatial dimension of the first input; `given` is the shape of the result where there
+    /// is one.
+    fn pooled(&self, given: Option<Dims>) -> Result<Dims, OpError> {
+        let x = &self.inputs[0].tensor;
+        let count = x.dims.len() - 2;
+        let [size, stride, padding, dilation] =
+            ["size", "stride", "padding", "dilation"].map(|name| self.each_spatial(name, count));
+        let (size, stride, padding) = (size?, stride?, padding?.expect("it has a default"));
+        let dilation = dilation?.expect("it has a default");
+        let is_dilated = dilation.iter().any(|&distance| distance > 1);
+        if is_dilated && self.attrs.word("mode") != "max" {
+            let why = "a mean goes over neighbours".to_owned();
+            return Err(self.bad_option("dilation", why, "remove `dilation`, or write `mode: max`"));
+        }
+        if self.attrs.bool("adaptive") {
+            for (name, is_given) in [
+                ("size", size.is_some()),
+                ("stride", stride.is_some()),
+                ("padding", padding.iter().any(|&size| size > 0)),
+                ("dilation", is_dilated),
+            ] {
+                if is_given {
+                    let why = "adaptive windows follow from the output's shape".to_owned();
+                    return Err(self.bad_option(name, why, format!("remove `{name}`, or `adaptive`")));
+                }
+            }
+            // A result of another rank fails where it is compared with the shape that it should have.
+            let given = given.filter(|dims| dims.len() == x.dims.len()).unwrap_or(x.dims);
+            return Ok(Dims::from_slice(&given[2..]).expect("fewer dimensions than the tensor has"));
+        }
+        let Some(size) = size else {
+            let help = "write `size: 2`, or `adaptive: true` for as many windows as the output has";
+            return Err(self.bad_option("size", "a window needs a size".to_owned(), help));
+        };
+        let stride = stride.unwrap_or(size);
+        let mut sizes = Dims::new();
+        for axis in 0..count {
+            if padding[axis] > size[axis] / 2 {
+                let why = format!("a padding of {} is more than half of a window of {}", padding[axis], size[axis]);
+                return Err(self.bad_option(
+                    "padding",
+                    why,
+                    "write half of `size` or less: windows outside have no elements",
+                ));
+            }
+            // Beyond that, a window could step over all of `x`.
+            if padding[axis] > 0 && dilation[axis] > x.dims[2 + axis] {
+                let why = format!("elements are {} apart, and there are {}", dilation[axis], x.dims[2 + axis]);
+                return Err(self.bad_option("dilation", why, "write a smaller `dilation`, or remove `padding`"));
+            }
+            let padded = x.dims[2 + axis] + 2 * padding[axis];
+            let span = windows::span(size[axis], dilation[axis]);
+            let Some(rest) = padded.checked_sub(span) else {
+                let why = format!("a window of {span} is larger than the {padded} elements that it goes over");
+                return Err(self.bad_option("size", why, "write a smaller `size`, or add `padding`"));
+            };
+            sizes.push(rest / stride[axis] + 1);
+        }
+        Ok(sizes)
+    }
+}

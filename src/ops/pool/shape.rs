@@ -1,0 +1,113 @@
+//! The windows of a pool.
+
+use super::super::windows::spatial;
+use super::*;
+
+/// The sizes of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Samples times channels, and channels.
+    pub planes: u64,
+    pub channels: u64,
+    /// Spatial sizes, and windows along each dimension.
+    pub x: Dims,
+    pub y: Dims,
+    /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
+    pub steps: Option<[Dims; 4]>,
+    pub is_max: bool,
+    /// Whether a mean divides by the size of a window, also where a part of it is outside.
+    pub counts_padding: bool,
+}
+
+impl Shape {
+    /// The shape of a `pool`, or of a `pool_backward`, whose second input has the windows.
+    pub fn of(spec: &Spec) -> Shape {
+        let (x, y) = (spec.operand(0), spec.operand(1));
+        let (attrs, rank) = (&spec.attrs, x.dims.len() - 2);
+        let steps = attrs.spatial("size", rank).map(|size| {
+            [
+                size,
+                attrs.spatial("stride", rank).unwrap_or(size),
+                attrs.spatial("padding", rank).expect("it has a default"),
+                attrs.spatial("dilation", rank).expect("it has a default"),
+            ]
+        });
+        Shape {
+            planes: x.dims[0] * x.dims[1],
+            channels: x.dims[1],
+            x: spatial(x),
+            y: spatial(y),
+            steps,
+            is_max: attrs.word("mode") == "max",
+            counts_padding: attrs.bool("count_padding") && steps.is_some(),
+        }
+    }
+
+    /// Elements of a plane.
+    pub fn elements(&self) -> usize {
+        self.x.iter().product::<u64>() as usize
+    }
+
+    /// Windows of a plane.
+    pub fn windows(&self) -> usize {
+        self.y.iter().product::<u64>() as usize
+    }
+
+    /// Whether windows leave elements out.
+    pub fn is_dilated(&self) -> bool {
+        self.steps.is_some_and(|[.., dilation]| dilation.iter().any(|&distance| distance > 1))
+    }
+
+    /// The elements of a window along a dimension that are inside.
+    fn range(&self, axis: usize, window: u64) -> std::iter::StepBy<std::ops::Range<u64>> {
+        let (elements, windows) = (self.x[axis], self.y[axis]);
+        match self.steps {
+            None => (window * elements / windows..((window + 1) * elements).div_ceil(windows)).step_by(1),
+            Some([size, stride, padding, dilation]) => {
+                let (begin, step) = (window * stride[axis], dilation[axis]);
+                // Elements of the window that lie before the first one of `x`.
+                let outside = padding[axis].saturating_sub(begin).div_ceil(step);
+                let end = begin + windows::span(size[axis], step);
+                (begin + outside * step - padding[axis]..end.saturating_sub(padding[axis]).min(elements))
+                    .step_by(step as usize)
+            }
+        }
+    }
+
+    /// The places in a plane of the elements of a window, in ascending order.
+    pub fn places(&self, window: usize) -> Vec<usize> {
+        let (mut places, mut rest, mut stride) = (vec![0], window as u64, 1);
+        for axis in (0..self.x.len()).rev() {
+            let range = self.range(axis, rest % self.y[axis]);
+            rest /= self.y[axis];
+            places = range.flat_map(|at| places.iter().map(move |place| at as usize * stride + place)).collect();
+            stride *= self.x[axis] as usize;
+        }
+        places
+    }
+
+    /// The number that the sum of so many elements is divided by.
+    pub fn divisor(&self, inside: usize) -> f64 {
+        match self.steps {
+            Some([size, ..]) if self.counts_padding => size.iter().product::<u64>() as f64,
+            _ => inside as f64,
+        }
+    }
+
+    /// The place of the first largest element, or of the first that is no number.
+    pub fn best(&self, plane: &[f64], places: &[usize]) -> usize {
+        let better = |value: f64, best: f64| value > best || value.is_nan() && !best.is_nan();
+        places
+            .iter()
+            .copied()
+            .fold(places[0], |best, place| if better(plane[place], plane[best]) { place } else { best })
+    }
+
+    /// Elements of a window at most.
+    pub fn window(&self) -> u64 {
+        match self.steps {
+            Some([size, ..]) => size.iter().product(),
+            None => self.x.iter().zip(self.y.iter()).map(|(&x, &y)| x.div_ceil(y) + 1).product(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Windows over the spatial dimensions of `[samples, channels, spatial…]`, which convolutions and pools have in common.
+
+use crate::base::{DType, Dims};
+
+use super::*;
+
+/// The most spatial dimensions.
+pub const MOST_SPATIAL: usize = 3;
+
+/// The most places of a channel in all samples, and elements of a window in all channels: kernels number them by 32 bits, and
+/// need room for numbers outside of the tensor.
+pub const MOST_PLACES: u64 = 1 << 29;
+
+/// The largest value of an option.
+pub const MOST: i64 = 1 << 20;
+
+/// The spatial sizes of a tensor.
+pub fn spatial(tensor: &Tensor) -> Dims {
+    Dims::from_slice(&tensor.dims[2..]).expect("fewer dimensions than the tensor has")
+}
+
+/// The dimensions of samples, channels and spatial sizes.
+pub fn shape(samples: u64, channels: u64, spatial: Dims) -> Dims {
+    let sizes: Vec<u64> = [samples, channels].iter().chain(spatial.iter()).copied().collect();
+    Dims::from_slice(&sizes).expect("at most five dimensions")
+}
+
+/// Elements that a window spans along a dimension, with those that `dilation` leaves out.
+pub fn span(size: u64, dilation: u64) -> u64 {
+    dilation * (size - 1) + 1
+}
+
+impl Call<'_> {
+    /// Fails unless an input has one of the types that convolutions and pools compute with.
+    pub(super) fn needs_wide_float(&self, index: usize) -> Result<(), OpError> {
+        let operand = &self.inputs[index];
+        let fits = matches!(operand.tensor.dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
+        self.needs_dtype(operand, fits, "elements of type f16, bf16, f32 or f64")
+    }
+
+    /// The number of spatial dimensions of an input; fails unless it is 1, 2 or 3.
+    pub(super) fn needs_spatial(&self, index: usize, layout: &str) -> Result<usize, OpError> {
+        let operand = &self.inputs[index];
+        let rank = operand.tensor.dims.len();
+        if (3..=2 + MOST_SPATIAL).contains(&rank) {
+            return Ok(rank - 2);
+        }
+        Err(OpError::Rank {
+            op: self.operation.name(),
+            needs: format!("three to five dimensions, {layout}"),
+            found: operand.tensor.to_string(),
+            at: operand.span.into(),
+        })
+    }
+
+    /// The value of an option for each spatial dimension; `None` if it is absent.
+    pub(super) fn each_spatial(&self, name: &'static str, count: usize) -> Result<Option<Dims>, OpError> {
+        let Some(list) = self.attrs.axes(name) else { return Ok(self.attrs.spatial(name, count)) };
+        match self.attrs.spatial(name, count) {
+            Some(sizes) => Ok(Some(sizes)),
+            None => {
+                let found = crate::base::counted(list.len(), "number");
+                let why = format!("it has {found} for {}", crate::base::counted(count, "spatial dimension"));
+                let help = format!("write a list such as `{:?}`, or one number for all", vec![1; count]);
+                Err(self.bad_option(name, why, help))
+            }
+        }
+    }
+
+    /// Fails if an operand has too many elements for places that are numbered by 32 bits. Those along each of the dimensions
+    /// in `apart` have numbers of their own.
+    pub(super) fn needs_few_places(&self, operand: &Operand, apart: &[usize]) -> Result<(), OpError> {
+        let dims = operand.tensor.dims;
+        let places = |apart: usize| dims.iter().product::<u64>() / dims[apart];
+        if apart.iter().all(|&axis| places(axis) <= MOST_PLACES) {
+            return Ok(());
+        }
+        Err(OpError::Rank {
+            op: self.operation.name(),
+            needs: format!("at most {MOST_PLACES} places of a channel"),
+            found: operand.tensor.to_string(),
+            at: operand.span.into(),
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! The operations of several ranks that belong together: collectives, sends with their receives, copies between ranks.
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+
+use crate::base::OpId;
+use crate::ops::{Collective, CollectiveKind};
+
+use super::Rank;
+use super::calls::{Channel, Table, Tables};
+
+/// Operations that complete together.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Slot of the cycle.
+    pub step: usize,
+    /// The ranks with their operations, in the order of ranks.
+    pub members: Vec<(u32, OpId)>,
+}
+
+/// Identifies operations that belong together.
+#[derive(PartialEq, Eq, Hash)]
+enum Key {
+    /// A collective, by its number on a communicator.
+    Collective(Channel, usize),
+    /// A transfer, by sender, receiver, and its number between the two.
+    Transfer(u32, u32, usize),
+    /// A copy between ranks, by its number.
+    Copy(u32),
+}
+
+/// Groups of operations of a cycle that belong together, in the order of the first rank that has each. Requires ranks that
+/// [`check`](super::check) accepts.
+pub fn pairs(ranks: &[Rank]) -> Vec<Pair> {
+    let tables = Tables::new(ranks);
+    let mut pairs: IndexMap<(usize, Key), Pair> = IndexMap::new();
+    for number in (0..).take(ranks.len()) {
+        let table = tables.of(number);
+        for (step, operations) in table.program.cycle.iter().enumerate() {
+            let mut counts = Counts::default();
+            for op in operations.ids() {
+                for call in table.calls(step, op) {
+                    let key = match operations.peer(op) {
+                        Some(peer) => Key::Copy(peer.crossing),
+                        None => counts.key(table, (number, step, op), call),
+                    };
+                    let pair = pairs.entry((step, key)).or_insert_with(|| Pair { step, members: Vec::new() });
+                    if pair.members.last() != Some(&(number, op)) {
+                        pair.members.push((number, op));
+                    }
+                }
+            }
+        }
+    }
+    pairs.into_values().collect()
+}
+
+/// Calls of one rank in one step so far.
+#[derive(Default)]
+struct Counts {
+    /// By communicator.
+    collectives: HashMap<Channel, usize>,
+    /// By sender and receiver.
+    transfers: HashMap<(u32, u32), usize>,
+}
+
+impl Counts {
+    /// The key of the next call, of a rank in a step.
+    fn key(&mut self, table: &Table, (rank, step, op): (u32, usize, OpId), call: &Collective) -> Key {
+        let other = || {
+            let group = &table.program.groups[call.group.index()];
+            group.members_with(rank).nth(call.peer as usize).unwrap_or(rank)
+        };
+        let (from, to) = match call.kind {
+            CollectiveKind::Send => (rank, other()),
+            CollectiveKind::Recv => (other(), rank),
+            _ => {
+                let channel = table.channel(step, op, call.group, rank);
+                return Key::Collective(channel, next(self.collectives.entry(channel).or_default()));
+            }
+        };
+        Key::Transfer(from, to, next(self.transfers.entry((from, to)).or_default()))
+    }
+}
+
+/// The count before it is increased.
+fn next(count: &mut usize) -> usize {
+    *count += 1;
+    *count - 1
+}

@@ -1,0 +1,25 @@
+//! Ranks on one clock: how far the times of each rank, which count from the begin of its own iteration, are shifted.
+
+use crate::base::Nanos;
+use crate::measure::record::{MomentRecord, RankRecord};
+
+/// When the traced iteration of each rank began on a common clock; `None` unless known for all ranks.
+pub(super) fn origins(ranks: &[RankRecord]) -> Option<Vec<&MomentRecord>> {
+    let origins: Option<Vec<&MomentRecord>> = ranks.iter().map(|rank| rank.origins.last()).collect();
+    origins.filter(|all| all.iter().all(|origin| origin.clock == all[0].clock))
+}
+
+/// Offsets that convert each rank's times to a common clock that starts with the earliest span. Without a common clock,
+/// the iterations of all ranks begin at the same time.
+pub(super) fn shifts(ranks: &[RankRecord]) -> Vec<Nanos> {
+    let origins = origins(ranks);
+    let zero = origins.iter().flatten().map(|origin| origin.at_ns).min().unwrap_or(Nanos(0));
+    let begins = match origins {
+        Some(origins) => origins.iter().map(|origin| origin.at_ns - zero).collect(),
+        None => vec![Nanos(0); ranks.len()],
+    };
+    // With overlapping iterations, a span may begin before its own iteration.
+    let first = |(rank, begin): (&RankRecord, &Nanos)| rank.trace.iter().map(|span| span.start_ns + *begin).min();
+    let earliest = ranks.iter().zip(&begins).filter_map(first).min().unwrap_or(Nanos(0)).min(Nanos(0));
+    begins.into_iter().map(|begin| begin - earliest).collect()
+}

@@ -1,0 +1,100 @@
+//! An A/B comparison: the blocks of both sides in the order of time, and the effect with its interval.
+
+use crate::measure::ab::{self, AbRecord};
+use crate::measure::paired::AbSide;
+
+use super::chart::{AREA, Chart, time};
+use super::scale::{Scale, Spread};
+use super::{Gallery, Picture, Shape};
+
+/// The pictures of a comparison; `None` without a complete block.
+pub fn blocks(record: &AbRecord) -> Option<Gallery> {
+    let pictures = [("blocks".to_owned(), levels(record)), ("effect".to_owned(), effect(record))];
+    let pictures = pictures.into_iter().filter_map(|(name, picture)| Some((name, picture?)));
+    let notes = [
+        "A point is a block of iterations, with its median; a line goes from the 5th to the 95th percentile of the \
+         iterations. The effect is the time of b over that of a with its 95 % interval; within the grey band no difference \
+         matters.",
+    ];
+    Gallery::of("blocks", "Blocks and effect", &notes, "Picture", pictures.collect())
+}
+
+/// `, simulated` if a side is.
+fn mark(record: &AbRecord) -> &'static str {
+    if record.a.run.simulated || record.b.run.simulated { ", simulated" } else { "" }
+}
+
+const SIDES: [(AbSide, &str); 2] = [(AbSide::A, "fill-part-1"), (AbSide::B, "fill-part-2")];
+
+fn levels(record: &AbRecord) -> Option<Picture> {
+    let level = |block: &ab::AbBlockRecord| ab::level(&block.block.time_ns, record.side(block.side).period);
+    let known = record.blocks.iter().filter_map(|block| {
+        let mut times = block.block.time_ns.clone();
+        times.sort_unstable();
+        let at =
+            |share: f64| times.get((times.len().saturating_sub(1) as f64 * share) as usize).map(|time| time.0 as f64);
+        Some((block, level(block)?, at(0.05)?, at(0.95)?))
+    });
+    let known: Vec<_> = known.collect();
+    let most = known.iter().map(|(.., high)| *high).reduce(f64::max)?;
+    let least = known.iter().map(|(_, _, low, _)| *low).reduce(f64::min)?;
+    let (left, right, top, bottom) = AREA;
+    let room = ((most - least) * 0.1).max(most * 0.005);
+    let y = Scale::new(Spread::Linear, ((least - room).max(0.0), most + room), (bottom, top));
+    let x = Scale::new(Spread::Linear, (0.0, known.len() as f64 - 1.0), (left + 16.0, right - 16.0));
+    let mut chart = Chart::new("blocks in the order of time", &format!("time of an iteration{}", mark(record)));
+    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), time(tick)));
+    for (index, (block, level, low, high)) in known.iter().enumerate() {
+        let class = if block.side == AbSide::A { SIDES[0].1 } else { SIDES[1].1 };
+        let x = x.at(index as f64);
+        chart.shapes.push(Shape::line("whisker", (x, y.at(*low)), (x, y.at(*high))));
+        let way = block.round.map_or("apart".to_owned(), |round| format!("round {}", round + 1));
+        let title = format!("{}, {way}: {}", block.side.name(), time(*level));
+        chart.shapes.push(Shape::circle(class, (x, y.at(*level)), 4.5).titled(title));
+        let apart_begins = block.round.is_none() && index > 0 && known[index - 1].0.round.is_some();
+        if apart_begins {
+            chart.shapes.push(Shape::line("dashed", (x - 6.0, top), (x - 6.0, bottom)).titled("from here on apart"));
+        }
+    }
+    let turns = record.result.as_ref().map(|result| &result.turns);
+    for (side, class) in SIDES {
+        let mean = turns.map(|turns| if side == AbSide::A { turns.a } else { turns.b });
+        let mean = mean.map(|mean| format!(": {}", time(mean))).unwrap_or_default();
+        chart.legend(class, format!("{}{mean}", side.name()));
+    }
+    Some(chart.picture(format!("The blocks of a and b in the order of time{}", mark(record))))
+}
+
+fn effect(record: &AbRecord) -> Option<Picture> {
+    let judged = record.result.as_ref()?;
+    let mut all = vec![("in turn", judged.turns.ratio, judged.turns.interval)];
+    all.extend(judged.apart.as_ref().map(|apart| ("apart", apart.ratio, apart.interval)));
+    let threshold = judged.turns.threshold;
+    let matters = (1.0 / (1.0 + threshold), 1.0 + threshold);
+    let ends = all.iter().flat_map(|(_, ratio, interval)| {
+        let (low, high) = interval.unwrap_or((*ratio, *ratio));
+        [low, high, *ratio]
+    });
+    let (least, most) = ends.fold((matters.0, matters.1), |(least, most), end| (least.min(end), most.max(end)));
+    let (left, right, top, bottom) = AREA;
+    let x = Scale::new(Spread::Linear, (least - (most - least) * 0.1, most + (most - least) * 0.1), (left, right));
+    let mut chart = Chart::new(&format!("time of b over time of a{}", mark(record)), "");
+    let band = (x.at(matters.0), x.at(matters.1));
+    chart
+        .shapes
+        .push(Shape::rect("fill-panel", band.0, top, band.1 - band.0, bottom - top).titled("no difference matters"));
+    chart.shapes.push(Shape::line("dashed", (x.at(1.0), top), (x.at(1.0), bottom)));
+    for tick in x.ticks(7) {
+        chart.tick_x(x.at(tick), format!("{:+.2} %", 100.0 * (tick - 1.0)));
+    }
+    for (index, (name, ratio, interval)) in all.iter().enumerate() {
+        let y = top + (bottom - top) * (index as f64 + 1.0) / (all.len() as f64 + 1.0);
+        chart.shapes.push(Shape::text("ink", (0.0, y + 4.0), *name));
+        if let Some((low, high)) = interval {
+            chart.shapes.push(Shape::line("whisker", (x.at(*low), y), (x.at(*high), y)));
+        }
+        let title = format!("{name}: {:+.2} %", 100.0 * (ratio - 1.0));
+        chart.shapes.push(Shape::circle("fill-part-2", (x.at(*ratio), y), 6.0).titled(title));
+    }
+    Some(chart.picture(format!("The effect of b beside a with its 95 % interval{}", mark(record))))
+}

@@ -1,0 +1,124 @@
+//! Frames of pictures: rows with bars along a time axis, and charts with two axes.
+
+use crate::base::Nanos;
+
+use super::scale::{Scale, Spread};
+use super::{Picture, Shape, WIDTH};
+
+/// Height of a row.
+pub const ROW: f64 = 24.0;
+
+/// Room for the names of rows on the left, and for values on the right.
+const NAMES: f64 = 200.0;
+const VALUES: f64 = 70.0;
+
+/// Height of the axis below rows.
+const AXIS: f64 = 20.0;
+
+/// Rows of bars from time 0, in ns.
+pub struct Rows {
+    scale: Scale,
+    rows: usize,
+    pub shapes: Vec<Shape>,
+}
+
+impl Rows {
+    /// Rows for times up to `most` ns, with lines at round times.
+    pub fn new(rows: usize, most: f64) -> Rows {
+        let scale = Scale::new(Spread::Linear, (0.0, most.max(1.0)), (NAMES, WIDTH - VALUES));
+        let bottom = rows as f64 * ROW;
+        let mut shapes = Vec::new();
+        for tick in scale.ticks(5) {
+            let x = scale.at(tick);
+            shapes.push(Shape::line("grid", (x, 0.0), (x, bottom + 4.0)));
+            shapes.push(Shape::text("faint", (x, bottom + 17.0), time(tick)).anchored("middle"));
+        }
+        Rows { scale, rows, shapes }
+    }
+
+    /// The pixel of a time.
+    pub fn x(&self, time: f64) -> f64 {
+        self.scale.at(time)
+    }
+
+    /// The name of a row.
+    pub fn name(&mut self, row: usize, name: &str) {
+        self.shapes.push(Shape::label((0.0, row as f64 * ROW + 15.0), name));
+    }
+
+    /// A bar in a row.
+    pub fn bar(&mut self, class: &'static str, row: usize, (from, to): (f64, f64), title: String) {
+        let (from, to) = (self.x(from), self.x(to));
+        self.shapes.push(Shape::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
+    }
+
+    /// A text behind a row's bars.
+    pub fn value(&mut self, row: usize, behind: f64, text: String) {
+        self.shapes.push(Shape::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
+    }
+
+    pub fn picture(self, description: String) -> Picture {
+        Picture { width: WIDTH, height: self.rows as f64 * ROW + AXIS, description, shapes: self.shapes }
+    }
+}
+
+/// A time in ns as text.
+pub fn time(ns: f64) -> String {
+    Nanos(ns.round() as i64).to_string()
+}
+
+/// A chart's area in pixels: left, right, top and bottom.
+pub const AREA: (f64, f64, f64, f64) = (76.0, WIDTH - 16.0, 14.0, 264.0);
+
+/// Height of a chart without its legend.
+const CHART: f64 = 306.0;
+
+/// A chart with two axes.
+pub struct Chart {
+    pub shapes: Vec<Shape>,
+    legend: Vec<(&'static str, String)>,
+}
+
+impl Chart {
+    /// A chart with the names of its axes.
+    pub fn new(x: &str, y: &str) -> Chart {
+        let (left, right, top, bottom) = AREA;
+        let shapes = vec![
+            Shape::line("axis", (left, bottom), (right, bottom)),
+            Shape::line("axis", (left, top), (left, bottom)),
+            Shape::text("faint", (f64::midpoint(left, right), bottom + 36.0), x).anchored("middle"),
+            Shape::text("faint", (left - 70.0, top - 3.0), y),
+        ];
+        Chart { shapes, legend: Vec::new() }
+    }
+
+    /// A tick of the axis at the bottom.
+    pub fn tick_x(&mut self, x: f64, text: String) {
+        let (_, _, _, bottom) = AREA;
+        self.shapes.push(Shape::line("axis", (x, bottom), (x, bottom + 4.0)));
+        self.shapes.push(Shape::text("faint", (x, bottom + 18.0), text).anchored("middle"));
+    }
+
+    /// A tick of the axis on the left, with a line across.
+    pub fn tick_y(&mut self, y: f64, text: String) {
+        let (left, right, ..) = AREA;
+        self.shapes.push(Shape::line("grid", (left, y), (right, y)));
+        self.shapes.push(Shape::text("faint", (left - 6.0, y + 4.0), text).anchored("end"));
+    }
+
+    /// An entry of the legend: a class that fills, and its meaning.
+    pub fn legend(&mut self, class: &'static str, meaning: impl Into<String>) {
+        self.legend.push((class, meaning.into()));
+    }
+
+    pub fn picture(self, description: String) -> Picture {
+        let Chart { mut shapes, legend } = self;
+        let rows = legend.len().div_ceil(3);
+        for (index, (class, meaning)) in legend.into_iter().enumerate() {
+            let (x, y) = (AREA.0 + (index % 3) as f64 * 225.0, CHART + (index / 3) as f64 * 18.0);
+            shapes.push(Shape::rect(class, x, y, 12.0, 12.0));
+            shapes.push(Shape::label((x + 17.0, y + 10.0), &meaning));
+        }
+        Picture { width: WIDTH, height: CHART + rows as f64 * 18.0 + 4.0, description, shapes }
+    }
+}

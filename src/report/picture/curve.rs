@@ -1,0 +1,321 @@
+//! Curves of a sweep: time, rate, efficiency and every metric over each axis, with a line for each value of another axis.
+
+use indexmap::IndexSet;
+
+use crate::measure::cases::{Case, Header};
+use crate::measure::direction;
+use crate::measure::effect::Direction;
+use crate::measure::pace::Pace;
+use crate::measure::record::MetricRecord;
+use crate::measure::scaling::{self, Along, Baseline, Curve, Interval, number};
+use crate::report::quantity::quantity;
+
+use super::chart::{AREA, Chart};
+use super::scale::{Scale, Spread};
+use super::{Choice, FILLS, Gallery, Picture, STROKES, Shape};
+
+/// Maximum number of lines in a picture, and of pictures in a gallery.
+const LINES: usize = FILLS.len();
+const PICTURES: usize = 400;
+
+/// Factor between the least and the greatest value from which on an axis is logarithmic.
+const WIDE: f64 = 8.0;
+
+/// The value that a curve shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown<'a> {
+    Median,
+    Rate,
+    Efficiency,
+    /// A metric, by its name.
+    Metric(&'a str),
+}
+
+/// One point: its place along the axis, as text and by index, and its value.
+struct Point {
+    label: String,
+    value: Interval,
+}
+
+/// A line of a picture.
+struct Line<'a> {
+    name: String,
+    curve: &'a Curve,
+    points: Vec<Point>,
+}
+
+/// The curves of a sweep; `None` if no axis has two results.
+pub fn curves(header: &Header, cases: &[&Case]) -> Option<Gallery> {
+    let along = scaling::along(header, cases);
+    let names: IndexSet<&str> = metrics(cases).map(|metric| metric.name.as_str()).collect();
+    let shown: Vec<Shown> = [Shown::Median, Shown::Rate, Shown::Efficiency]
+        .into_iter()
+        .chain(names.iter().map(|name| Shown::Metric(name)))
+        .collect();
+    // `None` for a single line, otherwise the axis with a line for each of its values.
+    let mut others: IndexSet<Option<&str>> = IndexSet::from([None]);
+    others.extend(along.iter().flat_map(|along| along.curve.held.iter().map(|(name, _)| Some(name.as_str()))));
+    let mut pictures = Vec::new();
+    for (x, along) in along.iter().enumerate() {
+        for (by, other) in others.iter().enumerate() {
+            for (what, shown) in shown.iter().enumerate() {
+                let lines = lines(along, *other, *shown, cases);
+                if lines.iter().any(|line| line.points.len() > 1) && pictures.len() < PICTURES {
+                    pictures.push((vec![what, x, by], draw(along, *shown, &lines, cases)));
+                }
+            }
+        }
+    }
+    let words = |shown: &Shown| match shown {
+        Shown::Median => "median time".to_owned(),
+        Shown::Rate => "rate".to_owned(),
+        Shown::Efficiency => "efficiency".to_owned(),
+        Shown::Metric(name) => (*name).to_owned(),
+    };
+    let choices = vec![
+        Choice { label: "Figure", options: shown.iter().map(words).collect() },
+        Choice { label: "Over", options: along.iter().map(|along| along.axes.join(", ")).collect() },
+        Choice {
+            label: "A line for each",
+            options: others.iter().map(|other| other.map_or("no other axis", |name| name).to_owned()).collect(),
+        },
+    ];
+    let notes = [
+        "Vertical lines are 95 % intervals. A ring marks the best value of a line; a dashed vertical line marks the knee, the \
+         smallest value that reaches 95 % of the best rate; the dashed curve is ideal scaling from the smallest value.",
+    ];
+    (!pictures.is_empty()).then(|| Gallery {
+        name: "curve",
+        title: "Curves".to_owned(),
+        notes: notes.map(str::to_owned).to_vec(),
+        choices,
+        pictures,
+    })
+}
+
+fn metrics<'a>(cases: &[&'a Case]) -> impl Iterator<Item = &'a MetricRecord> {
+    // Metrics come from gated iterations if possible, so they cannot be compared between gated and ungated cases.
+    let alike = scaling::pace(cases) == Pace::Headline;
+    let variants = cases.iter().filter_map(|case| case.record.as_ref()?.variants.first()).filter(move |_| alike);
+    variants.flat_map(|variant| &variant.metrics).filter(|metric| metric.value.is_some())
+}
+
+/// The lines of a picture: the curve through the best case, or the curves that differ from it in one other axis only.
+fn lines<'a>(along: &'a Along, other: Option<&str>, shown: Shown, cases: &[&Case]) -> Vec<Line<'a>> {
+    let rest = |curve: &Curve| -> Vec<(String, String)> {
+        curve.held.iter().filter(|(name, _)| Some(name.as_str()) != other).cloned().collect()
+    };
+    let curves: Vec<&Curve> = match other {
+        None => vec![&along.curve],
+        Some(other) if along.curve.held.iter().all(|(name, _)| name != other) => Vec::new(),
+        Some(_) => std::iter::once(&along.curve).chain(&along.elsewhere).collect(),
+    };
+    let mut lines: Vec<Line> = curves
+        .into_iter()
+        .filter(|curve| rest(curve) == rest(&along.curve))
+        .map(|curve| Line {
+            name: curve
+                .held
+                .iter()
+                .find(|(name, _)| Some(name.as_str()) == other)
+                .map_or(String::new(), |held| format!("{} = {}", held.0, held.1)),
+            points: points(along, curve, shown, cases),
+            curve,
+        })
+        .collect();
+    lines.sort_by(|a, b| sort_key(&a.name).total_cmp(&sort_key(&b.name)));
+    lines.truncate(LINES);
+    lines
+}
+
+/// Orders lines by the number in their name; words keep the order of the cases.
+fn sort_key(name: &str) -> f64 {
+    name.split_once(" = ").and_then(|(_, value)| number(value)).unwrap_or(f64::MAX)
+}
+
+fn points(along: &Along, curve: &Curve, shown: Shown, cases: &[&Case]) -> Vec<Point> {
+    let exact = |value: f64| Interval { value, low: value, high: value };
+    let value = |index: usize| match shown {
+        Shown::Median => Some(curve.points[index].time),
+        Shown::Rate => Some(curve.points[index].rate(curve.unit)),
+        Shown::Efficiency => Some(exact(curve.efficiency[index])),
+        Shown::Metric(name) => {
+            let case = cases.iter().find(|case| is_at(case, along, curve, &curve.points[index].value))?;
+            let metrics = &case.record.as_ref()?.variants.first()?.metrics;
+            metrics.iter().find(|metric| metric.name == name)?.value.map(exact)
+        }
+    };
+    let points = curve.points.iter().enumerate();
+    points
+        .filter_map(|(index, point)| {
+            let value = value(index).filter(|value| value.value.is_finite())?;
+            Some(Point { label: point.value.clone(), value })
+        })
+        .collect()
+}
+
+/// True if a case is the one at a point of a curve.
+fn is_at(case: &Case, along: &Along, curve: &Curve, value: &str) -> bool {
+    let own: Vec<&str> = along.axes.iter().filter_map(|axis| case.values.get(axis)).map(String::as_str).collect();
+    own.join(", ") == value && curve.held.iter().all(|(name, held)| case.values.get(name) == Some(held))
+}
+
+/// The unit of the values, as [`quantity`] takes it.
+fn unit<'a>(along: &Along, shown: Shown, cases: &[&'a Case]) -> &'a str {
+    match shown {
+        Shown::Median => "s",
+        Shown::Rate => along.curve.unit.per_second(),
+        Shown::Efficiency => "",
+        Shown::Metric(name) => {
+            metrics(cases).find(|metric| metric.name == name).map_or("", |metric| metric.unit.as_str())
+        }
+    }
+}
+
+fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture {
+    let axis = along.axes.join(", ");
+    let unit = unit(along, shown, cases);
+    let what = match shown {
+        Shown::Median => "median time",
+        Shown::Rate => unit,
+        Shown::Efficiency => "efficiency",
+        Shown::Metric(name) => name,
+    };
+    let mark = match (along.curve.simulated, along.curve.emulated) {
+        (true, _) => ", simulated",
+        (false, true) => ", emulated",
+        (false, false) => "",
+    };
+    let mut chart = Chart::new(&axis, &format!("{what}{mark}"));
+    let labels: IndexSet<&str> = lines.iter().flat_map(|line| &line.points).map(|point| point.label.as_str()).collect();
+    let places = Places::new(&labels);
+    let ends = lines.iter().flat_map(|line| &line.points).flat_map(|point| [point.value.low, point.value.high]);
+    let ideals = lines.first().map(|line| ideal(line, shown)).unwrap_or_default();
+    let most = ends.chain(ideals.iter().map(|(_, value)| *value)).fold(f64::MIN_POSITIVE, f64::max);
+    let (_, _, top, bottom) = AREA;
+    let y = Scale::new(Spread::Linear, (0.0, most * 1.05), (bottom, top));
+    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), quantity(tick, unit)));
+    let every = labels.len().div_ceil(12);
+    for label in labels.iter().step_by(every) {
+        chart.tick_x(places.x(label), (*label).to_owned());
+    }
+    if ideals.len() > 1 {
+        let line: Vec<(f64, f64)> = ideals.iter().map(|(label, value)| (places.x(label), y.at(*value))).collect();
+        chart.shapes.push(Shape::through("dashed", &line).titled("ideal scaling"));
+    }
+    for (index, line) in lines.iter().enumerate() {
+        draw_line(&mut chart, (line, index), shown, &|label| places.x(label), &|value| y.at(value), unit);
+    }
+    let held: Vec<String> = match lines {
+        [line] => line.curve.held.iter().map(|(name, value)| format!(", {name} = {value}")).collect(),
+        _ => Vec::new(),
+    };
+    chart.picture(format!("{what} over {axis}{}{mark}", held.concat()))
+}
+
+fn draw_line(
+    chart: &mut Chart,
+    (line, index): (&Line, usize),
+    shown: Shown,
+    x: &dyn Fn(&str) -> f64,
+    y: &dyn Fn(f64) -> f64,
+    unit: &str,
+) {
+    let at = |point: &Point| (x(&point.label), y(point.value.value));
+    let mut sorted: Vec<&Point> = line.points.iter().collect();
+    sorted.sort_by(|a, b| at(a).0.total_cmp(&at(b).0));
+    chart.shapes.push(Shape::through(STROKES[index], &sorted.iter().map(|point| at(point)).collect::<Vec<_>>()));
+    for point in &sorted {
+        let (left, value) = at(point);
+        let (low, high) = (y(point.value.low), y(point.value.high));
+        if low - high > 1.0 {
+            chart.shapes.push(Shape::line("whisker", (left, low), (left, high)));
+        }
+        let name = if line.name.is_empty() { String::new() } else { format!("{}, ", line.name) };
+        let title = format!("{name}{}: {}", point.label, quantity(point.value.value, unit));
+        chart.shapes.push(Shape::circle(FILLS[index], (left, value), 4.0).titled(title));
+    }
+    if let Some(best) = best(line, shown, unit) {
+        let title = format!("best: {} ({})", best.label, quantity(best.value.value, unit));
+        chart.shapes.push(Shape::circle("outline", at(best), 8.0).titled(title));
+    }
+    let knee = line.curve.knee.filter(|_| line.curve.conclusive && !matches!(shown, Shown::Metric(_)));
+    if let Some(knee) = knee.map(|knee| &line.curve.points[knee].value) {
+        let (_, _, top, bottom) = AREA;
+        let title = format!("knee: {knee}");
+        chart.shapes.push(Shape::line("dashed", (x(knee), top), (x(knee), bottom)).titled(title));
+    }
+    if !line.name.is_empty() {
+        chart.legend(FILLS[index], &line.name);
+    }
+}
+
+/// The best point of a line; `None` without a conclusion, or if nobody knows which direction is better.
+fn best<'a>(line: &'a Line, shown: Shown, unit: &str) -> Option<&'a Point> {
+    if !line.curve.conclusive {
+        return None;
+    }
+    let direction = match shown {
+        Shown::Median | Shown::Rate | Shown::Efficiency => {
+            let best = &line.curve.points[line.curve.best].value;
+            return line.points.iter().find(|point| point.label == *best);
+        }
+        Shown::Metric(name) => direction::of(name, unit)?,
+    };
+    let order = |a: &&Point, b: &&Point| a.value.value.total_cmp(&b.value.value);
+    match direction {
+        Direction::LowerIsBetter => line.points.iter().min_by(order),
+        Direction::HigherIsBetter => line.points.iter().max_by(order),
+    }
+}
+
+/// Values of ideal scaling from the smallest amount of a resource; empty where the axis is no resource.
+fn ideal<'a>(line: &Line<'a>, shown: Shown) -> Vec<(&'a str, f64)> {
+    let curve = line.curve;
+    let numbers: Option<Vec<f64>> = curve.points.iter().map(|point| number(&point.value)).collect();
+    let Some(numbers) = numbers.filter(|_| curve.baseline == Baseline::First) else { return Vec::new() };
+    let mut order: Vec<usize> = (0..numbers.len()).collect();
+    order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+    let first = order[0];
+    let rate = curve.points[first].rate(curve.unit).value;
+    let ideal = |index: usize| {
+        let rate = rate * numbers[index] / numbers[first];
+        match shown {
+            Shown::Median => Some(curve.unit.of(&curve.points[index]) / rate),
+            Shown::Rate => Some(rate),
+            Shown::Efficiency => Some(1.0),
+            Shown::Metric(_) => None,
+        }
+    };
+    order.into_iter().filter_map(|index| Some((curve.points[index].value.as_str(), ideal(index)?))).collect()
+}
+
+/// Places of the values of an axis: by number if all are numbers, otherwise at equal distances.
+struct Places<'a> {
+    labels: &'a IndexSet<&'a str>,
+    scale: Scale,
+    by_number: bool,
+}
+
+impl<'a> Places<'a> {
+    fn new(labels: &'a IndexSet<&'a str>) -> Places<'a> {
+        let (left, right, ..) = AREA;
+        let room = (left + 24.0, right - 24.0);
+        let numbers: Option<Vec<f64>> = labels.iter().map(|label| number(label)).collect();
+        let ends = numbers.as_ref().map(|numbers| {
+            numbers.iter().fold((f64::MAX, f64::MIN), |(least, most), number| (least.min(*number), most.max(*number)))
+        });
+        let last = (labels.len().max(2) - 1) as f64;
+        let scale = match ends {
+            Some((least, most)) if least > 0.0 && most >= least * WIDE => Scale::new(Spread::Log, (least, most), room),
+            Some(ends) => Scale::new(Spread::Linear, ends, room),
+            None => Scale::new(Spread::Linear, (0.0, last), room),
+        };
+        Places { labels, scale, by_number: numbers.is_some() }
+    }
+
+    fn x(&self, label: &str) -> f64 {
+        let index = || self.labels.get_index_of(label).unwrap_or(0) as f64;
+        self.scale.at(if self.by_number { number(label).unwrap_or_default() } else { index() })
+    }
+}

@@ -1,0 +1,61 @@
+//! The split of an iteration that adds up to its time, as a bar for each rank.
+
+use crate::base::Nanos;
+use crate::measure::record::{AnalysisRecord, RunRecord, SplitRecord};
+use crate::report::run::percent;
+use crate::report::variant::{named, rank_name};
+
+use super::chart::{ROW, Rows};
+use super::{Gallery, Shape};
+
+/// Maximum number of bars.
+const BARS: usize = 64;
+
+/// The parts in the order in which they are drawn: name, class, time.
+fn parts(split: &SplitRecord) -> [(&'static str, &'static str, Nanos); 7] {
+    [
+        ("operations", "fill-part-1", split.operations_ns),
+        ("stretch", "fill-part-2", split.stretch_ns.unwrap_or_default()),
+        ("other ranks", "fill-part-3", split.wait_ns),
+        ("launch", "fill-part-4", split.launch_ns),
+        ("queue", "fill-part-5", split.queue_ns),
+        ("dependency", "fill-part-6", split.dependency_ns),
+        ("begin and end", "fill-part-7", split.idle_ns),
+    ]
+}
+
+/// The splits of all ranks of all variants; `None` if no operation was observed.
+pub fn splits(records: &[RunRecord]) -> Option<Gallery> {
+    let all = named(records).flat_map(|(name, variant)| {
+        let ranks = variant.ranks.iter().filter_map(|rank| Some((rank, rank.analysis.as_ref()?)));
+        ranks.map(|(rank, analysis)| (rank_name(variant, &name, rank), analysis)).collect::<Vec<_>>()
+    });
+    let all: Vec<(String, &AnalysisRecord)> = all.collect();
+    let shown = &all[..all.len().min(BARS)];
+    let most = shown.iter().map(|(_, analysis)| analysis.split.time_ns).max()?;
+    let mut rows = Rows::new(shown.len(), most.0 as f64);
+    for (row, (name, AnalysisRecord { split, .. })) in shown.iter().enumerate() {
+        rows.name(row, name);
+        // Operations that were faster than alone leave less of that part than it had alone.
+        let sooner = split.stretch_ns.unwrap_or_default().min(Nanos(0));
+        let mut at = 0.0;
+        for (part, class, time) in parts(split) {
+            let shown = if part == "operations" { time + sooner } else { time };
+            let drawn = shown.0.max(0) as f64;
+            let share = time.0 as f64 / split.time_ns.0.max(1) as f64;
+            if drawn > 0.0 {
+                rows.bar(class, row, (at, at + drawn), format!("{part}: {time}, {}", percent(share)));
+            }
+            at += drawn;
+        }
+        rows.value(row, at, split.time_ns.to_string());
+    }
+    let mut picture = rows.picture("The split of each iteration, whose parts add up to its time".to_owned());
+    for (index, (part, class, _)) in parts(&SplitRecord::default()).into_iter().enumerate() {
+        let at = (index as f64 * 106.0, picture.height + 6.0);
+        picture.shapes.push(Shape::rect(class, at.0, at.1, 12.0, 12.0));
+        picture.shapes.push(Shape::text("ink", (at.0 + 16.0, at.1 + 10.0), part));
+    }
+    picture.height += ROW;
+    Gallery::of("split", "Where the time goes", &[], "Run", vec![(String::new(), picture)])
+}

@@ -1,0 +1,116 @@
+//! The timeline of one traced iteration in letters, for terminals.
+
+use crate::base::Nanos;
+use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
+
+use super::common_clock::shifts;
+use super::page::{Page, Section};
+use super::variant::{rank_name, variant_name};
+
+/// Letters of kinds of operations.
+const LETTERS: [(&str, char); 9] = [
+    ("matrix", 'M'),
+    ("elementwise", 'e'),
+    ("row-wise", 'r'),
+    ("movement", 'm'),
+    ("copy", 'c'),
+    ("collective", 'C'),
+    ("synthetic", 's'),
+    ("kernel", 'k'),
+    ("marker", '|'),
+];
+
+/// Waiting for other ranks.
+const WAITING: char = '~';
+
+/// Room for the name of a stream, and the least room for its operations.
+const NAME: usize = 16;
+const LEAST: usize = 20;
+
+/// Maximum number of ranks that are drawn.
+const RANKS: usize = 8;
+
+/// The timelines of all variants, in lines of at most `width` characters. A line is a stream; a letter is the kind that
+/// takes most of its part of the time.
+pub fn timeline(record: &RunRecord, width: usize) -> Page {
+    let columns = width.saturating_sub(NAME + 3).max(LEAST);
+    let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
+    for variant in &record.variants {
+        let name = variant_name(record, variant);
+        page.sections.extend(section(&name, variant, columns));
+    }
+    page
+}
+
+fn section(name: &str, variant: &Variant, columns: usize) -> Option<Section> {
+    let shifts = shifts(&variant.ranks);
+    let ranks: Vec<(&RankRecord, Nanos)> = variant.ranks.iter().zip(shifts).collect();
+    let ends = ranks.iter().flat_map(|(rank, shift)| rank.trace.iter().map(|span| span.end_ns + *shift));
+    let most = ends.max().filter(|most| most.0 > 0)?;
+    let mut lines = Vec::new();
+    let mut seen = Vec::new();
+    for (rank, shift) in ranks.iter().take(RANKS) {
+        if ranks.len() > 1 {
+            lines.push(rank_name(variant, "", rank).trim_start_matches(", ").to_owned());
+        }
+        lines.extend(rows(rank, *shift, most, columns, &mut seen));
+    }
+    let end = most.to_string();
+    let begin = format!("{} 0", " ".repeat(NAME));
+    let room = (NAME + 2 + columns).saturating_sub(begin.chars().count() + end.chars().count());
+    lines.push(format!("{begin}{}{end}", " ".repeat(room)));
+    let kinds =
+        LETTERS.iter().filter(|(_, letter)| seen.contains(letter)).map(|(kind, letter)| format!("{letter} {kind}"));
+    let waits = seen.contains(&WAITING).then(|| format!("{WAITING} waits for other ranks"));
+    let mut notes = vec![kinds.chain(waits).collect::<Vec<_>>().join(", ")];
+    let hidden = ranks.len().saturating_sub(RANKS);
+    notes.extend((hidden > 0).then(|| format!("{hidden} more ranks are in the page that --html writes")));
+    Some(Section { title: format!("One iteration {name}"), lines, table: None, notes })
+}
+
+/// A line for each real stream of a rank.
+fn rows(rank: &RankRecord, shift: Nanos, most: Nanos, columns: usize, seen: &mut Vec<char>) -> Vec<String> {
+    let mut lanes: Vec<u32> = rank.trace.iter().map(|span| rank.operations[span.id as usize].lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let width = most.0 as f64 / columns as f64;
+    let mut lines = Vec::new();
+    for lane in lanes {
+        // For each column, the time that each letter takes in it.
+        let mut times = vec![[0.0f64; LETTERS.len() + 1]; columns];
+        let mut stream = "";
+        for span in &rank.trace {
+            let operation = &rank.operations[span.id as usize];
+            if operation.lane != lane {
+                continue;
+            }
+            stream = &operation.stream;
+            let (from, to) = ((span.start_ns + shift).0 as f64 / width, (span.end_ns + shift).0 as f64 / width);
+            let transfer = operation.transfer_ns.map_or(from, |time| (to - time.0 as f64 / width).max(from));
+            for (from, to, kind) in [(from, transfer, LETTERS.len()), (transfer, to, kind(operation))] {
+                let first = from.max(0.0) as usize;
+                let columns = times.iter_mut().enumerate().skip(first).take_while(|(column, _)| (*column as f64) < to);
+                columns
+                    .for_each(|(column, times)| times[kind] += to.min(column as f64 + 1.0) - from.max(column as f64));
+            }
+        }
+        let letters: String = times.iter().map(letter).collect();
+        seen.extend(letters.chars());
+        let name: String = stream.chars().take(NAME).collect();
+        lines.push(format!("{name:NAME$} {letters}").trim_end().to_owned());
+    }
+    lines
+}
+
+fn kind(operation: &OperationRecord) -> usize {
+    LETTERS.iter().position(|(kind, _)| *kind == operation.category).unwrap_or(LETTERS.len() - 1)
+}
+
+/// The letter of a column; `·` if nothing runs in half of it or more.
+fn letter(times: &[f64; LETTERS.len() + 1]) -> char {
+    let most = (0..times.len()).max_by(|a, b| times[*a].total_cmp(&times[*b])).unwrap_or(0);
+    match times.iter().sum::<f64>() {
+        busy if busy < 0.5 => '·',
+        _ => LETTERS.get(most).map_or(WAITING, |(_, letter)| *letter),
+    }
+}

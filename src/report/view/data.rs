@@ -1,0 +1,305 @@
+//! The data of a page: the fields of records by their own names, with operations and spans as columns.
+//!
+//! A column is a list with an entry for each operation or span. Columns of similar numbers compress well, and a browser
+//! reads them faster than an object for each operation. A text column holds indices into [`RunData::texts`].
+
+use indexmap::IndexSet;
+use serde::Serialize;
+
+use crate::base::Nanos;
+use crate::measure::record::{
+    AnalysisRecord, Device, ExpectationRecord, MetricRecord, OperationRecord, ProgramRecord, RankRecord, RunRecord,
+    Settings, SkewRecord, Source, SpanRecord, Times, Variant, Workload,
+};
+use crate::report::common_clock::{origins, shifts};
+use crate::report::page::{Page, Section};
+use crate::report::picture::Gallery;
+
+use super::View;
+
+/// Largest total size of sources in bytes, so that a page stays small. A file that would exceed it is left out.
+const MAX_SOURCES: usize = 256 << 10;
+
+/// Name and version of the schema.
+const SCHEMA: &str = "aorta.view/1";
+
+/// Everything that a page shows.
+#[derive(Serialize)]
+pub struct Data<'a> {
+    schema: &'static str,
+    title: &'a str,
+    runs: Vec<RunData<'a>>,
+    pages: Vec<PageData<'a>>,
+    galleries: &'a [Gallery],
+}
+
+/// A report without its checks.
+#[derive(Serialize)]
+struct PageData<'a> {
+    sections: &'a [Section],
+    summary: &'a str,
+    warnings: &'a [String],
+}
+
+/// A record without the host's environment and the verification.
+#[derive(Serialize)]
+struct RunData<'a> {
+    aorta: &'a str,
+    started: &'a str,
+    simulated: bool,
+    emulated: Option<u32>,
+    measurement: bool,
+    complete: bool,
+    workload: &'a Workload,
+    settings: &'a Settings,
+    device: &'a Device,
+    program: &'a ProgramRecord,
+    warnings: &'a [String],
+    /// The files that operations come from, as far as the record has their texts; at most [`MAX_SOURCES`] bytes together.
+    sources: Vec<SourceData<'a>>,
+    variants: Vec<VariantData<'a>>,
+    /// The texts of all operations, each once.
+    texts: IndexSet<&'a str>,
+}
+
+/// The text of a file.
+#[derive(Serialize)]
+struct SourceData<'a> {
+    /// Its name in the places of operations.
+    name: &'a str,
+    lines: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct VariantData<'a> {
+    launch: &'a str,
+    refused: &'a Option<String>,
+    time: &'a Times,
+    issue: &'a Times,
+    ungated: &'a Option<Times>,
+    serial: &'a Option<Times>,
+    metrics: &'a [MetricRecord],
+    expectations: &'a [ExpectationRecord],
+    skew: &'a Option<SkewRecord>,
+    notes: &'a [String],
+    ranks: Vec<RankData<'a>>,
+}
+
+#[derive(Serialize)]
+struct RankData<'a> {
+    rank: u32,
+    slot: usize,
+    p50_ns: Option<Nanos>,
+    observer_effect: Option<f64>,
+    /// Nanoseconds to add to the times of spans, which gives times on the clock that all ranks of the variant share.
+    shift_ns: Nanos,
+    /// How far the shift may be off in either direction; `None` without a common clock.
+    clock_error_ns: Option<Nanos>,
+    analysis: &'a Option<AnalysisRecord>,
+    operations: OperationColumns,
+    trace: SpanColumns,
+}
+
+/// Index of a text; `None` where the record has none.
+type Text = Option<usize>;
+
+/// Columns of the operations, by their numbers.
+#[derive(Default, Serialize)]
+struct OperationColumns {
+    /// Index of the name, as the difference to that of the operation before: names often count up.
+    name: Vec<i64>,
+    operation: Vec<Text>,
+    category: Vec<Text>,
+    phase: Vec<Text>,
+    stream: Vec<Text>,
+    lane: Vec<u32>,
+    place: Vec<Text>,
+    shape: Vec<Text>,
+    flops: Vec<f64>,
+    bytes: Vec<u64>,
+    bus_bytes: Vec<Option<f64>>,
+    /// Number of operations that each waits for.
+    after_count: Vec<usize>,
+    /// These operations, those of the first operation first, each as the difference of the two numbers.
+    after_distance: Vec<i64>,
+    time_ns: Vec<Option<Nanos>>,
+    transfer_ns: Vec<Option<Nanos>>,
+    alone_ns: Vec<Option<Nanos>>,
+    slack_ns: Vec<Option<Nanos>>,
+    ideal_ns: Vec<Option<Nanos>>,
+    bound: Vec<Text>,
+    refused: Vec<Text>,
+}
+
+/// Columns of the spans of the traced iteration, by their start.
+#[derive(Default, Serialize)]
+struct SpanColumns {
+    /// Number of the operation, as the difference to that of the span before.
+    id: Vec<i64>,
+    /// Start, as the difference to that of the span before.
+    start_ns: Vec<Nanos>,
+    time_ns: Vec<Nanos>,
+}
+
+impl<'a> Data<'a> {
+    pub fn of(view: &'a View) -> Data<'a> {
+        let page =
+            |page: &'a Page| PageData { sections: &page.sections, summary: &page.summary, warnings: &page.warnings };
+        Data {
+            schema: SCHEMA,
+            title: &view.title,
+            runs: view.runs.iter().map(RunData::of).collect(),
+            pages: view.pages.iter().map(page).collect(),
+            galleries: &view.galleries,
+        }
+    }
+}
+
+impl<'a> RunData<'a> {
+    fn of(record: &'a RunRecord) -> RunData<'a> {
+        let mut texts = IndexSet::new();
+        RunData {
+            aorta: &record.aorta,
+            started: &record.started,
+            simulated: record.simulated,
+            emulated: record.emulated,
+            measurement: record.measurement,
+            complete: record.complete,
+            workload: &record.workload,
+            settings: &record.settings,
+            device: &record.device,
+            program: &record.program,
+            warnings: &record.warnings,
+            sources: sources(record),
+            variants: record.variants.iter().map(|variant| VariantData::of(variant, &mut texts)).collect(),
+            texts,
+        }
+    }
+}
+
+/// The files that operations come from. A record names a file relative to the workload's folder, and a place as it was
+/// given.
+fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
+    let texts: Vec<(&str, String)> = record.source.iter().flat_map(Source::texts).collect();
+    let ranks = record.variants.iter().flat_map(|variant| &variant.ranks);
+    let places = ranks.flat_map(|rank| &rank.operations).map(|operation| operation.place.as_str());
+    // A place is `file:line:column`.
+    let files: IndexSet<&str> = places.filter_map(|place| place.rsplitn(3, ':').nth(2)).collect();
+    let mut bytes = 0;
+    let mut lines = |file: &str| {
+        let is_end =
+            |part: &str| file.strip_suffix(part).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'));
+        let (_, text) = texts.iter().filter(|(part, _)| is_end(part)).max_by_key(|(part, _)| part.len())?;
+        bytes += text.len();
+        Some(text.lines().map(str::to_owned).collect()).filter(|_| bytes <= MAX_SOURCES)
+    };
+    files.into_iter().filter_map(|file| Some(SourceData { name: file, lines: lines(file)? })).collect()
+}
+
+impl<'a> VariantData<'a> {
+    fn of(variant: &'a Variant, texts: &mut IndexSet<&'a str>) -> VariantData<'a> {
+        let common = origins(&variant.ranks).is_some();
+        let ranks = variant.ranks.iter().zip(shifts(&variant.ranks)).map(|(rank, shift_ns)| RankData {
+            rank: rank.rank,
+            slot: rank.slot,
+            p50_ns: rank.time.p50_ns,
+            observer_effect: rank.observer_effect,
+            shift_ns,
+            clock_error_ns: rank.origins.last().filter(|_| common).map(|origin| origin.error_ns),
+            analysis: &rank.analysis,
+            operations: OperationColumns::of(rank, texts),
+            trace: SpanColumns::of(&rank.trace),
+        });
+        VariantData {
+            launch: &variant.launch,
+            refused: &variant.refused,
+            time: &variant.time,
+            issue: &variant.issue,
+            ungated: &variant.ungated,
+            serial: &variant.serial,
+            metrics: &variant.metrics,
+            expectations: &variant.expectations,
+            skew: &variant.skew,
+            notes: &variant.notes,
+            ranks: ranks.collect(),
+        }
+    }
+}
+
+impl OperationColumns {
+    fn of<'a>(rank: &'a RankRecord, texts: &mut IndexSet<&'a str>) -> OperationColumns {
+        let mut columns = OperationColumns::default();
+        let mut text = |text: &'a str| texts.insert_full(text).0;
+        let mut before = 0;
+        for OperationRecord {
+            id,
+            name,
+            operation,
+            category,
+            phase,
+            stream,
+            lane,
+            place,
+            shape,
+            size: _,
+            arithmetic: _,
+            direction: _,
+            pageable: _,
+            bus_bytes,
+            ranks: _,
+            flops,
+            bytes,
+            after,
+            time_ns,
+            transfer_ns,
+            wait_ns: _,
+            start_ns: _,
+            alone_ns,
+            slack_ns,
+            ideal_ns,
+            bound,
+            refused,
+        } in &rank.operations
+        {
+            let name = text(name) as i64;
+            columns.name.push(name - before);
+            before = name;
+            columns.operation.push(Some(text(operation)));
+            columns.category.push(Some(text(category)));
+            columns.phase.push(phase.as_deref().map(&mut text));
+            columns.stream.push(Some(text(stream)));
+            columns.lane.push(*lane);
+            columns.place.push(Some(text(place)));
+            columns.shape.push(Some(text(shape)));
+            columns.flops.push(*flops);
+            columns.bytes.push(*bytes);
+            columns.bus_bytes.push(*bus_bytes);
+            columns.after_count.push(after.len());
+            columns.after_distance.extend(after.iter().map(|before| i64::from(*id) - i64::from(*before)));
+            columns.time_ns.push(*time_ns);
+            columns.transfer_ns.push(*transfer_ns);
+            columns.alone_ns.push(*alone_ns);
+            columns.slack_ns.push(*slack_ns);
+            columns.ideal_ns.push(*ideal_ns);
+            columns.bound.push(bound.as_deref().map(&mut text));
+            columns.refused.push(refused.as_deref().map(&mut text));
+        }
+        columns
+    }
+}
+
+impl SpanColumns {
+    fn of(trace: &[SpanRecord]) -> SpanColumns {
+        let mut sorted: Vec<&SpanRecord> = trace.iter().collect();
+        sorted.sort_by_key(|span| (span.start_ns, span.id));
+        let mut columns = SpanColumns::default();
+        let (mut id, mut start) = (0, Nanos(0));
+        for span in sorted {
+            columns.id.push(i64::from(span.id) - id);
+            columns.start_ns.push(span.start_ns - start);
+            columns.time_ns.push(span.end_ns - span.start_ns);
+            (id, start) = (i64::from(span.id), span.start_ns);
+        }
+        columns
+    }
+}

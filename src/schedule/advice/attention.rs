@@ -1,0 +1,203 @@
+//! A product, its softmax and another product, which one `attention` would replace without storing the scores.
+
+use crate::base::{Bytes, OpId};
+use crate::ops::{Attr, Spec, dims_order, exchanges_last};
+use crate::plan::Use;
+
+use super::mask::Factor;
+use super::scene::{Found, Scene};
+
+/// Finds products of queries with keys whose softmax weighs values, and that nothing else reads.
+pub fn find(scene: &Scene) -> Vec<Found> {
+    scene.step.ids().filter_map(|op| around(scene, op)).collect()
+}
+
+/// The operations that compute an attention, while they are followed from the softmax.
+struct Chain {
+    /// All of them but the last product.
+    ops: Vec<OpId>,
+    scale: f64,
+    causal: bool,
+}
+
+impl Chain {
+    /// Takes in a factor, and perhaps a mask, of the scores or of the queries.
+    fn multiply(&mut self, op: OpId, factor: &Factor) {
+        self.ops.push(op);
+        self.scale *= factor.scale;
+        self.causal |= factor.causal;
+    }
+}
+
+/// The attention around a softmax; `None` if it is none.
+fn around(scene: &Scene, softmax: OpId) -> Option<Found> {
+    let spec = scene.named(softmax, "softmax")?;
+    let mut chain = Chain { ops: vec![softmax], scale: spec.attrs.number("scale"), causal: false };
+    let scores = scores(scene, softmax, &mut chain)?;
+    let values = weighed(scene, softmax, &mut chain)?;
+
+    let products = scene.spec(scores)?;
+    let queries = queries(scene, scores, &mut chain)?;
+    let keys = keys(scene, scores, &mut chain)?;
+    let mut ends = Ends { inputs: [queries, keys, Use { op: values, input: 1 }], output: values, options: Vec::new() };
+    ends.before_turns(scene, &mut chain);
+    let Ends { inputs, output, options } = ends;
+    if chain.ops.iter().any(|&op| scene.stream(op) != scene.stream(values)) {
+        return None;
+    }
+    let result = scene.output(output);
+    let is_kept = |reader: &Use| {
+        let view = scene.input(*reader);
+        scene.kept(view, reader.op, values) && !scene.program.views.overlap(view, result)
+    };
+    if !inputs.iter().all(is_kept) || !scene.flow.untouched(scene.slot, result, (values, output), true) {
+        return None;
+    }
+    let tensors = inputs.map(|reader| scene.spec(reader.op).map(|spec| spec.inputs[reader.input]));
+    let tensors: Vec<_> = tensors.into_iter().collect::<Option<_>>()?;
+    let size = *tensors[0].dims.last()? as f64;
+    let usual = (chain.scale * size.sqrt() - 1.0).abs() < 1e-6;
+    let given = if usual { 0.0 } else { chain.scale };
+    let mut all = vec![("causal", Attr::Bool(chain.causal)), ("scale", Attr::Number(given))];
+    all.extend(options.iter().map(|&(name, word)| (name, Attr::Word(word))));
+    let attention = Spec::of_use("attention", &all, tensors, &[Some(scene.spec(output)?.outputs[0]), None])?;
+
+    let names = inputs.map(|reader| scene.operand(reader));
+    let names = ["q", "k", "v"].iter().zip(&names).map(|(plain, name)| name.clone().unwrap_or((*plain).to_owned()));
+    let mut call = names.collect::<Vec<_>>().join(", ");
+    if chain.causal {
+        call += ", causal: true";
+    }
+    options.iter().for_each(|(name, word)| call += &format!(", {name}: {word}"));
+    if !usual {
+        call += &format!(", scale: {}", chain.scale);
+    }
+    let count = chain.ops.len() + 1;
+    let bytes = Bytes(products.outputs[0].bytes());
+    let help = format!("write `attention({call})` in their place, which keeps the scores ({bytes}) out of memory");
+    let places = vec![
+        (scene.span(scores), "products of queries and keys".to_owned()),
+        (scene.span(softmax), "their weights".to_owned()),
+        (scene.span(values), "weighted sums of values".to_owned()),
+    ];
+    let mut changes: Vec<(OpId, Option<Spec>)> = chain.ops.iter().map(|&op| (op, None)).collect();
+    changes.push((values, Some(attention)));
+    let [first, second, third] = [scores, softmax, values].map(|op| scene.name(op));
+    let message = format!("`{first}`, `{second}` and `{third}` compute an attention in {count} operations");
+    Some(Found { message, help, places, changes })
+}
+
+/// What an attention reads and writes.
+struct Ends {
+    inputs: [Use; 3],
+    /// The operation whose result becomes that of the attention.
+    output: OpId,
+    options: Vec<(&'static str, &'static str)>,
+}
+
+impl Ends {
+    /// Takes in the transposes that put heads before positions, and back behind the last product, if all four are there:
+    /// `attention` has an option for them.
+    fn before_turns(&mut self, scene: &Scene, chain: &mut Chain) -> Option<()> {
+        let swaps = |op: OpId| {
+            let order = dims_order(scene.spec(op)?)?;
+            let mut heads: Vec<usize> = (0..order.len()).collect();
+            let rank = heads.len().checked_sub(3)?;
+            heads.swap(rank, rank + 1);
+            (order == heads).then_some(op)
+        };
+        let mut inputs = self.inputs;
+        for reader in &mut inputs {
+            let op = scene.source(*reader).filter(|&op| scene.reader(op) == Some(*reader)).and_then(swaps)?;
+            let same = scene.spec(reader.op)?.inputs[reader.input].dims == scene.spec(op)?.outputs[0].dims;
+            *reader = same.then_some(Use { op, input: 0 })?;
+        }
+        let last = scene.reader(self.output)?;
+        let same = scene.spec(last.op)?.inputs.first()?.dims == scene.spec(self.output)?.outputs[0].dims;
+        let output = swaps(last.op).filter(|_| same)?;
+        chain.ops.extend(inputs.map(|reader| reader.op));
+        chain.ops.push(output);
+        *self = Ends { inputs, output, options: vec![("layout", "positions_first")] };
+        Some(())
+    }
+}
+
+/// Whether an operation is a product of two matrices and nothing else.
+fn is_plain(spec: &Spec) -> bool {
+    spec.inputs.len() == 2
+        && !spec.attrs.bool("accumulate")
+        && !spec.attrs.bool("transpose_a")
+        && spec.attrs.word("epilogue") == "none"
+}
+
+/// The product whose results the softmax sees, through factors, a mask and casts that nothing else reads.
+fn scores(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
+    let mut reader = Use { op: softmax, input: 0 };
+    loop {
+        let op = scene.source(reader)?;
+        if scene.reader(op)? != reader {
+            return None;
+        }
+        if scene.named(op, "gemm").is_some_and(is_plain) {
+            chain.ops.push(op);
+            return Some(op);
+        }
+        reader = before(scene, op, chain)?;
+    }
+}
+
+/// The operand of a cast, or of a `map` that is a factor with or without a mask.
+fn before(scene: &Scene, op: OpId, chain: &mut Chain) -> Option<Use> {
+    if let Some(cast) = scene.named(op, "cast") {
+        chain.ops.push(op);
+        return (cast.inputs[0].dtype.is_float() && cast.outputs[0].dtype.is_float()).then_some(Use { op, input: 0 });
+    }
+    let factor = Factor::of(scene, op)?;
+    chain.multiply(op, &factor);
+    Some(Use { op, input: factor.input })
+}
+
+/// The product that the softmax's results go into, perhaps through a cast.
+fn weighed(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
+    let mut op = softmax;
+    loop {
+        let reader = scene.reader(op)?;
+        let spec = scene.spec(reader.op)?;
+        if scene.named(reader.op, "gemm").is_some_and(is_plain) {
+            return (reader.input == 0 && !spec.attrs.bool("transpose_b")).then_some(reader.op);
+        }
+        scene.named(reader.op, "cast").filter(|cast| cast.outputs[0].dtype.is_float())?;
+        chain.ops.push(reader.op);
+        op = reader.op;
+    }
+}
+
+/// The queries of a product, before a factor that only this product reads.
+fn queries(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
+    let reader = Use { op: scores, input: 0 };
+    let scaled = scene.source(reader).filter(|&op| scene.reader(op) == Some(reader));
+    let factor = scaled.and_then(|op| Some((op, Factor::of(scene, op).filter(|factor| !factor.causal)?)));
+    let Some((op, factor)) = factor else { return Some(reader) };
+    let spec = scene.spec(op)?;
+    let before = Use { op, input: factor.input };
+    let same = spec.inputs[factor.input].dtype == spec.outputs[0].dtype;
+    // The elements of a head have to lie side by side, as in the result.
+    if !same || scene.spec(scores)?.inputs[0].dims != spec.outputs[0].dims {
+        return Some(reader);
+    }
+    chain.multiply(op, &factor);
+    Some(before)
+}
+
+/// The keys of a product, with a position in each row; before a transpose that only this product reads.
+fn keys(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
+    let reader = Use { op: scores, input: 1 };
+    if scene.spec(scores)?.attrs.bool("transpose_b") {
+        return Some(reader);
+    }
+    let op = scene.source(reader)?;
+    let turned = exchanges_last(scene.spec(op)?) && scene.reader(op) == Some(reader);
+    let same = scene.spec(scores)?.inputs[1].dims == scene.spec(op)?.outputs[0].dims;
+    (turned && same).then(|| chain.ops.push(op))?;
+    Some(Use { op, input: 0 })
+}

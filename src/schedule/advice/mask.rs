@@ -1,0 +1,138 @@
+//! Maps that multiply each element by one number, perhaps behind a causal mask: what `attention` does by its options.
+
+use crate::base::{OpId, ViewId};
+use crate::model::MemoryKind;
+use crate::ops::init::Init;
+use crate::ops::{Spec, broadcast_strides};
+
+use super::scene::Scene;
+
+/// Value below which a score counts as masked: its weight is zero in every type.
+const MASKED: f64 = -1e4;
+
+/// Pairs of a query and a key up to which all are evaluated; of larger masks, some rows are.
+const ALL: u64 = 1 << 16;
+
+/// Rows of a larger mask that are evaluated.
+const ROWS: u64 = 16;
+
+/// The effect of a `map` on the elements of one of its inputs.
+pub struct Factor {
+    /// The input that the elements come from.
+    pub input: usize,
+    /// The number that they are multiplied by; above 0.
+    pub scale: f64,
+    /// Whether the elements of keys behind a query's own place become hugely negative, so that their weights are 0.
+    pub causal: bool,
+}
+
+impl Factor {
+    /// The effect of an operation; `None` if it is no `map`, or has another effect.
+    pub fn of(scene: &Scene, op: OpId) -> Option<Factor> {
+        let spec = scene.named(op, "map").filter(|spec| spec.outputs.len() == 1)?;
+        let inputs = scene.step.inputs(op);
+        let known: Vec<Option<Known>> =
+            inputs.iter().enumerate().map(|(input, &view)| Known::of(scene, spec, input, view)).collect();
+        let mut open = known.iter().enumerate().filter(|(_, known)| known.is_none()).map(|(input, _)| input);
+        let input = open.next()?;
+        if open.next().is_some() || spec.inputs[input].dims != spec.outputs[0].dims {
+            return None;
+        }
+        let evaluated = Evaluated { spec, known: &known };
+        match known.len() {
+            1 => {
+                let scale = evaluated.scale(0, 0)?;
+                (scale > 0.0).then_some(Factor { input, scale, causal: false })
+            }
+            _ => evaluated.causal().map(|scale| Factor { input, scale, causal: true }),
+        }
+    }
+}
+
+/// The contents of an input that never changes, by the row and the column of the output's last two dimensions.
+struct Known {
+    init: Init,
+    dtype: crate::base::DType,
+    offset: u64,
+    row: u64,
+    column: u64,
+}
+
+impl Known {
+    /// The contents of a slice; `None` if an operation writes it, if they are random, or if they differ from matrix to
+    /// matrix.
+    fn of(scene: &Scene, spec: &Spec, input: usize, view: ViewId) -> Option<Known> {
+        let program = scene.program;
+        let memory = program.views.memory(view);
+        let (MemoryKind::Buffer(init) | MemoryKind::Bare(init)) = program.memory(memory).kind else { return None };
+        let mut setup = program.around.setup.iter().flat_map(|block| {
+            let steps = block.cycle.iter();
+            steps.flat_map(|step| step.ids().flat_map(|op| step.outputs(op))).map(move |&view| block.views.memory(view))
+        });
+        if !matches!(init, Init::Iota | Init::Zeros | Init::Ones)
+            || !scene.flow.constant(view)
+            || setup.any(|written| written == memory)
+        {
+            return None;
+        }
+        let layout = program.layout(memory);
+        let strides = broadcast_strides(&spec.inputs[input], spec.outputs[0].dims);
+        let rank = strides.len();
+        if rank < 2 || strides[..rank - 2].iter().any(|&stride| stride != 0) {
+            return None;
+        }
+        let offset = program.views.offset(view, &layout.dims);
+        Some(Known { init, dtype: layout.dtype, offset, row: strides[rank - 2], column: strides[rank - 1] })
+    }
+
+    fn at(&self, row: u64, column: u64) -> f64 {
+        self.init.value(self.dtype, self.offset + row * self.row + column * self.column)
+    }
+}
+
+/// A `map` that is evaluated element by element.
+struct Evaluated<'a> {
+    spec: &'a Spec,
+    known: &'a [Option<Known>],
+}
+
+impl Evaluated<'_> {
+    /// The element of the output where the unknown input has a value.
+    fn value(&self, score: f64, row: u64, column: u64) -> Option<f64> {
+        let inputs = self.known.iter().map(|known| known.as_ref().map_or(score, |known| known.at(row, column)));
+        let inputs: Vec<[f64; 1]> = inputs.map(|value| [value]).collect();
+        let inputs: Vec<&[f64]> = inputs.iter().map(|value| &value[..]).collect();
+        Some(self.spec.expression.as_ref()?.evaluate(1, &inputs, &mut Vec::new())[0])
+    }
+
+    /// The number that an element is multiplied by; `None` if the output is no multiple of it.
+    fn scale(&self, row: u64, column: u64) -> Option<f64> {
+        let scale = self.value(1.0, row, column)?;
+        let linear = [0.0, -2.5, 3.0, 700.0].into_iter().all(|score| {
+            let value = self.value(score, row, column);
+            value.is_some_and(|value| (value - scale * score).abs() <= 1e-9 * (scale * score).abs())
+        });
+        (linear && scale.is_finite()).then_some(scale)
+    }
+
+    fn is_masked(&self, row: u64, column: u64) -> bool {
+        let masked = |score| self.value(score, row, column).is_some_and(|value| value <= MASKED);
+        [1.0, -2.5, 700.0].into_iter().all(masked)
+    }
+
+    /// The factor of what a query sees, if it sees the keys up to its own place and no others. The place of the last query is
+    /// that of the last key.
+    fn causal(&self) -> Option<f64> {
+        let dims = self.spec.outputs[0].dims;
+        let (queries, keys) = (dims[dims.len() - 2], dims[dims.len() - 1]);
+        let before = keys.checked_sub(queries)?;
+        let scale = self.scale(0, 0).filter(|scale| *scale > 0.0)?;
+        let step = if queries * keys <= ALL { 1 } else { (queries / ROWS).max(1) };
+        let right = |row: u64, column: u64| match column <= row + before {
+            true => self.scale(row, column).is_some_and(|found| (found - scale).abs() <= 1e-9 * scale),
+            false => self.is_masked(row, column),
+        };
+        let mut rows = (0..queries).step_by(step as usize).chain(queries.checked_sub(1));
+        rows.all(|row| (0..keys).all(|column| right(row, column))).then_some(scale)
+    }
+}

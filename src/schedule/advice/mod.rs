@@ -1,0 +1,241 @@
+//! Advice about a plan: operations that another form of the text would save, and roughly what this gains.
+//!
+//! Each kind of advice is a row of [`KINDS`]: its code, and the function that finds it in a slot of the cycle. A finding
+//! says which operations vanish or change, so all kinds have their gains from one calculation. Times come from a
+//! profile; nothing here is measured.
+
+mod attention;
+mod casts;
+mod copies;
+mod mask;
+mod products;
+mod scene;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use indexmap::IndexMap;
+use miette::{Diagnostic, LabeledSpan, Severity, SourceSpan};
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Bytes, Nanos, OpId, SrcSpan};
+use crate::config::Profile;
+use crate::model::Program;
+use crate::ops::Spec;
+use crate::plan::{Flow, Plan};
+
+use super::lint::launch_cost;
+use super::{Schedule, cached, durations};
+
+use scene::{Found, Scene};
+
+/// A kind of advice.
+struct Kind {
+    code: &'static str,
+    /// Finds it in a slot of the cycle.
+    find: fn(&Scene) -> Vec<Found>,
+}
+
+macro_rules! kinds {
+    ($($find:path, code($code:path);)*) => {
+        &[$(Kind { code: stringify!($code), find: $find }),*]
+    };
+}
+
+/// All kinds. An operation that one finding removes is not part of a later one.
+const KINDS: &[Kind] = kinds! {
+    attention::find, code(aorta::schedule::split_attention);
+    products::find, code(aorta::schedule::joint_products);
+    casts::find, code(aorta::schedule::needless_cast);
+    copies::find, code(aorta::schedule::needless_copy);
+};
+
+/// Share of the time of all operations below which a gain is not mentioned.
+const LEAST: f64 = 0.01;
+
+/// Number of operations above which a program gets no advice, since finding it would take seconds.
+const MOST_OPERATIONS: usize = 200_000;
+
+/// Roughly what following a piece of advice gains in an iteration, on average over the cycle. All of it is modelled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// Time of the operations that vanish, less what replaces them takes, each alone on the device.
+    pub most_ns: Nanos,
+    /// Time of all operations, one after the other.
+    pub whole_ns: Nanos,
+    /// By how much the critical path becomes shorter.
+    pub path_ns: Nanos,
+    /// Bytes that need not be moved.
+    pub bytes: u64,
+    /// Launches that are saved.
+    pub launches: f64,
+    /// Time in which the host issues these.
+    pub host_ns: Nanos,
+    /// The device whose profile the times are modelled with.
+    pub modelled_on: String,
+}
+
+impl Gain {
+    /// Estimate of the gain: `roughly 12.3 µs of 45.0 µs (modelled on an NVIDIA H200)`.
+    pub fn most(&self) -> String {
+        format!("roughly {} of {} (modelled on an {})", self.most_ns, self.whole_ns, self.modelled_on)
+    }
+
+    /// What else is saved: time of the critical path, bytes and launches.
+    pub fn also(&self) -> String {
+        let mut parts = vec![match self.path_ns {
+            Nanos(0) => "nothing of the critical path".to_owned(),
+            path => format!("{path} of the critical path"),
+        }];
+        if self.bytes > 0 {
+            parts.push(format!("{} less to move", Bytes(self.bytes)));
+        }
+        let launches = (10.0 * self.launches).round() / 10.0;
+        if launches > 0.0 {
+            parts.push(format!("{launches} {} fewer", if launches == 1.0 { "launch" } else { "launches" }));
+        }
+        parts.join(", ")
+    }
+}
+
+/// A piece of advice about a plan.
+#[derive(Clone, Debug)]
+pub struct PlanAdvice {
+    pub code: &'static str,
+    /// The finding in one sentence.
+    pub message: String,
+    /// The change to make.
+    pub help: String,
+    /// Locations, that of the operation that decides first, each with its part in the finding.
+    pub places: Vec<(SrcSpan, String)>,
+    /// How often the cycle has it.
+    pub times: usize,
+    pub gain: Gain,
+}
+
+impl fmt::Display for PlanAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}: {}", self.message, often(self.times), self.gain.most())
+    }
+}
+
+/// The suffix of a finding that a cycle has several times.
+pub fn often(times: usize) -> String {
+    if times > 1 { format!(", {times} times") } else { String::new() }
+}
+
+impl std::error::Error for PlanAdvice {}
+
+impl Diagnostic for PlanAdvice {
+    fn code(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        Some(Box::new(self.code))
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        Some(Severity::Advice)
+    }
+
+    fn help(&self) -> Option<Box<dyn fmt::Display + '_>> {
+        Some(Box::new(format!("{}; saves {}", self.help, self.gain.also())))
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let label =
+            |(span, text): &(SrcSpan, String)| LabeledSpan::new_with_span(Some(text.clone()), SourceSpan::from(*span));
+        Some(Box::new(self.places.iter().map(label)))
+    }
+}
+
+/// Findings of one kind at the same locations.
+struct Group {
+    kind: &'static Kind,
+    found: Found,
+    times: usize,
+    /// The operations that vanish or change, each with its slot.
+    changes: Vec<(usize, OpId, Option<Spec>)>,
+}
+
+/// Advice about a program for the device of a profile, that with the largest gain first.
+pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<PlanAdvice> {
+    if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > MOST_OPERATIONS {
+        return Vec::new();
+    }
+    let Some(flow) = Flow::of(program) else { return Vec::new() };
+    let durations = durations(program, schedule, program.rank, profile);
+    let cached = cached(program, schedule, false, profile);
+    let members: Vec<Vec<u32>> =
+        program.groups.iter().map(|group| group.members_with(program.rank).collect()).collect();
+    let mut groups: IndexMap<(&str, Vec<SrcSpan>), Group> = IndexMap::new();
+    let scene = |slot: usize| Scene {
+        program,
+        flow: &flow,
+        slot,
+        step: &program.cycle[slot],
+        cached: &cached[slot],
+        members: &members,
+        profile,
+    };
+    for slot in 0..program.cycle.len() {
+        let scene = scene(slot);
+        let mut claimed: BTreeSet<OpId> = BTreeSet::new();
+        for kind in KINDS {
+            for found in (kind.find)(&scene) {
+                // A reader that only changes an input or an option stays what it is.
+                let stays = |op: OpId, spec: &Option<Spec>| {
+                    let before = scene.spec(op).map(|spec| spec.operation.name());
+                    spec.as_ref().map(|spec| spec.operation.name()) == before
+                };
+                let removed = found.changes.iter().filter(|(op, spec)| !stays(*op, spec)).map(|(op, _)| *op);
+                let removed: Vec<OpId> = removed.collect();
+                if removed.iter().any(|op| claimed.contains(op)) {
+                    continue;
+                }
+                claimed.extend(removed);
+                let key = (kind.code, found.places.iter().map(|(span, _)| *span).collect());
+                let changes: Vec<_> = found.changes.iter().map(|(op, spec)| (slot, *op, spec.clone())).collect();
+                let group = groups.entry(key).or_insert_with(|| Group { kind, found, times: 0, changes: Vec::new() });
+                group.times += 1;
+                group.changes.extend(changes);
+            }
+        }
+    }
+    let cycle = program.cycle.len() as f64;
+    let whole: f64 = durations.iter().flatten().sum();
+    let paths: Vec<f64> =
+        plan.steps.iter().zip(&durations).map(|(step, durations)| step.critical_path(durations).length).collect();
+    let advice = groups.into_values().map(|group| {
+        let [mut time, mut path, mut bytes, mut launches, mut host] = [0.0f64; 5];
+        for slot in 0..program.cycle.len() {
+            let mut changed = durations[slot].clone();
+            let scene = scene(slot);
+            for (_, op, spec) in group.changes.iter().filter(|(of, ..)| *of == slot) {
+                let Some(old) = scene.spec(*op) else { continue };
+                changed[op.index()] = spec.as_ref().map_or(0.0, |spec| scene.duration(spec, *op));
+                let saved = |of: fn(&Spec, &Profile) -> f64| {
+                    of(old, profile) - spec.as_ref().map_or(0.0, |spec| of(spec, profile))
+                };
+                bytes += saved(|spec, _| spec.cost().bytes() as f64);
+                launches += saved(|spec, _| spec.launch().len() as f64);
+                host += saved(launch_cost);
+            }
+            time += durations[slot].iter().sum::<f64>() - changed.iter().sum::<f64>();
+            path += (paths[slot] - plan.steps[slot].critical_path(&changed).length).max(0.0);
+        }
+        let nanos = |time: f64| Nanos((time / cycle).round() as i64);
+        let Found { message, help, places, .. } = group.found;
+        let gain = Gain {
+            most_ns: nanos(time),
+            whole_ns: nanos(whole),
+            path_ns: nanos(path),
+            bytes: (bytes / cycle).round().max(0.0) as u64,
+            launches: launches / cycle,
+            host_ns: nanos(host),
+            modelled_on: profile.name.clone(),
+        };
+        PlanAdvice { code: group.kind.code, message, help, places, times: group.times, gain }
+    });
+    let worth = |one: &PlanAdvice| one.gain.most_ns.0 as f64 >= (LEAST * whole / cycle).max(1.0);
+    let mut advice: Vec<PlanAdvice> = advice.filter(worth).collect();
+    advice.sort_by_key(|one| (std::cmp::Reverse(one.gain.most_ns), one.places.first().map(|(span, _)| *span)));
+    advice
+}

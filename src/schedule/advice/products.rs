@@ -1,0 +1,125 @@
+//! Products of one matrix with several others, which could be one product with all of them side by side.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::{Dims, OpId, StreamId, ViewId};
+use crate::model::MemoryKind;
+use crate::ops::{Spec, Tensor};
+use crate::plan::Use;
+
+use super::scene::{Found, Scene};
+
+/// Finds products that could be one.
+pub fn find(scene: &Scene) -> Vec<Found> {
+    let mut alike: FxHashMap<(StreamId, ViewId), Vec<OpId>> = FxHashMap::default();
+    let mut order = Vec::new();
+    for op in scene.step.ids().filter(|&op| scene.named(op, "gemm").is_some_and(is_simple)) {
+        let key = (scene.stream(op), scene.step.inputs(op)[0]);
+        let group = alike.entry(key).or_insert_with(|| {
+            order.push(key);
+            Vec::new()
+        });
+        group.push(op);
+    }
+    order.into_iter().flat_map(|key| joined(scene, &alike[&key])).collect()
+}
+
+/// Whether a product has one matrix on the right, and adds nothing to what is there.
+fn is_simple(spec: &Spec) -> bool {
+    spec.inputs[1].dims.len() == 2 && !spec.attrs.bool("accumulate")
+}
+
+/// Groups of products that could be one, of products that have the left matrix in common.
+fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut rest = ops.to_vec();
+    while let Some(&first) = rest.first() {
+        let (group, others): (Vec<OpId>, Vec<OpId>) =
+            rest.iter().copied().partition(|&op| op == first || goes_with(scene, first, op));
+        found.extend((group.len() > 1).then(|| one(scene, &group)).flatten());
+        rest = others;
+    }
+    found
+}
+
+/// Whether a product could be computed together with an earlier one.
+fn goes_with(scene: &Scene, first: OpId, op: OpId) -> bool {
+    let (Some(a), Some(b)) = (scene.spec(first), scene.spec(op)) else { return false };
+    let left = scene.step.inputs(first)[0];
+    // The weights have to be there already, in memory that a text can declare in another way.
+    let settled = |view: &ViewId| {
+        let kind = scene.program.memory(scene.program.views.memory(*view)).kind;
+        kind != MemoryKind::Scratch && scene.kept(*view, first, op)
+    };
+    a.attrs == b.attrs
+        && a.inputs.len() == b.inputs.len()
+        && a.inputs[1].dtype == b.inputs[1].dtype
+        && a.outputs[0].dtype == b.outputs[0].dtype
+        && scene.kept(left, first, op)
+        && scene.step.inputs(op)[1..].iter().all(settled)
+        && !scene.program.views.overlap(scene.output(first), left)
+        && scene.flow.untouched(scene.slot, scene.output(op), (first, op), true)
+}
+
+/// Columns of a product's right matrix.
+fn columns(spec: &Spec) -> u64 {
+    let dims = &spec.outputs[0].dims;
+    dims[dims.len() - 1]
+}
+
+/// A tensor with another size in its dimension `axis`, without gaps.
+fn resized(tensor: &Tensor, axis: usize, size: u64) -> Tensor {
+    let mut dims: Dims = tensor.dims;
+    dims.set(axis, size);
+    Tensor { dims, strides: dims.contiguous_strides(), ..*tensor }
+}
+
+/// The product of all right matrices side by side; `None` if a reader cannot take a part of its rows.
+fn one(scene: &Scene, group: &[OpId]) -> Option<Found> {
+    let specs: Vec<&Spec> = group.iter().filter_map(|&op| scene.spec(op)).collect();
+    let all: u64 = specs.iter().map(|spec| columns(spec)).sum();
+    let first = specs.first()?;
+    let rank = first.outputs[0].dims.len();
+    let output = resized(&first.outputs[0], rank - 1, all);
+    for (&op, spec) in group.iter().zip(&specs) {
+        let part = Tensor { dims: spec.outputs[0].dims, ..output };
+        let readers = scene.readers(op)?;
+        if readers.iter().any(|reader| group.contains(&reader.op)) {
+            return None;
+        }
+        scene.reading(readers, &part)?;
+    }
+    let mut inputs = first.inputs.clone();
+    inputs[1] = resized(&inputs[1], usize::from(!first.attrs.bool("transpose_b")), all);
+    if let Some(bias) = inputs.get_mut(2) {
+        *bias = resized(bias, 0, all);
+    }
+    let joint = Spec { inputs, ..(*first).clone() }.with_outputs(&[Some(output)])?;
+    let mut changes: Vec<(OpId, Option<Spec>)> = group.iter().map(|&op| (op, None)).collect();
+    changes[0].1 = Some(joint);
+    let names = scene.names(group);
+    let left = scene.operand(Use { op: group[0], input: 0 });
+    let left = left.map_or("the same matrix".to_owned(), |name| format!("`{name}`"));
+    let weights: Vec<String> =
+        group.iter().filter_map(|&op| scene.operand(Use { op, input: 1 })).map(|name| format!("`{name}`")).collect();
+    let weights = if weights.is_empty() { "their weights".to_owned() } else { weights.join(", ") };
+    let side = if first.attrs.bool("transpose_b") { "below each other" } else { "side by side" };
+    Some(Found {
+        message: format!("{} multiply {left}, one after the other", list(&names)),
+        help: format!("declare {weights} as one buffer, {side}, multiply once, and read slices of the product"),
+        places: group
+            .iter()
+            .zip(&specs)
+            .map(|(&op, spec)| (scene.span(op), format!("{} columns", columns(spec))))
+            .collect(),
+        changes,
+    })
+}
+
+/// Names as a list in a sentence: `a`, `b` and `c`.
+fn list(names: &[String]) -> String {
+    match names {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        names => names.join(""),
+    }
+}

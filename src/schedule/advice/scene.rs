@@ -1,0 +1,148 @@
+//! A slot of the cycle as the finders of advice see it.
+
+use std::collections::BTreeSet;
+
+use crate::base::{OpId, SrcSpan, StreamId, ViewId};
+use crate::config::Profile;
+use crate::cost;
+use crate::model::{MemoryKind, Program, Step};
+use crate::ops::{Spec, Tensor, reshaped};
+use crate::plan::{Flow, Use};
+
+/// A slot of the cycle with its data flow and modelled times.
+pub struct Scene<'a> {
+    pub program: &'a Program,
+    pub flow: &'a Flow<'a>,
+    pub slot: usize,
+    pub step: &'a Step,
+    /// Share of each operation's bytes that the cache serves.
+    pub cached: &'a [f64],
+    /// Ranks of each group.
+    pub members: &'a [Vec<u32>],
+    pub profile: &'a Profile,
+}
+
+/// Operations that another form of the text would save.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub message: String,
+    pub help: String,
+    pub places: Vec<(SrcSpan, String)>,
+    /// The operations that vanish, and those that become others.
+    pub changes: Vec<(OpId, Option<Spec>)>,
+}
+
+impl<'a> Scene<'a> {
+    /// What an operation runs; `None` for a marker.
+    pub fn spec(&self, op: OpId) -> Option<&'a Spec> {
+        self.program.op_spec(self.step.op(op))
+    }
+
+    /// The spec of an operation of that name on a stream of the device; `None` for all others.
+    pub fn named(&self, op: OpId, name: &str) -> Option<&'a Spec> {
+        self.spec(op).filter(|spec| spec.threads.is_none() && spec.operation.name() == name)
+    }
+
+    pub fn stream(&self, op: OpId) -> StreamId {
+        self.step.op(op).stream
+    }
+
+    pub fn span(&self, op: OpId) -> SrcSpan {
+        self.step.op(op).span
+    }
+
+    pub fn input(&self, reader: Use) -> ViewId {
+        self.step.inputs(reader.op)[reader.input]
+    }
+
+    pub fn output(&self, op: OpId) -> ViewId {
+        self.step.outputs(op)[0]
+    }
+
+    /// The operation whose first output an input reads as a whole; `None` if there is none in the same iteration.
+    pub fn source(&self, reader: Use) -> Option<OpId> {
+        self.flow.source(self.slot, reader).filter(|(_, output)| *output == 0).map(|(op, _)| op)
+    }
+
+    /// The readers of an operation's first output, each of which reads all of it; `None` if there are none, or others.
+    pub fn readers(&self, op: OpId) -> Option<&'a [Use]> {
+        let readers = self.flow.readers(self.slot, op, 0)?;
+        let whole = readers.iter().all(|&reader| self.source(reader) == Some(op));
+        (whole && !readers.is_empty()).then_some(readers)
+    }
+
+    /// The only reader of an operation's first output.
+    pub fn reader(&self, op: OpId) -> Option<Use> {
+        match self.readers(op)? {
+            [reader] => Some(*reader),
+            _ => None,
+        }
+    }
+
+    /// Whether a slice holds the same values at `to` as at `from`.
+    pub fn kept(&self, view: ViewId, from: OpId, to: OpId) -> bool {
+        self.flow.untouched(self.slot, view, (from, to), false)
+    }
+
+    /// Whether the text leaves out the type of one of the operation's outputs, so that its inputs decide it.
+    pub fn is_free(&self, op: OpId) -> bool {
+        let scratch = |&view: &ViewId| self.program.memory(self.program.views.memory(view)).kind == MemoryKind::Scratch;
+        self.step.outputs(op).iter().any(scratch)
+    }
+
+    /// What readers become if they read `tensor` in place of their inputs, in the dimensions in which they read those; `None`
+    /// if one of them cannot.
+    pub fn reading(&self, readers: &[Use], tensor: &Tensor) -> Option<Vec<(OpId, Option<Spec>)>> {
+        let mut changes: Vec<(OpId, Option<Spec>)> = Vec::new();
+        for reader in readers {
+            let spec = self.spec(reader.op).filter(|spec| spec.threads.is_none())?;
+            if changes.iter().any(|(known, _)| *known == reader.op) {
+                continue;
+            }
+            let mut inputs = spec.inputs.clone();
+            for one in readers.iter().filter(|one| one.op == reader.op) {
+                let dims = inputs[one.input].dims;
+                inputs[one.input] = Tensor { dims, strides: reshaped(tensor, dims).ok()?, ..*tensor };
+            }
+            changes.push((reader.op, Some(spec.on(inputs, self.is_free(reader.op))?)));
+        }
+        Some(changes)
+    }
+
+    /// Modelled duration of an operation that would take the place of another one, in ns.
+    pub fn duration(&self, spec: &Spec, like: OpId) -> f64 {
+        cost::duration(spec, &self.members[spec.team.group.index()], self.cached[like.index()], self.profile)
+    }
+
+    /// The name of an operation in the text: the last part of its label, otherwise its kind.
+    pub fn name(&self, op: OpId) -> String {
+        let info = self.step.op(op);
+        let label = self.program.label_text(info.label);
+        let label = label.as_deref().map(|label| label.rsplit('.').next().unwrap_or(label).to_owned());
+        label.unwrap_or_else(|| self.program.op_name(info).to_owned())
+    }
+
+    /// The names of operations in the text, each with the calls around it if they would be the same otherwise.
+    pub fn names(&self, ops: &[OpId]) -> Vec<String> {
+        let names: Vec<String> = ops.iter().map(|&op| self.name(op)).collect();
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        let label = |op: OpId| self.program.label_text(self.step.op(op).label);
+        let full =
+            || ops.iter().map(|&op| label(op).map_or_else(|| self.name(op), |label| label.to_string())).collect();
+        let names: Vec<String> = if distinct.len() < names.len() { full() } else { names };
+        names.iter().map(|name| format!("`{name}`")).collect()
+    }
+
+    /// An operand as the text would name it: the slice of a buffer, or the label of the operation that made it.
+    pub fn operand(&self, reader: Use) -> Option<String> {
+        let view = self.input(reader);
+        match self.program.memory(self.program.views.memory(view)).kind {
+            MemoryKind::Buffer(_) => Some(self.program.view_text(view)),
+            MemoryKind::Bare(_) => None,
+            MemoryKind::Scratch => {
+                let op = self.source(reader)?;
+                self.program.label_text(self.step.op(op).label).map(|_| self.name(op))
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Drawn projects: a bundle, the folder of it and a bundle of that are the same, and the record of a run of it runs again
+//! by the same plan.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::sandbox::Sandbox;
+
+/// Lines of comments that could be mistaken for those of a bundle or a record, and characters that JSON escapes.
+const COMMENTS: [&str; 6] =
+    ["== net.aorta text 00", "|", "\\", "runs: other.ron", "\\n \\u{41} \"quoted\" µ 漢", "\ttab and \u{200b} hidden"];
+
+/// A project: folders, how the scenario names its workload, and what the files hold.
+#[derive(Clone, Debug)]
+struct Project {
+    scenario: &'static str,
+    workload: &'static str,
+    by_name: bool,
+    modules: usize,
+    comments: Vec<usize>,
+    ends_whole: bool,
+    has_trace: bool,
+    has_profile: bool,
+    size: u32,
+    launch: &'static str,
+}
+
+fn project() -> impl Strategy<Value = Project> {
+    let folder = prop::sample::select(vec!["", "a/", "a/b/", "nets/", "with space/"]);
+    let launch = prop::sample::select(vec!["stream", "graph", "both"]);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let comments = prop::collection::vec(0..COMMENTS.len(), 0..4);
+    (folder.clone(), folder, flags, 0..4usize, comments, 1..40u32, launch).prop_map(
+        |(scenario, workload, (by_name, ends_whole, has_trace, has_profile), modules, comments, size, launch)| {
+            Project { scenario, workload, by_name, modules, comments, ends_whole, has_trace, has_profile, size, launch }
+        },
+    )
+}
+
+impl Project {
+    /// The scenario's file.
+    fn file(&self) -> String {
+        format!("{}run.ron", self.scenario)
+    }
+
+    fn write(&self, sandbox: &Sandbox) {
+        let comments: String = self.comments.iter().map(|comment| format!("// {}\n", COMMENTS[*comment])).collect();
+        let end = if self.ends_whole { "\n" } else { "" };
+        let folder = self.workload;
+        // Modules in folders inside one another; each uses the next.
+        let module = |number: usize| format!("{}m{number}.aorta", "deep/".repeat(number));
+        for number in 0..self.modules {
+            let next = number + 1;
+            let (head, value) = match next < self.modules {
+                true => (format!("use \"deep/m{next}.aorta\"\n"), format!("m{next}.value + 1")),
+                false => (String::new(), "1".to_owned()),
+            };
+            sandbox.write(&format!("{folder}{}", module(number)), format!("{head}{comments}let value = {value}{end}"));
+        }
+        let (head, value) = if self.modules > 0 { ("use \"m0.aorta\"\n", "m0.value") } else { ("", "1") };
+        let (draw, times) = match self.has_trace {
+            true => ("draw d[1] ~ trace(\"d.csv\", column: \"d\")\n", "d[0]"),
+            false => ("", "1"),
+        };
+        sandbox.write(&format!("{folder}d.csv"), format!("d\n1\n2{end}"));
+        let text = format!(
+            "{head}{comments}param n = 4\n{draw}buffer x: f32[n * {value}] = ones\n\
+             step {{ map(x + {value} -> x) spin(1us * {times}) }}{end}"
+        );
+        sandbox.write(&format!("{folder}net.aorta"), text);
+        sandbox.write("aorta.ron", format!("(library: [{:?}])", if folder.is_empty() { "." } else { folder }));
+        let up = "../".repeat(self.scenario.matches('/').count());
+        let workload = if self.by_name { "net".to_owned() } else { format!("{up}{folder}net.aorta") };
+        let own = super::sandbox::project().join("config/devices/mi300x.ron");
+        sandbox.write(&format!("{}own.ron", self.scenario), std::fs::read(own).expect("the profile is there"));
+        let profile = if self.has_profile { "profile: \"own.ron\", " } else { "" };
+        sandbox.write(
+            &self.file(),
+            format!(
+                "(workload: {workload:?}, {profile}params: {{\"n\": \"{}\"}}, launch: {:?}, backend: \"sim\", cycle: 2, \
+                 effort: quick){end}",
+                self.size, self.launch
+            ),
+        );
+    }
+}
+
+#[test]
+fn drawn_projects_come_back() {
+    let config = ProptestConfig { failure_persistence: None, max_shrink_iters: 20, ..ProptestConfig::with_cases(12) };
+    let result = TestRunner::new(config).run(&project(), |project| {
+        let sandbox = Sandbox::new();
+        project.write(&sandbox);
+        sandbox.good(&["exec", &project.file(), "--json", "before.json"]);
+        sandbox.good(&["bundle", &project.file(), "-o", "a.aortab"]);
+        sandbox.good(&["unbundle", "a.aortab", "-o", "copy"]);
+        let text = sandbox.read("a.aortab");
+        let runs = text.lines().find_map(|line| line.strip_prefix("runs: ")).expect("a bundle runs something");
+        sandbox.good(&["bundle", &format!("copy/{runs}"), "-o", "b.aortab"]);
+        prop_assert_eq!(&text, &sandbox.read("b.aortab"));
+        let other = Sandbox::new();
+        other.write("a.aortab", &text);
+        other.write("before.json", sandbox.read("before.json"));
+        other.good(&["exec", "a.aortab", "--json", "bundled.json"]);
+        other.good(&["exec", "before.json", "--json", "again.json"]);
+        let before = sandbox.json("before.json");
+        for file in ["bundled.json", "again.json"] {
+            let after = other.json(file);
+            prop_assert_eq!(&before["program"]["plan"], &after["program"]["plan"], "{}", file);
+            prop_assert_eq!(&before["workload"]["sha256"], &after["workload"]["sha256"], "{}", file);
+            prop_assert_eq!(&before["device"]["name"], &after["device"]["name"], "{}", file);
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}

@@ -1,0 +1,348 @@
+//! `--fuse`: what is merged and what is not, and that results stay.
+
+use std::collections::BTreeMap;
+
+use aorta::backend::host::Host;
+use aorta::base::MemoryId;
+use aorta::base::random::hash;
+use aorta::compile::{self, Compiled};
+use aorta::exec::{Control, LaunchMode};
+use aorta::fuse;
+use aorta::measure::record::FusionRecord;
+use aorta::measure::{self, VerifyRequest};
+use aorta::model::{MemoryKind, Program};
+use aorta::plan::{self, Plan};
+use aorta::schedule;
+use proptest::prelude::*;
+
+use crate::common;
+use crate::common::{doubles, programs};
+use crate::hip;
+
+fn fused(text: &str) -> Compiled {
+    let options = compile::Options { fuse: true, ..compile::Options::default() };
+    common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{text}\n{errors}"))
+}
+
+/// The lines of `aorta plan --fuse` about fusion, without the first.
+fn told(text: &str) -> Vec<String> {
+    let compiled = fused(text);
+    let record = FusionRecord::of(&compiled.fused[0], &|span| compiled.sources.place(span));
+    record.lines().into_iter().skip(1).map(|line| line.trim().to_owned()).collect()
+}
+
+/// A step of one stream with operations on `f32[64, 128]`.
+fn on_s(step: &str) -> String {
+    format!(
+        "stream s\nstream t\nbuffer x, y, z, r: f32[64, 128]\nbuffer b: f32[128]\nbuffer w: f32[128, 128]\nstep {{ {step} }}\n"
+    )
+}
+
+#[test]
+fn chains_are_merged() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "on s { h: map(x * 2) g: map(h + b) o: map(relu(g) -> y) }",
+            &["h+g+o: map for map + map + map, 128 KiB less moved"],
+        ),
+        // A diamond.
+        (
+            "on s { h: map(x * 2) g: map(h + 1) k: map(h - 1) o: map(g * k -> y) }",
+            &["h+g+k+o: map for map + map + map + map, 224 KiB less moved"],
+        ),
+        // A buffer keeps its value, and is an output of the whole.
+        ("on s { h: map(x * 2 -> y) g: map(y + 1 -> z) }", &["h+g: map for map + map, 32 KiB less moved"]),
+        // Updates in place.
+        ("on s { h: map(x * 2 -> x) g: map(x + 1 -> x) }", &["h+g: map for map + map, 64 KiB less moved"]),
+        ("on s { h: map(x * x) g: sum(h + b, dims: [1]) }", &["h+g: sum for map + sum, 64 KiB less moved"]),
+        ("on s { p: gemm(x, w) a: map(relu(p + b) -> y) }", &["p+a: gemm for gemm + map, 64 KiB less moved"]),
+        (
+            "on s { p: gemm(x, w) a: map(p + b) c: map(max(a, 0) -> y) }",
+            &["p+a+c: gemm for gemm + map + map, 128 KiB less moved"],
+        ),
+        ("on s { p: gemm(x, w) a: map(y + p -> y) }", &["p+a: gemm for gemm + map, 64 KiB less moved"]),
+        ("on s { q: transpose(w) p: gemm(x, q -> y) }", &["q+p: gemm for transpose + gemm, 128 KiB less moved"]),
+        ("on s { a: map(x + r) n: rms_norm(a, b -> y) }", &["a+n: add_rms_norm for map + rms_norm, 32 KiB less moved"]),
+        // Another stream waits for the whole.
+        (
+            "on s { h: map(x * 2) g: map(h + 1 -> y) } on t after g { map(r + 1 -> z) }",
+            &["h+g: map for map + map, 64 KiB less moved"],
+        ),
+        // The first moves to the second, over work that has nothing to do with it.
+        (
+            "on s { h: map(x * 2) o: gemm(r, w -> z) g: map(h + 1 -> y) }",
+            &["h+g: map for map + map, 64 KiB less moved"],
+        ),
+    ];
+    for (step, expected) in cases {
+        assert_eq!(told(&on_s(step)), *expected, "{step}");
+    }
+}
+
+#[test]
+fn chains_that_stay_apart_say_why() {
+    let cases: &[(&str, &str)] = &[
+        (
+            "on s { h: map(x * 2) } on t { o: map(h + 1 -> x) } on s { g: map(h + x -> y) }",
+            "h -> o at t.aorta:6:41: they are on the streams `s` and `t` | o -> g at t.aorta:6:69: they are on the streams `t` and `s` | \
+             h -> g at t.aorta:6:69: broken by `o` on stream `t` at t.aorta:6:41",
+        ),
+        (
+            "on s { h: map(x * 2) } on t { g: map(h + 1 -> y) }",
+            "h -> g at t.aorta:6:41: they are on the streams `s` and `t`",
+        ),
+        (
+            "on s { h: map(x * 2) sync() g: map(h + 1 -> y) }",
+            "h -> g at t.aorta:6:39: broken by `sync` on stream `s` at t.aorta:6:29",
+        ),
+        ("on s { h: map(x * 2) sum(h, dims: [0] -> b) }", ""),
+        (
+            "on s { h: map(x * 2 -> y) g: sum(y, dims: [1]) }",
+            "h -> g at t.aorta:6:37: `y` is a buffer, which keeps its value",
+        ),
+        (
+            "on s { h: cast(x, to: i32) g: map(h + 1 -> y) }",
+            "h -> g at t.aorta:6:38: the value between them is i32, which rounds it to fewer values",
+        ),
+        ("on s { h: cast(x, to: f64) g: map(h + 1.5 -> y) }", "h -> g at t.aorta:6:38: they compute in f64 and f32"),
+        (
+            "on s { p: gemm(x, w) g: map(tanh(p) -> y) }",
+            "p -> g at t.aorta:6:32: no library computes this with a product",
+        ),
+        ("on s { h: map(x * 2 -> x) g: map(x[0..32] + 1 -> y[0..32]) }", ""),
+    ];
+    for (step, expected) in cases {
+        let told = told(&on_s(step)).join(" | ");
+        assert_eq!(told.strip_prefix("not fused: | ").unwrap_or_default(), *expected, "{step}: {told}");
+    }
+    let metric = on_s("on s { h: map(x * 2) g: map(h + 1 -> y) }") + "metric own = time(h)\n";
+    assert!(told(&metric).join(" ").contains("a metric or an expectation names `h`"), "{:?}", told(&metric));
+}
+
+/// The bytes of every buffer after some iterations on the CPU, by name.
+fn left(program: &Program, plan: &Plan, iterations: u64) -> BTreeMap<String, Vec<f64>> {
+    let schedule = common::placed(program, plan, &Host, &schedule::Options { streams: None, share_scratch: true });
+    let mut session = common::session(program, &schedule, &Host);
+    session.iterate(LaunchMode::Stream, 0, iterations, &Control::default()).unwrap_or_else(|error| panic!("{error}"));
+    let buffers = (0..program.memories.len()).map(MemoryId::from);
+    let buffers = buffers.filter(|memory| matches!(program.memory(*memory).kind, MemoryKind::Buffer(_)));
+    let named = |memory: MemoryId| program.names.name(program.memory(memory).name).to_owned();
+    buffers.map(|memory| (named(memory), common::elements(&mut session, program, memory))).collect()
+}
+
+/// Fuses a program and checks that buffers are left alike, within `bound` of the largest element of a buffer. Returns the
+/// number of operations that went.
+fn check_alike(text: &str, iterations: u64, bound: f64) -> usize {
+    let (program, plan) = common::planned(text);
+    let (rewritten, fusion) = fuse::fuse(program.clone());
+    let again = plan::build(&rewritten).unwrap_or_else(|errors| panic!("{text}\n{errors:?}"));
+    let (before, after) = (left(&program, &plan, iterations), left(&rewritten, &again, iterations));
+    for (name, values) in &before {
+        let size = values.iter().map(|value| value.abs()).fold(1e-3, f64::max);
+        let pairs = values.iter().zip(&after[name]);
+        for (index, (a, b)) in pairs.enumerate().filter(|(_, (a, b))| a.to_bits() != b.to_bits()) {
+            assert!((a - b).abs() <= bound * size, "{name}[{index}] is {a}, and {b} after fusion\n{text}\n{fusion:#?}");
+        }
+    }
+    fusion.operations_saved()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn overlapping_slices_on_many_streams_stay_alike(statements in programs::statements(3, 24)) {
+        check_alike(&programs::text(&statements, 3, ""), 2, 1e-4);
+    }
+
+    #[test]
+    fn overlapping_iterations_stay_alike(statements in programs::statements(2, 20), depth in 1..4u32) {
+        check_alike(&programs::text(&statements, 2, &format!("(sync: end, depth: {depth})")), 3, 1e-4);
+    }
+
+    #[test]
+    fn iterations_in_turns_stay_alike(turns in programs::turns(2, 10)) {
+        check_alike(&programs::turns_text(&turns, 2, ""), 5, 1e-4);
+    }
+
+    #[test]
+    fn declared_orders_stay(text in programs::declared(3, 16, Just("(order: declared)".to_owned()))) {
+        let Ok(compiled) = common::compile("t.aorta", &text, &compile::Options::default()) else { return Ok(()) };
+        let (program, _) = common::take_rank(compiled);
+        let (rewritten, _) = fuse::fuse(program);
+        prop_assert!(plan::build(&rewritten).is_ok(), "{}", text);
+        check_alike(&text, 2, 1e-4);
+    }
+}
+
+/// A random program of chains of one type: elementwise expressions with broadcasts, products, norms and reductions.
+fn chains(seed: u64, dtype: &str) -> String {
+    let mut count = 0;
+    let mut draw = |limit: usize| {
+        count += 1;
+        (hash(seed, count) % limit as u64) as usize
+    };
+    let streams = 1 + draw(2);
+    let mut text = format!(
+        "stream s[{streams}]\nbuffer a, b, c, d: {dtype}[16, 32]\nbuffer v: {dtype}[32]\nbuffer u: {dtype}[16, 1]\n\
+         buffer w: {dtype}[32, 32]\nbuffer m: {dtype}[32]\nstep {{\n"
+    );
+    // Values of the step, by shape.
+    let mut full: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).into();
+    let others = ["v", "u", "0.5", "a[3]"];
+    for number in 0..3 + draw(12) {
+        let recent = |draw: &mut dyn FnMut(usize) -> usize, all: &[String]| {
+            let from = if draw(3) == 0 { 0 } else { all.len().saturating_sub(3) };
+            all[from + draw(all.len() - from)].clone()
+        };
+        let (x, y) = (recent(&mut draw, &full), recent(&mut draw, &full));
+        let other = others[draw(others.len())];
+        // An output is no slice that the operation reads, or the same one where it can work in place.
+        let (kind, buffer) = (draw(14), ["a", "b", "c", "d"][draw(4)]);
+        let is_read = (matches!(kind, 5 | 11) && x == buffer) || (other == "a[3]" && buffer == "a");
+        let target = if draw(4) == 0 && !is_read { format!(" -> {buffer}") } else { String::new() };
+        let operation = match kind {
+            0 => format!("map(tanh({x}) + {other}{target})"),
+            1 => format!("map(0.5 * {x} - 0.25 * {y}{target})"),
+            2 => format!("map(relu({x}) * {other}{target})"),
+            3 => format!("map(if {x} > {y} {{ {x} }} else {{ 0.5 }}{target})"),
+            4 => format!("map(sigmoid({x}) * {y}{target})"),
+            5 => format!("gemm({x}, w{target})"),
+            6 => format!("map({x} + v{target})"),
+            7 => format!("map(max({x}, 0){target})"),
+            8 => format!("rms_norm({x}, v{target})"),
+            9 => format!("map({x} + {y}{target})"),
+            10 => format!("sum({x} * 0.1, dims: [0] -> m)"),
+            11 => format!("softmax({x}{target})"),
+            12 => format!("layer_norm({x}, v, v{target})"),
+            _ => format!("cast({x}, to: {dtype})"),
+        };
+        let is_full = !operation.starts_with("sum");
+        text += &format!("  on s[{}] {{ t{number}: {operation} }}\n", draw(streams));
+        if is_full && target.is_empty() {
+            full.push(format!("t{number}"));
+        }
+    }
+    text + "}\n"
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    if std::env::var_os("AORTA_LONG").is_some() { 0..2000 } else { 0..150 }
+}
+
+#[test]
+fn random_chains_stay_alike() {
+    let saved: usize = seeds().map(|seed| check_alike(&chains(seed, "f64"), 2, 1e-9)).sum();
+    assert!(saved > 100, "{saved} operations were merged");
+}
+
+#[test]
+fn random_chains_are_verified() {
+    for seed in seeds().take(60) {
+        let dtype = ["f32", "bf16", "f16"][seed as usize % 3];
+        let text = chains(seed + 5000, dtype);
+        let compiled = fused(&text);
+        let rank = &compiled.ranks[0];
+        let question = VerifyRequest {
+            ranks: &[(0, &*rank.program, &*rank.plan)],
+            backend: &Host,
+            streams: None,
+            modes: &[LaunchMode::Stream],
+            options: common::exec_options(),
+            control: &Control::default(),
+        };
+        let verified = measure::verify(&question).unwrap_or_else(|error| panic!("{error}")).expect("nobody stops it");
+        assert!(verified.record.held, "{text}\n{:#?}", verified.record.mistakes);
+    }
+}
+
+#[test]
+fn kernels_of_random_chains_compile() {
+    let Some(nvrtc) = crate::kernels::nvrtc() else { return };
+    let mut sources = BTreeMap::new();
+    for seed in seeds().take(40) {
+        let dtype = ["f32", "bf16", "f16", "f64"][seed as usize % 4];
+        let compiled = fused(&chains(seed + 9000, dtype));
+        for launch in compiled.program().specs.iter().flat_map(|spec| spec.launch()) {
+            let kernels = launch.kernels().iter().map(|kernel| (kernel.source.text.clone(), kernel.source.clone()));
+            sources.extend(kernels.collect::<Vec<_>>());
+        }
+    }
+    let sources: Vec<_> = sources.into_values().collect();
+    common::parallel::map(&sources, |source| {
+        let code = nvrtc.compile(source, "sm_90a");
+        code.unwrap_or_else(|log| panic!("{}:\n{log}\n{}", source.name, source.text));
+    });
+}
+
+/// Fused kernels, as a compiler of AMD's makes them, compute what their references say.
+#[test]
+fn random_chains_agree_with_the_cpu_on_the_double() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for seed in seeds().take(3) {
+        let file = folder.path().join(format!("chain{seed}.aorta"));
+        std::fs::write(&file, chains(seed + 7000, ["bf16", "f32", "f16"][seed as usize % 3]))
+            .expect("a file of our own");
+        hip::verify(libraries, &file.display().to_string(), &["--effort", "sanity", "--fuse"]);
+    }
+}
+
+/// A merged kernel that does not compile leaves the program as it was, and the record says so.
+#[test]
+fn a_kernel_that_does_not_compile_is_not_merged() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (file, record) = (folder.path().join("own.aorta"), folder.path().join("record.json"));
+    let text = "stream s\nbuffer x: f16[77]\nbuffer w, v: f32[77]\nstep {\n  \
+                on s { g: cast(x, to: f32) update: sgd(g -> w, v, momentum: 0.77, nesterov: true) }\n}\n";
+    std::fs::write(&file, text).expect("a file of our own");
+    let (file, path) = (file.display().to_string(), record.display().to_string());
+    let output = hip::run(libraries, "compile:map", &[&file, "--fuse", "--json", &path]);
+    assert_eq!(output.code, Some(0), "{}", output.told);
+    assert!(
+        output.told.contains("The run goes on without merged operations: the kernel of this map"),
+        "{}",
+        output.told
+    );
+    assert!(output.told.contains("not fused: the kernel of this map does not compile"), "{}", output.told);
+    let record = std::fs::read_to_string(record).expect("the record was written");
+    assert!(record.contains("\"refused\": \"the kernel of this map does not compile, at"), "{record}");
+}
+
+/// The option goes through scenarios and records to every command that runs something.
+#[test]
+fn the_option_travels() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let text = "stream s\nbuffer x, y: f32[64]\nstep { on s { h: map(x * 2) g: map(h + 1 -> y) } }\n";
+    std::fs::write(at("w.aorta"), text).expect("a file of our own");
+    std::fs::write(at("s.ron"), "(workload: \"w.aorta\", backend: \"sim\", fuse: true)\n").expect("a file of our own");
+    let suite = "(description: \"d\", effort: sanity, cases: [(workload: \"w.aorta\", fuse: true)])\n";
+    std::fs::write(at("suite.ron"), suite).expect("a file of our own");
+    let aorta = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_aorta")).args(arguments).output();
+        let output = output.expect("the program runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
+        text
+    };
+    let (file, scenario, record, again) = (at("w.aorta"), at("s.ron"), at("a.json"), at("b.json"));
+    let sanity = ["--effort", "sanity"];
+    let fused = "fused: 1 operation in place of 2, 512 B less moved";
+    let runs: [&[&str]; 2] = [&["exec", &file, "--backend", "sim", "--fuse"], &["exec", &scenario, "--json", &record]];
+    for arguments in runs {
+        let told = aorta(&[arguments, &sanity].concat());
+        assert!(told.contains(fused), "{arguments:?}: {told}");
+    }
+    let told = aorta(&["exec", &record, "--json", &again]);
+    assert!(told.contains(fused), "{told}");
+    assert!(aorta(&["plan", &scenario]).contains("h+g: map for map + map"));
+    assert!(aorta(&["suite", &at("suite.ron"), "--dry-run", "--backend", "sim"]).contains("--fuse"));
+    let cases = at("c.json");
+    aorta(
+        &[&["sweep", &file, "--streams", "1,2", "--fuse", "--backend", "sim", "--json", &cases], &sanity[..]].concat(),
+    );
+    assert!(std::fs::read_to_string(&cases).expect("cases").contains("h+g"));
+    aorta(&["ab", &file, "--backend", "sim", "--b", "--fuse", "--rounds", "6", "--no-apart"]);
+}

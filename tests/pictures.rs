@@ -1,0 +1,288 @@
+//! Pages of sweeps, suites, comparisons and plans, their pictures as SVG files, traces in Perfetto's format, and the
+//! timeline in a terminal.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::cli::sandbox::Sandbox;
+use crate::view::{HOSTILE, used};
+
+/// Options of small simulated runs.
+const SMALL: [&str; 6] = ["--preset", "tiny", "--backend", "sim", "--effort", "quick"];
+
+fn run(sandbox: &Sandbox, command: &str, arguments: &[&str]) -> String {
+    sandbox.good(&[&[command], arguments, &SMALL[..]].concat())
+}
+
+/// A sweep over two axes, with its page.
+fn sweep(sandbox: &Sandbox) -> String {
+    let axes = ["moe", "--streams", "3,4,8", "--set", "tokens=16,32"];
+    run(sandbox, "sweep", &[&axes[..], &["--json", "cases.jsonl", "--html", "page.html"]].concat());
+    sandbox.read("page.html")
+}
+
+/// An A/B comparison with its page.
+fn ab(sandbox: &Sandbox) -> String {
+    let sides = ["ab", "moe", "--a", "--streams 3", "--b", "--streams 8", "--rounds", "6", "--iterations", "4"];
+    let same = ["--preset", "tiny", "--backend", "sim", "--json", "ab.json", "--html", "page.html"];
+    sandbox.good(&[&sides[..], &same[..]].concat());
+    sandbox.read("page.html")
+}
+
+fn plan(sandbox: &Sandbox) -> String {
+    sandbox.good(&["plan", "fsdp_overlap", "--preset", "tiny", "--ranks", "2", "--html", "page.html"]);
+    sandbox.read("page.html")
+}
+
+/// Two runs of the same workload.
+fn two(sandbox: &Sandbox) -> String {
+    for (streams, file) in [("3", "a.json"), ("8", "b.json")] {
+        run(sandbox, "exec", &["moe", "--streams", streams, "--json", file]);
+    }
+    sandbox.good(&["view", "a.json", "b.json", "--output", "page.html"]);
+    sandbox.read("page.html")
+}
+
+#[test]
+fn a_file_gives_the_page_of_its_command() {
+    let sandbox = Sandbox::new();
+    let pages = [(sweep(&sandbox), "cases.jsonl"), (ab(&sandbox), "ab.json")];
+    for (page, file) in pages {
+        sandbox.good(&["view", file, "--output", "again.html"]);
+        assert!(sandbox.read("again.html") == page, "{file}");
+        assert!(page.contains("simulated</title>"), "{file}");
+        assert!(page.len() < 300_000, "{file}: {}", page.len());
+    }
+}
+
+/// Every control of every page is used.
+#[test]
+fn a_browser_shows_the_other_pages() {
+    let sandbox = Sandbox::new();
+    let compare = |sandbox: &Sandbox| {
+        two(sandbox);
+        let arguments = ["compare", "a.json", "b.json", "--operations", "--fail-on", "never", "--html", "page.html"];
+        sandbox.good(&arguments);
+        sandbox.read("page.html")
+    };
+    let pages: [(&str, String, &str); 5] = [
+        ("sweep", sweep(&sandbox), "median time over streams"),
+        ("ab", ab(&sandbox), "The blocks of a and b"),
+        ("plan", plan(&sandbox), "operations by stream"),
+        ("two", two(&sandbox), "operations of both sides"),
+        ("compare", compare(&sandbox), "operations of both sides"),
+    ];
+    for (name, page, picture) in pages {
+        let Some(seen) = used(&sandbox, name, &page) else { return };
+        let pictures = seen["pictures"].to_string();
+        assert!(pictures.contains(picture), "{name}: {pictures}");
+        if name == "sweep" {
+            // The last option of each choice has another picture.
+            assert_ne!(seen["pictures"], seen["chosen"]);
+        }
+    }
+}
+
+/// The cases of a sweep in which every text that a file chooses is hostile.
+#[test]
+fn hostile_names_do_no_harm_in_a_sweep() {
+    let sandbox = Sandbox::new();
+    sweep(&sandbox);
+    let mut lines: Vec<Value> =
+        sandbox.read("cases.jsonl").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    lines[0]["name"] = json!(HOSTILE[0]);
+    lines[0]["axes"][1]["name"] = json!(HOSTILE[1]);
+    for case in &mut lines[1..] {
+        let tokens = case["values"]["tokens"].clone();
+        case["values"].as_object_mut().expect("an object").shift_remove("tokens");
+        case["values"][HOSTILE[1]] = json!(format!("{}{}", HOSTILE[2], tokens.as_str().expect("a text")));
+        case["record"]["variants"][0]["metrics"][0]["name"] = json!(HOSTILE[3]);
+        case["record"]["workload"]["name"] = json!(HOSTILE[0]);
+    }
+    let text: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+    sandbox.write("hostile.jsonl", text.concat());
+    sandbox.good(&["view", "hostile.jsonl", "--output", "hostile.html"]);
+    let page = sandbox.read("hostile.html");
+    assert!(!page.contains("<img") && !page.contains("<svg onload"), "{page}");
+    sandbox.good(&["report", "hostile.jsonl", "--svg", "hostile"]);
+    for file in sandbox.listing().iter().filter(|file| file.ends_with(".svg")) {
+        let name = file.rsplit('/').next().expect("a name");
+        assert!(name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte)), "{name}");
+        check_xml(&sandbox.read(file));
+    }
+    used(&sandbox, "hostile", &page);
+}
+
+/// Fails unless the text is XML in which only elements of SVG without scripts occur, each closed.
+#[track_caller]
+fn check_xml(text: &str) {
+    const KNOWN: [&str; 9] = ["svg", "title", "style", "rect", "line", "circle", "path", "text", "?xml"];
+    let mut open = Vec::new();
+    for piece in text.split('<').skip(1) {
+        let (tag, _) = piece.split_once('>').expect("a tag ends");
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().expect("a name");
+        assert!(KNOWN.contains(&name), "{name} in {text}");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{text}");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+/// The pictures of a small simulated run, as files.
+#[test]
+fn pictures_of_a_run() {
+    let sandbox = Sandbox::new();
+    let file = "//! Two streams that meet.\nstream a\nstream b\nbuffer x: f32[64]\nbuffer y: f32[64]\n\
+                step {\n  on a { map(x + 1 -> x) }\n  on b { map(y + 1 -> y) }\n  on a { sum: map(x + y -> x) }\n}\n";
+    sandbox.write("meet.aorta", file);
+    sandbox.record(&["meet.aorta", "--effort", "quick", "--iterations", "4"]);
+    let printed = sandbox.good(&["report", "record.json", "--svg", "run"]);
+    let files: Vec<&str> = printed.lines().filter(|line| line.ends_with(".svg")).collect();
+    for file in &files {
+        check_xml(&sandbox.read(file));
+    }
+    let timeline = sandbox.read("run-timeline.svg");
+    insta::assert_snapshot!("picture_timeline", format!("{}\n\n{timeline}", files.join("\n")));
+}
+
+/// The names of the files of a sweep's curves, and one of them.
+#[test]
+fn pictures_of_a_sweep() {
+    let sandbox = Sandbox::new();
+    sweep(&sandbox);
+    let printed = sandbox.good(&["report", "cases.jsonl", "--svg", "sweep"]);
+    let files: Vec<&str> = printed.lines().filter(|line| line.ends_with(".svg")).collect();
+    assert!(files.len() >= 8, "{files:?}");
+    for file in &files {
+        check_xml(&sandbox.read(file));
+    }
+    let rate = files.iter().find(|file| file.contains("rate-streams-tokens")).expect("a curve for each value");
+    let rate = sandbox.read(rate);
+    // Two lines with three points each, their best values, and ideal scaling.
+    assert_eq!(rate.matches("<circle class=\"fill-part-").count(), 6, "{rate}");
+    assert_eq!(rate.matches("<circle class=\"outline\"").count(), 2, "{rate}");
+    assert_eq!(rate.matches("ideal scaling").count(), 1, "{rate}");
+    assert!(rate.contains("simulated") && rate.contains("tokens = 16"), "{rate}");
+}
+
+#[test]
+fn the_timeline_fits_the_terminal() {
+    let sandbox = Sandbox::new();
+    let text = run(&sandbox, "exec", &["fsdp_overlap", "--ranks", "2", "--timeline"]);
+    let (_, timeline) = text.split_once("One iteration as streams, simulated").expect("a timeline");
+    for line in timeline.lines() {
+        assert!(line.chars().count() <= 80 && !line.contains('\u{1b}'), "{line}");
+    }
+    insta::assert_snapshot!("timeline_in_letters", timeline);
+}
+
+/// A field of a message of protocol buffers.
+#[derive(Debug, PartialEq)]
+enum Field<'a> {
+    Number(u64),
+    Bytes(&'a [u8]),
+}
+
+/// Decodes a message into its fields.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let mut value = 0;
+        for shift in (0..).step_by(7) {
+            let (first, rest) = bytes.split_first().expect("a number ends");
+            value |= u64::from(first & 0x7f) << shift;
+            *bytes = rest;
+            if first & 0x80 == 0 {
+                return value;
+            }
+        }
+        unreachable!("a number has an end")
+    }
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            1 => {
+                let (number, rest) = bytes.split_at(8);
+                bytes = rest;
+                Field::Number(u64::from_le_bytes(number.try_into().expect("eight bytes")))
+            }
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (content, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(content)
+            }
+            other => panic!("wire type {other}"),
+        };
+        all.push((key >> 3, field));
+    }
+    all
+}
+
+/// The only field of that number.
+fn field<'a, 'b>(message: &'b [(u64, Field<'a>)], number: u64) -> Option<&'b Field<'a>> {
+    message.iter().find(|(own, _)| *own == number).map(|(_, field)| field)
+}
+
+/// The trace in Perfetto's format has the slices, counters and arrows of the one in JSON.
+#[test]
+fn both_formats_of_a_trace_say_the_same() {
+    let sandbox = Sandbox::new();
+    for (file, ranks) in [("moe", "2"), ("sdma_overlap", "1")] {
+        run(&sandbox, "exec", &[file, "--ranks", ranks, "--launch", "both", "--json", "run.json"]);
+        sandbox.good(&["report", "run.json", "--trace", "run.pftrace"]);
+        sandbox.good(&["report", "run.json", "--trace", "trace.json"]);
+        let bytes = std::fs::read(sandbox.path("run.pftrace")).expect("it is there");
+        let mut last = 0;
+        let (mut slices, mut open): (BTreeMap<String, usize>, BTreeMap<u64, i64>) = (BTreeMap::new(), BTreeMap::new());
+        let (mut counts, mut tracks, mut flows) = ([0usize; 5], 0, [0usize; 2]);
+        for (number, packet) in fields(&bytes) {
+            let Field::Bytes(packet) = packet else { panic!("a packet is a message") };
+            assert_eq!(number, 1);
+            let packet = fields(packet);
+            tracks += usize::from(field(&packet, 60).is_some());
+            let Some(Field::Bytes(event)) = field(&packet, 11) else { continue };
+            let Some(Field::Number(at)) = field(&packet, 8) else { panic!("an event has a time") };
+            assert!(*at >= last, "events are sorted");
+            last = *at;
+            let event = fields(event);
+            let (Some(Field::Number(kind)), Some(Field::Number(track))) = (field(&event, 9), field(&event, 11)) else {
+                panic!("an event has a kind and a track")
+            };
+            counts[*kind as usize] += 1;
+            // Slices of a track do not overlap.
+            let depth = open.entry(*track).or_default();
+            *depth += match kind {
+                1 => 1,
+                2 => -1,
+                _ => 0,
+            };
+            assert!((0..=1).contains(depth), "{file}: {event:?}");
+            if let (1, Some(Field::Bytes(name))) = (kind, field(&event, 23)) {
+                *slices.entry(String::from_utf8_lossy(name).into_owned()).or_default() += 1;
+            }
+            for (index, number) in [47, 48].into_iter().enumerate() {
+                flows[index] += event.iter().filter(|(own, _)| *own == number).count();
+            }
+        }
+        let json = sandbox.json("trace.json");
+        let events = json["traceEvents"].as_array().expect("a list");
+        let count = |kind: &str| events.iter().filter(|event| event["ph"] == kind).count();
+        let mut expected: BTreeMap<String, usize> = BTreeMap::new();
+        for event in events.iter().filter(|event| event["ph"] == "X") {
+            *expected.entry(event["name"].as_str().expect("a name").to_owned()).or_default() += 1;
+        }
+        assert_eq!(slices, expected, "{file}");
+        assert_eq!((counts[1], counts[2], counts[4]), (count("X"), count("X"), count("C")), "{file}");
+        assert!(count("C") > 0 && (count("s") > 0 || ranks == "1"), "{file}");
+        assert_eq!(flows, [count("s"), count("f")], "{file}");
+        assert!(events.iter().any(|event| event["cat"] == "critical_path"), "{file}");
+        assert!(tracks >= 3, "{file}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Convolutions and pools on shapes that nobody chose: their kernels run on the double of AMD's libraries, and have to compute
+//! what the CPU does.
+
+use crate::random_shapes::{FLOATS, File, cases};
+
+/// The sizes along one spatial dimension: of `x`, of the kernel, of the result, stride, padding and dilation.
+struct Axis {
+    x: u64,
+    kernel: u64,
+    y: u64,
+    stride: u64,
+    padding: u64,
+    dilation: u64,
+}
+
+impl Axis {
+    fn draw(file: &mut File, longest: u64) -> Axis {
+        let (kernel, dilation, stride): (u64, u64, u64) =
+            (file.pick(&[1, 2, 3, 3, 5]), file.pick(&[1, 1, 2]), file.pick(&[1, 1, 2, 3]));
+        let span = dilation * (kernel - 1) + 1;
+        let padding = file.below(span.div_ceil(2).max(1));
+        let x = (span + file.below(longest)).saturating_sub(2 * padding).max(1);
+        Axis { x, kernel, y: (x + 2 * padding - span) / stride + 1, stride, padding, dilation }
+    }
+}
+
+fn each(axes: &[Axis], of: impl Fn(&Axis) -> u64) -> Vec<u64> {
+    axes.iter().map(of).collect()
+}
+
+/// The options of a convolution, as lists.
+fn options(axes: &[Axis], groups: u64) -> String {
+    format!(
+        ", stride: {:?}, padding: {:?}, dilation: {:?}, groups: {groups}",
+        each(axes, |axis| axis.stride),
+        each(axes, |axis| axis.padding),
+        each(axes, |axis| axis.dilation)
+    )
+}
+
+#[test]
+fn convolutions_of_any_form() {
+    let mut file = File::new(31);
+    for case in 0..cases(16) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "bf16", "f64"]);
+        let spatial = 1 + file.below(3) as usize;
+        let longest = [40, 9, 4][spatial - 1];
+        let axes: Vec<Axis> = (0..spatial).map(|_| Axis::draw(&mut file, longest)).collect();
+        let groups = file.pick(&[1, 1, 2, 3]);
+        // Few channels have kernels of their own, and many whole tiles.
+        let (inputs, outputs) = (file.pick(&[1, 2, 5, 16, 24]), file.pick(&[1, 3, 8, 17, 40, 72]));
+        let samples = 1 + file.below(3);
+        let x = [vec![samples, groups * inputs], each(&axes, |axis| axis.x)].concat();
+        let w = [vec![groups * outputs, inputs], each(&axes, |axis| axis.kernel)].concat();
+        let y = [vec![samples, groups * outputs], each(&axes, |axis| axis.y)].concat();
+        let all = options(&axes, groups);
+        let behind = |axis: &Axis| {
+            axis.x + 2 * axis.padding - (axis.y - 1) * axis.stride - axis.dilation * (axis.kernel - 1) - 1
+        };
+        let bias = |file: &mut File, channels: u64| match file.below(2) {
+            0 => String::new(),
+            _ => format!(", {}", file.tensor(dtype, &[channels])),
+        };
+        let [tx, tw, ty] = [&x, &w, &y].map(|dims| file.tensor(dtype, dims));
+        match case % 3 {
+            0 => {
+                let bias = bias(&mut file, y[1]);
+                file.add(&format!("conv({tx}, {tw}{bias} -> {ty}{all})"));
+            }
+            1 => {
+                let added = each(&axes, behind);
+                let bias = bias(&mut file, x[1]);
+                file.add(&format!("conv({ty}, {tw}{bias} -> {tx}{all}, transposed: true, output_padding: {added:?})"));
+            }
+            _ => {
+                let size = each(&axes, |axis| axis.kernel);
+                file.add(&format!("conv_weights({tx}, {ty} -> {tw}, size: {size:?}{all})"));
+            }
+        }
+    }
+    file.check();
+}
+
+/// Products that are deep enough for blocks to share the depth, in each form and with whole packs.
+#[test]
+fn convolutions_of_shared_depth() {
+    let mut file = File::new(32);
+    for dtype in ["bf16", "f32"] {
+        let x = file.tensor(dtype, &[1, 60, 4, 3]);
+        let w = file.tensor(dtype, &[34, 60, 3, 3]);
+        let [bias, narrow] = [34, 60].map(|channels| file.tensor(dtype, &[channels]));
+        let y = file.tensor(dtype, &[1, 34, 4, 3]);
+        file.add(&format!("conv({x}, {w}, {bias} -> {y}, padding: 1)"));
+        file.add(&format!("conv({y}, {w}, {narrow} -> {x}, padding: 1, transposed: true)"));
+        let [long, result] = [12, 34].map(|channels| file.tensor(dtype, &[3, channels, 181]));
+        let weights = file.tensor(dtype, &[34, 12, 1]);
+        file.add(&format!("conv_weights({long}, {result} -> {weights}, size: 1)"));
+    }
+    file.check();
+}
+
+#[test]
+fn pools_of_any_form() {
+    let mut file = File::new(33);
+    for case in 0..cases(16) {
+        let dtype = file.pick(&FLOATS);
+        let spatial = 1 + file.below(3) as usize;
+        let lead = vec![1 + file.below(3), 1 + file.below(5)];
+        let mode = file.pick(&["max", "mean"]);
+        let sizes: Vec<u64> = (0..spatial).map(|_| file.pick(&[1, 5, 9, 17])).collect();
+        // One window of all elements is shared by a warp.
+        let (windows, options) = if case % 3 == 0 {
+            let windows: Vec<u64> = sizes.iter().map(|&size| file.pick(&[1, 2, 3, size, size + 2])).collect();
+            (windows, "adaptive: true".to_owned())
+        } else {
+            let size: Vec<u64> = sizes.iter().map(|&size| size.min(file.pick(&[1, 2, 3, 9]))).collect();
+            let (stride, padding): (Vec<u64>, Vec<u64>) =
+                size.iter().map(|&size| (1 + file.below(4), file.below(size / 2 + 1))).unzip();
+            let dilation: Vec<u64> = (0..spatial)
+                .map(|axis| match (mode, size[axis]) {
+                    ("mean", _) | (_, 1) => 1,
+                    (_, size) => {
+                        (1 + file.below(3)).min((sizes[axis] + 2 * padding[axis] - 1) / (size - 1)).min(sizes[axis])
+                    }
+                })
+                .collect();
+            let span = |axis: usize| dilation[axis] * (size[axis] - 1) + 1;
+            let windows =
+                (0..spatial).map(|axis| (sizes[axis] + 2 * padding[axis] - span(axis)) / stride[axis] + 1).collect();
+            let counts = file.below(2) == 0;
+            let options = format!(
+                "size: {size:?}, stride: {stride:?}, padding: {padding:?}, dilation: {dilation:?}, count_padding: {counts}"
+            );
+            (windows, options)
+        };
+        let [x, dx] = [(); 2].map(|()| file.tensor(dtype, &[lead.clone(), sizes.clone()].concat()));
+        let [y, dy] = [(); 2].map(|()| file.tensor(dtype, &[lead.clone(), windows.clone()].concat()));
+        file.add(&format!("pool({x} -> {y}, mode: {mode}, {options})"));
+        file.add(&format!("pool_backward({x}, {dy} -> {dx}, mode: {mode}, {options})"));
+    }
+    file.check();
+}
