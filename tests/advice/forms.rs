@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{advice, assert_close, of_code, results};
+use super::{advice, advice_on, assert_close, of_code, results, simulated, uncached};
 
 /// A text, the same text with the advice followed, and the code of that advice.
 #[derive(Clone, Debug)]
@@ -155,6 +155,13 @@ proptest! {
         let followed = of_code(&all, form.code);
         prop_assert_eq!(followed.len(), 1, "{}\n{:?}", &before, all);
         prop_assert!(of_code(&advice(&after), form.code).is_empty(), "{}", after);
+        // On one stream an iteration is the sum of its operations and of the gaps between them.
+        let device = uncached();
+        let all = advice_on(&before, &device);
+        let gain = &of_code(&all, form.code)[0].gain;
+        let simulated = simulated(&before, &device) - simulated(&after, &device);
+        let [least, gaps] = [gain.most_ns.0 as f64, gain.launches * device.graph.gap.value()];
+        prop_assert!((least - 2.0..=least + gaps + 2.0).contains(&simulated), "{}\n{:?}\n{}", before, gain, simulated);
     }
 }
 
@@ -235,7 +242,7 @@ fn spoiled(code: &str) -> Vec<(String, &'static str)> {
 
 #[test]
 fn what_spoils_an_advice_silences_it() {
-    for code in ["split_attention", "needless_cast", "needless_copy"] {
+    for code in ["split_attention", "needless_cast", "needless_copy", "joint_products"] {
         for (text, why) in spoiled(code) {
             let all = advice(&text);
             assert_eq!(of_code(&all, code).len(), usize::from(why.is_empty()), "{code}: {why}\n{text}\n{all:?}");
