@@ -16,7 +16,9 @@ use super::cases::{self, Runner};
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::report::cases_json;
-use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, exec, library, load, output, project};
+use super::{
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, container, exec, library, load, output, project,
+};
 
 pub use args::SuiteArgs;
 use plan::{Machine, SuitePlan};
@@ -215,7 +217,7 @@ fn header(suite: &Suite, text: &str, planned: &[SuitePlan], same: Vec<String>) -
     digest.update(text);
     for arguments in planned.iter().filter_map(|case| case.planned.command.as_ref().ok()) {
         // Shipped workloads change only with aorta's version, which the header contains.
-        digest.update(std::fs::read(&arguments[0]).unwrap_or_default());
+        digest.update(container::read_bytes(Path::new(&arguments[0]), load::FileKind::Bundle).unwrap_or_default());
     }
     let header = Header::new(CasesKind::Suite, &suite.name, hex(digest.finalize()), same);
     Header { table: suite.table.clone(), csv: suite.csv.clone(), ..header }

@@ -152,7 +152,8 @@ fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<
             Token::Comma => fresh = true,
             Token::Comment(text) => match items.last_mut().filter(|_| lines == 0) {
                 Some(last) => last.trailing.push(text),
-                None if fresh => items.push(item(Piece::Comment(text))),
+                // The comma behind the value would become a part of a comment that stays with it.
+                None if fresh || ends(&tokens[*at..]) => items.push(item(Piece::Comment(text))),
                 None => items.last_mut()?.pieces.push(Piece::Comment(text)),
             },
             Token::Atom(_) | Token::Colon | Token::Open(_) => {
@@ -184,6 +185,12 @@ fn items<'a>(tokens: &[Placed<'a>], at: &mut usize, depth: usize) -> Option<Vec<
         *at += 1;
     }
     Some(items)
+}
+
+/// True if only comments lie before the next comma or closing bracket.
+fn ends(tokens: &[Placed]) -> bool {
+    let next = tokens.iter().find(|(token, _)| !matches!(token, Token::Comment(_)));
+    matches!(next, Some((Token::Comma | Token::Close(_), _)))
 }
 
 /// Writes an item, without what is behind it. `outer` breaks its brackets in any case.
@@ -321,6 +328,10 @@ mod tests {
         assert_eq!(format_ron("").unwrap(), "");
         let comment = format_ron("(a: // why\n 3)").unwrap();
         assert_eq!(format_ron(&comment).unwrap(), comment);
+        let behind = "(\n    a: 3,\n    // why\n    b: 4,\n    // end\n)\n";
+        for text in ["(a: 3\n // why\n , b: 4\n // end\n)", "(a: 3,\n // why\n b: 4,\n // end\n)", behind] {
+            assert_eq!(format_ron(text).unwrap(), behind, "{text}");
+        }
     }
 
     #[test]

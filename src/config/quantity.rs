@@ -31,7 +31,7 @@ impl Quantity {
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
         let wrong = || format!("`{text}` is no number with a unit, such as \"50GB/s\", \"16MiB\" or \"2.5us\"");
-        let value: f64 = number.parse().map_err(|_| wrong())?;
+        let value = number.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(wrong)?;
         match unit.trim() {
             "" => Err(wrong()),
             name => {
@@ -39,7 +39,8 @@ impl Quantity {
                     Some(nearest_unit) => format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"),
                     None => wrong(),
                 })?;
-                Ok(Quantity { value: value * unit.factor, dimension: unit.dimension })
+                let value = Some(value * unit.factor).filter(|value| value.is_finite()).ok_or_else(wrong)?;
+                Ok(Quantity { value, dimension: unit.dimension })
             }
         }
     }
@@ -184,7 +185,10 @@ mod tests {
         assert_eq!(Quantity::parse("-3").unwrap().si(), -3.0);
         assert_eq!(Quantity::parse("16mib").unwrap_err(), "there is no unit `mib`, did you mean `MiB`?");
         assert_eq!(Quantity::parse("6.2e6").unwrap().si(), 6.2e6);
-        for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "5 parsecs of road"] {
+        let vast = format!("1{}GB/s", "0".repeat(400));
+        let nearly = format!("1{}GiB", "0".repeat(305));
+        for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "5 parsecs of road", &vast, &nearly]
+        {
             assert!(Quantity::parse(wrong).unwrap_err().contains("is no number with a unit"), "{wrong}");
         }
     }

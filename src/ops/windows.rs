@@ -7,9 +7,9 @@ use super::*;
 /// The most spatial dimensions.
 pub const MOST_SPATIAL: usize = 3;
 
-/// The most places of a channel in all samples, and elements of a window in all channels: kernels number them by 32 bits, and
-/// need room for numbers outside of the tensor.
-pub const MOST_PLACES: u64 = 1 << 29;
+/// The most elements of a channel in all samples, and of a kernel in all channels: kernels number them by 32 bits, and need
+/// room for numbers outside of the tensor.
+const MOST_PLACES: u64 = 1 << 29;
 
 /// The largest value of an option.
 pub const MOST: i64 = 1 << 20;
@@ -68,16 +68,16 @@ impl Call<'_> {
     }
 
     /// Fails if an operand has too many elements for places that are numbered by 32 bits. Those along each of the dimensions
-    /// in `apart` have numbers of their own.
+    /// in `apart` have numbers of their own. The operand may be a result, whose size nothing limits yet.
     pub(super) fn needs_few_places(&self, operand: &Operand, apart: &[usize]) -> Result<(), OpError> {
-        let dims = operand.tensor.dims;
-        let places = |apart: usize| dims.iter().product::<u64>() / dims[apart];
-        if apart.iter().all(|&axis| places(axis) <= MOST_PLACES) {
+        let elements = operand.tensor.dims.elements();
+        let is_small = |&axis: &usize| elements.is_some_and(|all| all / operand.tensor.dims[axis] <= MOST_PLACES);
+        if apart.iter().all(is_small) {
             return Ok(());
         }
         Err(OpError::Rank {
             op: self.operation.name(),
-            needs: format!("at most {MOST_PLACES} places of a channel"),
+            needs: format!("at most {MOST_PLACES} elements for each channel"),
             found: operand.tensor.to_string(),
             at: operand.span.into(),
         })

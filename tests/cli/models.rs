@@ -177,7 +177,7 @@ fn sizes_that_make_no_model_are_explained() {
         assert_eq!(output.code, Some(2), "{more:?}: {}", output.stderr);
         assert!(output.stderr.contains(why), "{more:?}: {}", output.stderr);
     }
-    // The largest sizes overflow nothing.
+    // The largest sizes overflow nothing, and the error names what the user wrote.
     let large = [
         "--layers=65536",
         "--hidden=16777216",
@@ -188,5 +188,9 @@ fn sizes_that_make_no_model_are_explained() {
         "--heads=256",
     ];
     let output = sandbox.run(&[&["explain", "model"][..], &large].concat());
-    assert!(matches!(output.code, Some(0 | 2)), "{output:?}");
+    assert_eq!(output.code, Some(2), "{output:?}");
+    for part in ["hidden 16777216", "past 2^57", "give a smaller `--hidden`"] {
+        assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
+    }
+    assert!(!output.stderr.contains("transformer.aorta"), "{}", output.stderr);
 }

@@ -131,7 +131,14 @@ pub fn run(args: &ModelArgs) -> CliResult {
     settings.max_memory.0 = u64::MAX;
     let text = library::find("transformer").map(load::Text::shipped);
     let text = text.ok_or_else(|| library::unknown("transformer"))?;
-    let loaded = load::load(&text, &workload, &settings, Ranks::Exactly(1))?;
+    // The arguments are valid one by one, so only a tensor can be too large. Its place in the shipped file would tell the user
+    // nothing.
+    let loaded = load::load(&text, &workload, &settings, Ranks::Exactly(1)).map_err(|error| {
+        let (text, sizes) = (error.text(), values.map(|(name, value)| format!("{name} {value}")).join(", "));
+        let first = text.split("; ").next().unwrap_or_default();
+        let help = "give a smaller `--hidden`, `--ffn`, `--vocab`, `--seq` or `--batch`";
+        InputError::bad_value("the model", &sizes, first, help)
+    })?;
     let cost = ModelCost::of(sizes, loaded.compiled.program(), profile.as_ref());
     args.page.show(&[cost.page()], || cost.to_json())?;
     Ok(DONE)

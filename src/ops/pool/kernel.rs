@@ -64,7 +64,8 @@ __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
 __device__ inline C divisor_of(const Range& range) {
   u32 inside = 1;
   EACH_DIM(j) inside *= range.to[j] - range.from[j];
-  return (C)(COUNTS_PADDING ? SIZE(0) * SIZE(1) * SIZE(2) : inside);
+  // Elements outside count too, and there may be more of them than a number of 32 bits holds.
+  return COUNTS_PADDING ? (C)((u64)SIZE(0) * SIZE(1) * SIZE(2)) : (C)inside;
 }
 struct Best {
   C value;

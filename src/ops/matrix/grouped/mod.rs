@@ -106,8 +106,9 @@ impl Operation for GroupedGemm {
                  `transpose_a: true` and `transpose_b: true` turn one around",
             ));
         }
-        let too_large = [m, n, k].into_iter().any(|size| size >= MOST_ROWS);
-        needs(if k >= m { a } else { b }, !too_large, "fewer than 2^31 rows and columns")?;
+        for (factor, sizes) in [(a, [m, k]), (b, [k, n])] {
+            needs(factor, sizes.iter().all(|&size| size < MOST_ROWS), "fewer than 2^31 rows and columns")?;
+        }
         let sizes: &[u64] = if in_rows { &[m, n] } else { &[groups, m, n] };
         let dtype = match call.given_dtype(0) {
             Some(DType::F32) if a.tensor.dtype.size() == 2 => DType::F32,
