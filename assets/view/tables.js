@@ -67,7 +67,10 @@ class SortedTable {
   draw() {
     const line = (row) => h("tr", {}, this.columns.map((column, index) => {
       const text = this.cell(column, row);
-      const content = index === 0 && this.select ? button(text, () => this.select(row), { class: "link" }) : text;
+      const chosen = index === 0 && this.select;
+      // A cell of words is as wide as its text, up to a limit, however many columns stand beside it.
+      const content = chosen ? button(text, () => this.select(row), { class: "link words" })
+        : column.text ? text : h("div", { class: "words" }, text);
       return h(index === 0 ? "th" : "td", { class: column.text ? "number" : "", scope: index === 0 ? "row" : null }, content);
     }));
     this.body.replaceChildren(...this.sorted.slice(0, this.shown).map(line));
