@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::backend::terminal_columns;
 use crate::base::visible;
 use crate::render::Style;
 
@@ -126,8 +127,7 @@ const WIDTH: usize = 80;
 /// for a file or a pipe.
 pub fn columns() -> Option<usize> {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
-    let window = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    told.or_else(window).filter(|columns| *columns > 0)
+    told.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
 }
 
 /// Width of drawings in letters, in characters.
