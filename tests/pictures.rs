@@ -67,7 +67,7 @@ fn a_browser_shows_the_other_pages() {
         sandbox.read("page.html")
     };
     let pages: [(&str, String, &str); 5] = [
-        ("sweep", sweep(&sandbox), "median time over streams"),
+        ("sweep", sweep(&sandbox), "median time over tokens"),
         ("ab", ab(&sandbox), "The blocks of a and b"),
         ("plan", plan(&sandbox), "operations by stream"),
         ("two", two(&sandbox), "operations of both sides"),

@@ -2,6 +2,8 @@
 
 const ROW = 22;
 const HEAD = 22;
+/** Height of a counter's row. */
+const COUNTER = 34;
 const RULER = 26;
 const NAMES = 170;
 const FONT = "11px ui-monospace, Menlo, Consolas, monospace";
@@ -46,8 +48,8 @@ class View {
   }
 }
 
-/** Rows of the timeline from top to bottom: for each rank a head and its tracks. */
-function layOut(ranks) {
+/** Rows of the timeline from top to bottom: for each rank a head, its tracks, and its counters if they are shown. */
+function layOut(ranks, showCounters) {
   const rows = [];
   let y = 0;
   for (const rank of ranks) {
@@ -57,6 +59,10 @@ function layOut(ranks) {
       track.y = y;
       rows.push({ rank, track, y, height: ROW });
       y += ROW;
+    }
+    for (const counter of showCounters ? rank.counters : []) {
+      rows.push({ rank, counter, y, height: COUNTER });
+      y += COUNTER;
     }
   }
   return { rows, height: y };
@@ -79,7 +85,7 @@ class Painter {
   }
 
   readColors() {
-    const color = Object.fromEntries(["text", "faint", "line", "page", "panel", "accent", "path", "dark-text", "light-text"]
+    const color = Object.fromEntries(["text", "faint", "line", "page", "panel", "accent", "path", "counter", "dark-text", "light-text"]
       .map((name) => [name, style(`--${name}`)]));
     this.color = color;
     this.fills = KINDS.map((kind) => style(`--kind-${kind}`));
@@ -136,6 +142,7 @@ class Painter {
     const visibleRows = rows.filter((row) => row.y + row.height > scroll && row.y < scroll + this.height - RULER);
     for (const row of visibleRows) {
       if (row.track) this.paintTrack(row.track, state);
+      if (row.counter) this.paintCounter(row, view);
     }
     for (const row of visibleRows) this.paintName(row, state);
     context.beginPath();
@@ -163,6 +170,22 @@ class Painter {
       context.strokeStyle = color.text;
       context.lineWidth = 2;
       context.strokeRect(from - 1, track.y + 2, Math.max(3, to - from + 2), ROW - 5);
+    }
+  }
+
+  /** The area below a counter's values. */
+  paintCounter({ counter: { starts, values, most }, y, height }, view) {
+    const { context, color } = this;
+    const [top, bottom] = [y + 4, y + height - 2];
+    context.fillStyle = color.line;
+    context.fillRect(NAMES, bottom, this.width - NAMES, 1);
+    context.fillStyle = color.counter;
+    const first = Math.max(0, firstWhere(starts.length, (at) => starts[at] > view.start) - 1);
+    for (let at = first; at < starts.length && starts[at] < view.end; at++) {
+      const from = Math.max(NAMES, view.x(starts[at]));
+      const to = at + 1 < starts.length ? Math.min(this.width, view.x(starts[at + 1])) : from;
+      const tall = (bottom - top) * values[at] / most;
+      if (tall > 0) context.fillRect(from, bottom - tall, Math.max(to - from, 0.5), tall);
     }
   }
 
@@ -283,15 +306,21 @@ class Painter {
     }
   }
 
-  paintName({ rank, track, y, height }, { selected }) {
+  paintName({ rank, track, counter, y, height }, { selected }) {
     const { context, color } = this;
-    context.fillStyle = track ? color.page : color.panel;
-    context.fillRect(0, y, track ? NAMES : this.width, height - (track ? 1 : 0));
-    const text = visible(track ? track.name : rank.label);
-    const letters = Math.floor(((track ? NAMES : this.width) - 16) / LETTER);
+    const inside = track || counter;
+    context.fillStyle = inside ? color.page : color.panel;
+    context.fillRect(0, y, inside ? NAMES : this.width, height - (inside ? 1 : 0));
     const here = track && selected?.rank === rank && rank.columns.lane[selected.id] === track.lane;
-    context.fillStyle = track && !here ? color.faint : color.text;
-    context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, track ? 14 : 6, y + height / 2);
+    context.fillStyle = inside && !here ? color.faint : color.text;
+    const room = Math.floor(((inside ? NAMES : this.width) - 16) / LETTER);
+    const write = (words, middle) => {
+      const text = visible(words);
+      context.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, inside ? 14 : 6, middle);
+    };
+    if (!counter) return write(track ? track.name : rank.label, y + height / 2);
+    write(counter.name, y + 10);
+    write(`at most ${counter.text(counter.most)}`, y + 24);
   }
 
   paintRuler(view) {

@@ -101,6 +101,7 @@ class Rank {
       (text) => Math.max(0, KINDS.indexOf(run.data.texts[text])));
     this.readDependencies();
     this.readSpans();
+    this.counters = data.counters.map((counter) => new Counter(this, counter));
   }
 
   readDependencies() {
@@ -193,6 +194,26 @@ class Track {
     this.path = spans.only((id) => rank.path.has(id));
     /** The part of the spans that a search has found; null without a search. */
     this.found = null;
+  }
+}
+
+/** A value over the iteration, from the operations or from the simulator. */
+class Counter {
+  constructor(rank, { name, unit, at_ns: steps, values }) {
+    Object.assign(this, { rank, name, unit, values });
+    let at = 0;
+    this.starts = Float64Array.from(steps, (step) => (at += step));
+    this.most = values.reduce((most, value) => Math.max(most, value), 0);
+  }
+
+  /** The value at a moment. */
+  at(time) {
+    const next = firstWhere(this.starts.length, (at) => this.starts[at] > time);
+    return next > 0 ? this.values[next - 1] : 0;
+  }
+
+  text(value) {
+    return this.unit ? formatRate(value, "B") : digits(value);
   }
 }
 

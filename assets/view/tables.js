@@ -26,8 +26,9 @@ class SortedTable {
     Object.assign(this, { columns, select, unit: unit ?? "row", rows, sorted: rows, shown: ROWS });
     this.order = null;
     this.body = h("tbody");
-    this.heads = columns.map((column, index) => h("th", { scope: "col", class: column.text ? "number" : "" },
-      button(column.name, () => this.sortBy(index))));
+    // A column without a name, such as one of drawn bars, is nothing to sort by.
+    this.heads = columns.map((column, index) => (column.name === "" ? h("td")
+      : h("th", { scope: "col", class: column.text ? "number" : "" }, button(column.name, () => this.sortBy(index)))));
     this.more = h("p", { class: "more" });
     this.element = h("div", { class: "table" },
       h("div", { class: "tools" },
@@ -67,8 +68,12 @@ class SortedTable {
   draw() {
     const line = (row) => h("tr", {}, this.columns.map((column, index) => {
       const text = this.cell(column, row);
-      const content = index === 0 && this.select ? button(text, () => this.select(row), { class: "link" }) : text;
-      return h(index === 0 ? "th" : "td", { class: column.text ? "number" : "", scope: index === 0 ? "row" : null }, content);
+      const chosen = index === 0 && this.select;
+      // A cell of words is as wide as its text, up to a limit, however many columns stand beside it.
+      const content = chosen ? button(text, () => this.select(row), { class: "link words" })
+        : column.text ? text : h("div", { class: "words" }, text);
+      const heads = index === 0 && text !== "";
+      return h(heads ? "th" : "td", { class: column.text ? "number" : "", scope: heads ? "row" : null }, content);
     }));
     this.body.replaceChildren(...this.sorted.slice(0, this.shown).map(line));
     const left = this.sorted.length - this.shown;

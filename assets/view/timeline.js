@@ -8,17 +8,22 @@ const HELP = [
   ["F", "zoom to the selected operation"],
   ["0", "show everything"],
   ["P", "critical path on or off"],
+  ["C", "counters on or off"],
   ["/", "search"],
   ["N", "next operation that was found"],
   ["W", "select the last operation that the selected one waited for"],
   ["Escape", "select nothing"],
 ];
 
+/** Number of ranks up to which their counters are shown at first. */
+const COUNTED_RANKS = 4;
+
 class Timeline {
   /** `select` is called with a rank and the number of the selected operation, or with null. */
   constructor(model, select) {
     Object.assign(this, { model, onselect: select, selected: null, peers: [], showPath: true, scroll: 0, found: [] });
-    Object.assign(this, layOut(model.ranks));
+    this.showCounters = model.ranks.length <= COUNTED_RANKS;
+    Object.assign(this, layOut(model.ranks, this.showCounters));
     const tracks = model.ranks.flatMap((rank) => rank.tracks).filter((track) => track.spans.count > 0);
     const first = Math.min(...tracks.map((track) => track.spans.starts[0]));
     const last = Math.max(...tracks.map((track) => track.spans.latest[track.spans.count - 1]),
@@ -40,17 +45,18 @@ class Timeline {
       "aria-label": "Timeline of operations by stream; arrow keys go from operation to operation, and the table of operations has the same figures",
     });
     this.spacer = h("div", { class: "spacer" });
-    this.spacer.style.height = `${this.height + RULER}px`;
     this.scroller = h("div", { class: "scroller", onscroll: () => {
       this.scroll = this.scroller.scrollTop;
       this.draw();
     } }, this.canvas, this.spacer);
-    this.scroller.style.height = `${Math.min(this.height + RULER, 560)}px`;
+    this.fitHeight();
     this.tip = h("div", { class: "tip", hidden: true, "aria-hidden": "true" });
     this.search = h("input", { type: "search", placeholder: "name, shape, stream or place", "aria-label": "Search operations", oninput: () => this.find(this.search.value) });
     this.count = h("span", { class: "count" });
     this.pathBox = h("input", { type: "checkbox", onchange: () => this.showCriticalPath(this.pathBox.checked) });
     this.pathBox.checked = true;
+    this.countersBox = h("input", { type: "checkbox", onchange: () => this.setCounters(this.countersBox.checked) });
+    this.countersBox.checked = this.showCounters;
     const kinds = new Set(this.model.ranks.flatMap((rank) => [...new Set(rank.kinds)]));
     const swatch = (name) => {
       const box = h("span", { class: `swatch ${name}` });
@@ -61,7 +67,8 @@ class Timeline {
       h("div", { class: "tools" },
         this.search, button("Next", () => this.next()), this.count,
         button("Zoom in", () => this.zoomBy(2)), button("Zoom out", () => this.zoomBy(1 / 2)), button("Everything", () => this.reset()),
-        h("label", {}, this.pathBox, " critical path")),
+        h("label", {}, this.pathBox, " critical path"),
+        h("label", {}, this.countersBox, " counters")),
       h("div", { class: "frame" }, this.scroller, this.tip),
       h("ul", { class: "legend" },
         KINDS.filter((_, kind) => kinds.has(kind)).map((kind) => h("li", {}, swatch(`kind-${kind}`), ` ${kind}`)),
@@ -71,6 +78,19 @@ class Timeline {
         h("dl", { class: "keys" }, HELP.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]))));
   }
 
+  /** Makes room for all rows, of which at most 560 pixels are visible at a time. */
+  fitHeight() {
+    this.spacer.style.height = `${this.height + RULER}px`;
+    this.scroller.style.height = `${Math.min(this.height + RULER, 560)}px`;
+  }
+
+  setCounters(show) {
+    this.showCounters = this.countersBox.checked = show;
+    Object.assign(this, layOut(this.model.ranks, show));
+    this.fitHeight();
+    this.draw();
+  }
+
   listen() {
     const { canvas } = this;
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -78,7 +98,7 @@ class Timeline {
     canvas.addEventListener("pointermove", (event) => this.move(event));
     canvas.addEventListener("pointerup", (event) => this.release(event));
     canvas.addEventListener("pointerleave", () => this.hideTip());
-    canvas.addEventListener("dblclick", (event) => this.hit(event) && this.fit());
+    canvas.addEventListener("dblclick", (event) => this.hit(event)?.rank && this.fit());
     canvas.addEventListener("keydown", (event) => this.key(event));
     this.search.addEventListener("keydown", (event) => event.key === "Enter" && this.next());
     new ResizeObserver(() => this.draw()).observe(this.scroller);
@@ -155,11 +175,13 @@ class Timeline {
     this.drag = null;
   }
 
-  /** The operation below the pointer; null where there is none. */
+  /** The operation or the counter below the pointer; null where there is none. */
   hit({ offsetX: x, offsetY: y }) {
     const inside = y - RULER + this.scroll;
     const row = this.rows.find((row) => row.y <= inside && inside < row.y + row.height);
-    if (!row?.track || x < NAMES || y < RULER) return null;
+    if (x < NAMES || y < RULER) return null;
+    if (row?.counter) return { counter: row.counter };
+    if (!row?.track) return null;
     const { spans, rank } = row.track;
     const at = spans.find(this.view.time(x), 2 / this.view.scale);
     return at < 0 ? null : { rank, id: spans.ids[at] };
@@ -169,8 +191,11 @@ class Timeline {
   point(event) {
     const hit = this.hit(event);
     if (!hit) return this.hideTip();
-    const { rank, id } = hit;
-    this.tip.replaceChildren(h("strong", {}, rank.name(id)), factList(facts(rank, id)));
+    const { rank, id, counter } = hit;
+    const time = this.view.time(event.offsetX);
+    this.tip.replaceChildren(...(counter
+      ? [h("strong", {}, counter.name), factList([["value", counter.text(counter.at(time))], ["at", formatTime(time)]])]
+      : [h("strong", {}, rank.name(id)), factList(facts(rank, id))]));
     this.tip.hidden = false;
     const { offsetWidth: width, offsetHeight: height } = this.tip;
     const frame = this.tip.parentElement;
@@ -267,6 +292,7 @@ class Timeline {
       f: () => this.fit(),
       0: () => this.reset(),
       p: () => this.showCriticalPath(!this.showPath),
+      c: () => this.setCounters(!this.showCounters),
       "/": () => this.search.focus(),
       n: () => this.next(),
       w: () => this.waited(),

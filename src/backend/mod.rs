@@ -21,4 +21,4 @@ mod system;
 
 pub use exhausted::{Allocator, end_threads_without_memory};
 pub use libraries::SearchPaths;
-pub use system::{leave, lock, preserving_ignored_hangup, user_id};
+pub use system::{leave, lock, preserving_ignored_hangup, terminal_columns, user_id};

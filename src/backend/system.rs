@@ -37,6 +37,17 @@ pub fn user_id() -> u32 {
     return 0;
 }
 
+/// Number of characters in a line of a terminal; `None` if the handle is that of a file or a pipe.
+#[cfg(unix)]
+pub fn terminal_columns(handle: impl std::os::fd::AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(handle).ok().map(|size| usize::from(size.ws_col))
+}
+
+#[cfg(not(unix))]
+pub fn terminal_columns<T>(_handle: T) -> Option<usize> {
+    None
+}
+
 /// Locks a file until it is closed. Returns false if another process holds the lock; true if the file system has no
 /// locks.
 #[cfg(unix)]

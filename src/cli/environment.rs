@@ -190,6 +190,11 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// The file that GitHub shows on the page of a job as its summary; `None` outside of GitHub's workflows.
+pub fn job_summary() -> Option<PathBuf> {
+    std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// The library that an NVIDIA profiler injects for ranges; `None` without such a profiler.
 pub fn nvtx_injection() -> Option<PathBuf> {
     std::env::var_os("NVTX_INJECTION64_PATH").filter(|path| !path.is_empty()).map(PathBuf::from)

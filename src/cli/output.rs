@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::backend::terminal_columns;
 use crate::base::visible;
 use crate::render::Style;
 
@@ -119,8 +120,20 @@ impl<W: Write> Write for VisibleWriter<W> {
     }
 }
 
-/// Width of drawings in letters, in characters: what every terminal has.
-pub const WIDTH: usize = 80;
+/// Width of drawings in letters where the output is no terminal, in characters.
+const WIDTH: usize = 80;
+
+/// Number of characters in a line: the variable `COLUMNS`, or the width of the terminal that standard output is; `None`
+/// for a file or a pipe.
+pub fn columns() -> Option<usize> {
+    let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
+    told.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+}
+
+/// Width of drawings in letters, in characters.
+pub fn width() -> usize {
+    columns().unwrap_or(WIDTH)
+}
 
 /// Style of diagnostics on standard error.
 pub fn error_style() -> Style {
@@ -244,6 +257,13 @@ pub fn make_folder(path: &Path) -> Result<(), InputError> {
 /// Writes text as [`write_file`] does, with hidden characters escaped.
 pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
     write_file(path, visible::visible(text).as_bytes())
+}
+
+/// Appends text to a file, with hidden characters escaped. Creates the file if it does not exist.
+pub fn append_text(path: &Path, text: &str) -> Result<(), InputError> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    let mut file = opened.map_err(|error| unwritable(path, &reason(&error), None))?;
+    file.write_all(visible::visible(text).as_bytes()).map_err(|error| lost_file(path, &error))
 }
 
 /// Replaces a file atomically, by a temporary file in the same folder. A new file gets the mode that the umask leaves;

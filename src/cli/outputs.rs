@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use super::error::InputError;
-use super::output;
+use super::{environment, output};
 use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
 use crate::report::{View, chrome_trace, csv, pftrace};
@@ -74,7 +74,7 @@ enum Form {
     Latex,
     /// For CI systems
     Junit,
-    /// For GitHub's workflows
+    /// For GitHub's workflows: annotations, and a summary of the job with pictures
     Github,
 }
 
@@ -97,7 +97,7 @@ impl PageArgs {
     /// Prints or writes pages. `json` makes the JSON document that they are made from.
     pub fn show(&self, pages: &[Page], json: impl FnOnce() -> String) -> Result<(), InputError> {
         let text = match self.format {
-            Form::Table => page::text(pages),
+            Form::Table => page::text_within(pages, output::columns()),
             Form::Json => json(),
             Form::Markdown => page::markdown(pages),
             Form::Latex => page::latex(pages),
@@ -109,10 +109,13 @@ impl PageArgs {
             None => output::print(&text),
             Some(path) => {
                 output::write_text(path, &text)?;
-                output::print(&page::text(pages));
+                output::print(&page::text_within(pages, output::columns()));
             }
         }
-        Ok(())
+        match environment::job_summary().filter(|_| self.format == Form::Github) {
+            Some(path) => output::append_text(&path, &page::job_summary(pages)),
+            None => Ok(()),
+        }
     }
 }
 

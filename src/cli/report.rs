@@ -82,7 +82,7 @@ pub fn run(args: ReportArgs) -> CliResult {
     let mut pages = vec![report::run(&record, args.rank)];
     pages.extend(args.expected.page(&record, own.as_ref()));
     pages.extend(args.top.map(|top| report::top(&record, args.rank, top as usize)));
-    pages.extend(args.timeline.then(|| report::timeline(&record, output::WIDTH)));
+    pages.extend(args.timeline.then(|| report::timeline(&record, output::width())));
     args.page.show(&pages, || record.to_json())?;
     args.files.write(&record, args.trace.as_ref())?;
     let records = std::slice::from_ref(&record);

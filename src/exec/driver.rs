@@ -218,6 +218,15 @@ pub trait Driver: Send {
     /// for them.
     fn observing(&mut self, _on: bool) {}
 
+    /// Notes from now on how many compute units are occupied, if the device knows it. The simulator does.
+    fn watch_units(&mut self) {}
+
+    /// Stops noting. Returns the occupied compute units since a stamp: times at which their number changed, each with the
+    /// number in 1/32 from then on. Empty if the device does not know it.
+    fn units_since(&mut self, _begin: u32) -> Vec<(Nanos, u32)> {
+        Vec::new()
+    }
+
     /// Whether stamps use a clock of the device; otherwise they use the host's.
     fn has_clock(&self) -> bool {
         true

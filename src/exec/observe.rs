@@ -95,6 +95,9 @@ impl Session {
                     }
                     retired += 1;
                 }
+                if issued == observed {
+                    self.driver.watch_units();
+                }
                 self.lead_in(mode, issued, issued == observed, true)?;
                 self.issue(mode, issued, issued == observed, (1, None))?;
                 issued += 1;
@@ -148,7 +151,8 @@ impl Session {
             self.in_order(end - start)?;
             spans.push(Span { op, lane, start, end });
         }
-        Ok(Trace { step: step.step, slot, time, origin: None, spans })
+        let occupied = self.driver.units_since(begin);
+        Ok(Trace { step: step.step, slot, time, origin: None, spans, occupied })
     }
 }
 

@@ -51,6 +51,10 @@ pub struct Trace {
     /// Begin of the iteration on the host's clock; `None` if a rank runs alone or the clocks could not be aligned.
     pub origin: Option<Moment>,
     pub spans: Vec<Span>,
+    /// Times at which the number of occupied compute units changed, with the number in 1/32 from then on. Empty if the
+    /// device does not report it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occupied: Vec<(Nanos, u32)>,
 }
 
 impl Span {

@@ -24,6 +24,7 @@ mod new_record;
 #[cfg(test)]
 mod noise;
 mod observed;
+mod occupied;
 mod operations;
 pub mod order;
 pub mod pace;

@@ -214,6 +214,11 @@ fn check_rank(rank: &RankRecord, cycle: usize, at: &str) -> Checked {
         known(span.id, format!("{at}.id"))?;
         bounds.times(&at, [("start_ns", Some(span.start_ns)), ("end_ns", Some(span.end_ns))])?;
     }
+    for (index, occupied) in rank.occupied.iter().enumerate() {
+        let at = format!("{at}.occupied[{index}]");
+        bounds.times(&at, [("at_ns", Some(occupied.at_ns))])?;
+        require(occupied.units >= 0.0, format!("{at}.units"), occupied.units, || "it is negative".to_owned())?;
+    }
     for (index, origin) in rank.origins.iter().enumerate() {
         let at = format!("{at}.origins[{index}]");
         Bounds::of(1).times(&at, [("at_ns", Some(origin.at_ns)), ("error_ns", Some(origin.error_ns))])?;

@@ -12,6 +12,7 @@ use super::device::Device;
 use super::doubts;
 use super::evidence::Evidence;
 use super::metrics::{self, Known};
+use super::occupied::occupied;
 use super::operations::operations;
 use super::plausible::Limits;
 use super::record::{ExpectationRecord, HealthRecord, RankRecord, SpanRecord, Times, Variant};
@@ -225,6 +226,7 @@ impl<'a> VariantData<'a> {
             },
             observer_effect,
             trace: spans(&iterations),
+            occupied: iterations.last().map_or_else(Vec::new, |last| occupied(&last.trace.occupied)),
             origins: arrivals.origins,
             collectives: arrivals.arrivals,
             time,

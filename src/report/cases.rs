@@ -2,7 +2,7 @@
 
 use indexmap::{IndexMap, IndexSet};
 
-use crate::base::counted;
+use crate::base::{Nanos, counted};
 use crate::measure::cases::{Case, Header, Status};
 use crate::measure::order::Order;
 use crate::measure::pace::{self, Pace};
@@ -10,8 +10,8 @@ use crate::measure::record::{RunRecord, Times, Variant};
 use crate::measure::scaling::{self, CurvePoint, Unit};
 
 use super::curve::rate_text;
-use super::page::{ABSENT, Check, Outcome, cell};
-use super::variant::marks;
+use super::page::{ABSENT, Chart, Check, Outcome, cell};
+use super::variant::{launched, marks};
 
 /// Maximum number of metric columns.
 const METRICS: usize = 6;
@@ -80,6 +80,34 @@ pub fn check(header: &Header, case: &Case, figures: String) -> Check {
         seconds: Some(case.seconds),
     }
 }
+
+/// The medians of the cases as bars, in the unit of the longest; `None` if no case has one.
+pub fn chart(cases: &[&Case]) -> Option<Chart> {
+    let pace = scaling::pace(cases);
+    let medians: Vec<(String, Nanos)> = cases
+        .iter()
+        .filter_map(|case| Some((case, case.record.as_deref()?)))
+        .flat_map(|(case, record)| {
+            let several = record.variants.len() > 1;
+            record.variants.iter().filter_map(move |variant| {
+                let launch = if several { format!(", {}", launched(&variant.launch)) } else { String::new() };
+                Some((format!("{}{launch}", case.name), pace.times(variant).p50_ns?))
+            })
+        })
+        .collect();
+    let most = medians.iter().map(|(_, median)| *median).max()?;
+    let (axis, unit) = TIME_UNITS.into_iter().find(|(_, unit)| most.0 as f64 >= *unit).unwrap_or(("ns", 1.0));
+    let mark = records(cases).map(marks).find(|mark| !mark.is_empty()).unwrap_or("");
+    Some(Chart {
+        title: format!("Median time of an iteration in {axis}{mark}"),
+        axis: axis.to_owned(),
+        bars: medians.into_iter().map(|(name, median)| (name, median.0 as f64 / unit)).collect(),
+        reference: None,
+    })
+}
+
+/// Units of time with their nanoseconds, the largest first.
+const TIME_UNITS: [(&str, f64); 3] = [("s", 1e9), ("ms", 1e6), ("µs", 1e3)];
 
 /// The columns of a table of cases besides the axes.
 pub struct Columns<'a> {

@@ -28,7 +28,7 @@ pub(super) fn events(record: &RunRecord) -> Vec<Value> {
             process(record, variant, rank, pid, &mut events);
             spans(record, rank, *shift, pid, &mut events, &mut flow);
             critical_path(record, rank, *shift, pid, &mut events);
-            rates(record, rank, *shift, pid, &mut events);
+            counter_events(record, rank, *shift, pid, &mut events);
             pid += 1;
         }
         meetings(variant, &shifts, first, &mut events, &mut flow);
@@ -174,10 +174,10 @@ fn critical_path(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize
     }
 }
 
-/// Rates of what operations move, as counters.
-fn rates(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>) {
+/// The counters of the iteration.
+fn counter_events(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>) {
     for counter in counters(rank, shift) {
-        let name = format!("{} (B/s){}", counter.name, marks(record));
+        let name = format!("{}{}", counter.title(), marks(record));
         for (at, value) in counter.points {
             events.push(json!({ "ph": "C", "name": name, "pid": pid, "ts": micros(at), "args": { "value": value } }));
         }

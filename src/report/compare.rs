@@ -7,7 +7,7 @@ use crate::measure::compare::{
 };
 use crate::measure::effect::Verdict;
 
-use super::page::{Check, Outcome, Page, Section, Table, cell};
+use super::page::{Chart, Check, Outcome, Page, Section, Table, cell};
 use super::quantity::quantity;
 
 /// Maximum number of operations listed for a case.
@@ -33,6 +33,7 @@ fn page(comparison: &Comparison, against: &SideComparison) -> Page {
         summary: summary(against),
         warnings: against.warnings.clone(),
         checks: checks(comparison, against),
+        charts: Vec::from_iter(chart(against)),
         ..Page::default()
     };
     page.lines("", [format!("base: {}", side(base)), format!("other: {}", side(&against.side))]);
@@ -45,6 +46,19 @@ fn page(comparison: &Comparison, against: &SideComparison) -> Page {
     let of_base = against.only_base.iter().map(|one| unmatched(&base.name, one));
     page.lines("", of_base.chain(against.only_other.iter().map(|one| unmatched(&against.side.name, one))));
     page
+}
+
+/// The ratio of the median times of each case as bars, in percent of the base; `None` if no case has both.
+fn chart(against: &SideComparison) -> Option<Chart> {
+    let bars = against.pairs.iter().filter_map(|pair| {
+        let time = pair.rows.iter().find(|row| row.metric == "time.p50")?;
+        let mark = figures(pair).map(|figures| format!(", {figures}")).unwrap_or_default();
+        let case = if pair.case.is_empty() { &against.side.name } else { &pair.case };
+        Some((format!("{case}{mark}"), 100.0 * time.effect?.ratio))
+    });
+    let bars: Vec<(String, f64)> = bars.filter(|(_, percent)| percent.is_finite()).collect();
+    let title = "Median time of an iteration in percent of the base".to_owned();
+    (!bars.is_empty()).then(|| Chart { title, axis: "%".to_owned(), bars, reference: Some(100.0) })
 }
 
 fn case(pair: &CaseComparison, marked: bool) -> Section {
@@ -178,7 +192,7 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 /// `simulated`, or `simulated against measured`; `None` if both sides were measured.
-fn figures(pair: &CaseComparison) -> Option<String> {
+pub(super) fn figures(pair: &CaseComparison) -> Option<String> {
     match (pair.base_figures.as_str(), pair.other_figures.as_str()) {
         ("measured", "measured") => None,
         (base, other) if base == other => Some(base.to_owned()),

@@ -1,24 +1,58 @@
-//! Rates over one traced iteration: what the running operations move each second.
+//! Counters over one traced iteration: occupied compute units, what the running operations move each second, and running
+//! copies.
 //!
-//! An operation counts with its mean rate while it runs, or transfers. So the values are means over operations, of
-//! measured runs as of simulated ones, and no samples of a device's counters.
+//! An operation counts with its mean rate while it runs, or transfers. So rates are means over operations, of measured
+//! runs as of simulated ones, and no samples of a device's counters. Only the simulator knows the occupied compute units.
 
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RankRecord};
 
-/// A rate over the iteration.
+use super::quantity::quantity;
+
+/// A value over the iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter {
     pub name: &'static str,
-    /// When the rate changes, and its value from then on in bytes per second. Ends with 0.
+    /// Unit of the values: `B/s`, or empty for a number.
+    pub unit: &'static str,
+    /// When the value changes, and the value from then on. Ends with 0.
     pub points: Vec<(Nanos, f64)>,
 }
 
-/// A counter with the bytes of an operation that count for it.
+impl Counter {
+    /// The name with the unit, such as `memory of the device (B/s)`.
+    pub fn title(&self) -> String {
+        if self.unit.is_empty() { self.name.to_owned() } else { format!("{} ({})", self.name, self.unit) }
+    }
+
+    /// A value with its unit.
+    pub fn text(&self, value: f64) -> String {
+        quantity(value, self.unit)
+    }
+
+    /// The mean in each of equal steps of time from 0 up to `most` ns.
+    pub fn means(&self, steps: usize, most: f64) -> Vec<f64> {
+        let step = most / steps as f64;
+        let mut sums = vec![0.0; steps];
+        let ends = self.points.iter().skip(1).map(|(at, _)| at.0 as f64).chain([most]);
+        for ((from, value), to) in self.points.iter().zip(ends) {
+            let from = (from.0 as f64).max(0.0);
+            let mut index = (from / step) as usize;
+            while *value > 0.0 && index < steps && (index as f64) * step < to {
+                let overlap = to.min((index + 1) as f64 * step) - from.max(index as f64 * step);
+                sums[index] += value * overlap.max(0.0);
+                index += 1;
+            }
+        }
+        sums.into_iter().map(|sum| sum / step).collect()
+    }
+}
+
+/// A counter of operations with the bytes of one that count for it.
 type Counted = (&'static str, fn(&OperationRecord) -> f64);
 
-/// The counters, each with its name.
-const COUNTERS: [Counted; 3] = [
+/// The rates, each with its name.
+const RATES: [Counted; 3] = [
     ("memory of the device", |operation| if crosses(operation) { 0.0 } else { operation.bytes as f64 }),
     ("link to the host", |operation| match operation.direction.as_deref() {
         Some("h2d" | "d2h") => operation.bytes as f64,
@@ -34,27 +68,39 @@ fn crosses(operation: &OperationRecord) -> bool {
 
 /// The counters of a rank's traced iteration that are not 0 throughout.
 pub fn counters(rank: &RankRecord, shift: Nanos) -> Vec<Counter> {
-    let of = |(name, bytes): Counted| {
-        let mut changes: Vec<(Nanos, f64)> = Vec::new();
-        for span in &rank.trace {
-            let operation = &rank.operations[span.id as usize];
-            // An operation between ranks first waits for the others.
-            let transfer = operation.transfer_ns.unwrap_or(span.end_ns - span.start_ns);
-            let begin = span.start_ns.max(span.end_ns - transfer);
-            let seconds = (span.end_ns - begin).seconds();
-            let bytes = bytes(operation);
-            if bytes > 0.0 && seconds > 0.0 {
-                changes.extend([(begin + shift, bytes / seconds), (span.end_ns + shift, -bytes / seconds)]);
-            }
+    let units = rank.occupied.iter().map(|occupied| (occupied.at_ns + shift, occupied.units)).collect();
+    let units = Counter { name: "occupied compute units", unit: "", points: units };
+    let rates = RATES.into_iter().map(|counted| rates(rank, shift, counted));
+    let all = std::iter::once(units).chain(rates).chain([copies(rank, shift)]);
+    all.filter(|counter| counter.points.iter().any(|(_, value)| *value > 0.0)).collect()
+}
+
+fn rates(rank: &RankRecord, shift: Nanos, (name, bytes): Counted) -> Counter {
+    let mut changes: Vec<(Nanos, f64)> = Vec::new();
+    for span in &rank.trace {
+        let operation = &rank.operations[span.id as usize];
+        // An operation between ranks first waits for the others.
+        let transfer = operation.transfer_ns.unwrap_or(span.end_ns - span.start_ns);
+        let begin = span.start_ns.max(span.end_ns - transfer);
+        let seconds = (span.end_ns - begin).seconds();
+        let bytes = bytes(operation);
+        if bytes > 0.0 && seconds > 0.0 {
+            changes.extend([(begin + shift, bytes / seconds), (span.end_ns + shift, -bytes / seconds)]);
         }
-        changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        Counter { name, points: sums(&changes) }
-    };
-    COUNTERS.into_iter().map(of).filter(|counter| !counter.points.is_empty()).collect()
+    }
+    Counter { name, unit: "B/s", points: sums(changes) }
+}
+
+/// The number of copies that engines perform at the same time.
+fn copies(rank: &RankRecord, shift: Nanos) -> Counter {
+    let by_engine = rank.trace.iter().filter(|span| rank.operations[span.id as usize].direction.is_some());
+    let changes = by_engine.flat_map(|span| [(span.start_ns + shift, 1.0), (span.end_ns + shift, -1.0)]);
+    Counter { name: "copies by copy engines", unit: "", points: sums(changes.collect()) }
 }
 
 /// The sum after each moment with changes.
-fn sums(changes: &[(Nanos, f64)]) -> Vec<(Nanos, f64)> {
+fn sums(mut changes: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
+    changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut points: Vec<(Nanos, f64)> = Vec::new();
     let (mut sum, mut most) = (0.0, 0.0f64);
     for (at, change) in changes {
@@ -62,9 +108,9 @@ fn sums(changes: &[(Nanos, f64)]) -> Vec<(Nanos, f64)> {
         most = most.max(sum);
         // A sum of differences does not end at 0 exactly.
         let value = if sum < most * 1e-9 { 0.0 } else { sum };
-        match points.last_mut().filter(|last| last.0 == *at) {
+        match points.last_mut().filter(|last| last.0 == at) {
             Some(last) => last.1 = value,
-            None => points.push((*at, value)),
+            None => points.push((at, value)),
         }
     }
     points
@@ -73,7 +119,7 @@ fn sums(changes: &[(Nanos, f64)]) -> Vec<(Nanos, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::SpanRecord;
+    use crate::measure::record::{OccupiedRecord, SpanRecord};
 
     #[test]
     fn rates_add_up_where_operations_overlap() {
@@ -87,17 +133,38 @@ mod tests {
         let rank = RankRecord {
             operations: vec![operation(100, None), operation(400, None), operation(7, Some(50))],
             trace: vec![span(0, 0, 100), span(1, 50, 250), span(2, 0, 100)],
+            occupied: vec![
+                OccupiedRecord { at_ns: Nanos(0), units: 1.5 },
+                OccupiedRecord { at_ns: Nanos(250), units: 0.0 },
+            ],
             ..RankRecord::default()
         };
         let counters = counters(&rank, Nanos(10));
         assert_eq!(
             counters.iter().map(|counter| counter.name).collect::<Vec<_>>(),
-            ["memory of the device", "links between ranks"]
+            ["occupied compute units", "memory of the device", "links between ranks"]
         );
+        assert_eq!(counters[0].points, [(Nanos(10), 1.5), (Nanos(260), 0.0)]);
         let rounded = |counter: &Counter| -> Vec<(i64, f64)> {
             counter.points.iter().map(|(at, value)| (at.0, (value / 1e6).round())).collect()
         };
-        assert_eq!(rounded(&counters[0]), [(10, 1000.0), (60, 3000.0), (110, 2000.0), (260, 0.0)]);
-        assert_eq!(rounded(&counters[1]), [(60, 1000.0), (110, 0.0)]);
+        assert_eq!(rounded(&counters[1]), [(10, 1000.0), (60, 3000.0), (110, 2000.0), (260, 0.0)]);
+        assert_eq!(rounded(&counters[2]), [(60, 1000.0), (110, 0.0)]);
+    }
+
+    #[test]
+    fn copies_by_engines_are_counted() {
+        let copy = OperationRecord { direction: Some("h2d".to_owned()), bytes: 8, ..OperationRecord::default() };
+        let span = |id: u32, start: i64, end: i64| SpanRecord { id, start_ns: Nanos(start), end_ns: Nanos(end) };
+        let rank = RankRecord {
+            operations: vec![copy.clone(), copy, OperationRecord::default()],
+            trace: vec![span(0, 0, 100), span(1, 50, 150), span(2, 0, 400)],
+            ..RankRecord::default()
+        };
+        let counters = counters(&rank, Nanos(0));
+        let copies = counters.last().expect("there are copies");
+        let expected = [(0, 1.0), (50, 2.0), (100, 1.0), (150, 0.0)].map(|(at, value)| (Nanos(at), value));
+        assert_eq!((copies.name, &copies.points[..]), ("copies by copy engines", &expected[..]));
+        assert_eq!(copies.means(2, 200.0), [1.5, 0.5]);
     }
 }

@@ -15,6 +15,7 @@ mod curve;
 pub mod dump;
 mod expected;
 pub mod fast_p;
+mod mermaid;
 pub mod model_cost;
 mod npy;
 mod operations;

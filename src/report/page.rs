@@ -1,6 +1,7 @@
 //! A report as data: sections of lines and tables, and checks that passed or failed. Each output form is made from it.
 
 mod github;
+mod job_summary;
 mod junit;
 mod latex;
 mod markdown;
@@ -8,10 +9,11 @@ mod text;
 mod xml;
 
 pub use github::github;
+pub use job_summary::job_summary;
 pub use junit::junit;
 pub use latex::latex;
 pub use markdown::markdown;
-pub use text::text;
+pub use text::{text, text_within};
 pub use xml::escaped;
 
 use serde::Serialize;
@@ -32,6 +34,8 @@ pub struct Page {
     /// Warnings about the summary.
     pub warnings: Vec<String>,
     pub checks: Vec<Check>,
+    /// Bar charts of the most important figures, for forms that can draw.
+    pub charts: Vec<Chart>,
 }
 
 /// A part of a page: a title, lines, a table and notes, each optional.
@@ -56,6 +60,19 @@ pub struct Column {
     pub name: String,
     /// True if the column is aligned left, as words are; numbers are aligned right.
     pub left: bool,
+}
+
+/// A bar chart whose values begin at 0.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// The figures in words, with a mark such as `simulated`.
+    pub title: String,
+    /// The unit of the values, or their meaning.
+    pub axis: String,
+    /// Name and value of each bar.
+    pub bars: Vec<(String, f64)>,
+    /// A value that bars are compared with, drawn as a line.
+    pub reference: Option<f64>,
 }
 
 /// A result that programs evaluate: a case, or a metric of a case.

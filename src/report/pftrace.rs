@@ -137,7 +137,8 @@ fn tracks(events: &[Value]) -> Vec<Message> {
                 if !known.insert(id) {
                     continue;
                 }
-                let counter = Message::default().text(6, "B/s");
+                let unit = if name.contains("(B/s)") { "B/s" } else { "count" };
+                let counter = Message::default().text(6, unit);
                 let parent = Track::Process(process).id();
                 Message::default().number(1, id).text(2, name).number(5, parent).message(8, &counter)
             }

@@ -7,7 +7,7 @@ use crate::measure::cases::{Case, Header};
 use crate::measure::pace::{self, Pace};
 use crate::measure::record::{ExpectedRecord, RunRecord, Times, Variant};
 
-use super::cases::{check, reasons, records, tally};
+use super::cases::{chart, check, reasons, records, tally};
 use super::page::{ABSENT, Page, Section, Table, cell, named_cells};
 use super::suite_table;
 use super::variant::launched;
@@ -49,6 +49,7 @@ pub fn suite(suite: &Suite) -> Page {
         sections: vec![title, Section { table: Some(table), notes, ..Section::default() }],
         warnings: Vec::new(),
         checks,
+        charts: Vec::from_iter(chart(&suite.cases)),
     }
 }
 

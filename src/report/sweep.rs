@@ -8,7 +8,7 @@ use crate::measure::order::Order;
 use crate::measure::pace::{self, Pace};
 use crate::measure::scaling;
 
-use super::cases::{Columns, check, reasons, records, tally};
+use super::cases::{Columns, chart, check, reasons, records, tally};
 use super::curve;
 use super::page::{Page, Section, Table, named_cells};
 
@@ -26,6 +26,7 @@ pub fn sweep(header: &Header, cases: &[&Case], order: Option<&Order>) -> Page {
     let names = columns.names();
     let figures =
         |case: &Case| columns.rows(case).iter().map(|row| named_cells(&names, row)).collect::<Vec<_>>().join("; ");
+    page.charts.extend(chart(cases));
     page.checks = cases.iter().map(|case| check(header, case, figures(case))).collect();
     page
 }

@@ -23,8 +23,9 @@ const LETTERS: [(&str, char); 9] = [
 /// Waiting for other ranks.
 const WAITING: char = '~';
 
-/// Room for the name of a stream, and the least room for its operations.
+/// Room for the name of a stream in a wide window, and the least room for it and for its operations.
 const NAME: usize = 16;
+const SHORT_NAME: usize = 6;
 const LEAST: usize = 20;
 
 /// Maximum number of ranks that are drawn.
@@ -33,16 +34,25 @@ const RANKS: usize = 8;
 /// The timelines of all variants, in lines of at most `width` characters. A line is a stream; a letter is the kind that
 /// takes most of its part of the time.
 pub fn timeline(record: &RunRecord, width: usize) -> Page {
-    let columns = width.saturating_sub(NAME + 3).max(LEAST);
+    let name = (width / 5).clamp(SHORT_NAME, NAME);
+    let room = Room { name, columns: width.saturating_sub(name + 3).max(LEAST) };
     let mut page = Page { command: "aorta exec", name: record.workload.name.clone(), ..Page::default() };
     for variant in &record.variants {
-        let name = variant_name(record, variant);
-        page.sections.extend(section(&name, variant, columns));
+        page.sections.extend(section(&variant_name(record, variant), variant, room));
     }
     page
 }
 
-fn section(name: &str, variant: &Variant, columns: usize) -> Option<Section> {
+/// Room in a line, in characters.
+#[derive(Clone, Copy)]
+struct Room {
+    /// For the name of a stream.
+    name: usize,
+    /// For its operations.
+    columns: usize,
+}
+
+fn section(name: &str, variant: &Variant, room: Room) -> Option<Section> {
     let shifts = shifts(&variant.ranks);
     let ranks: Vec<(&RankRecord, Nanos)> = variant.ranks.iter().zip(shifts).collect();
     let ends = ranks.iter().flat_map(|(rank, shift)| rank.trace.iter().map(|span| span.end_ns + *shift));
@@ -53,12 +63,12 @@ fn section(name: &str, variant: &Variant, columns: usize) -> Option<Section> {
         if ranks.len() > 1 {
             lines.push(rank_name(variant, "", rank).trim_start_matches(", ").to_owned());
         }
-        lines.extend(rows(rank, *shift, most, columns, &mut seen));
+        lines.extend(rows(rank, *shift, most, room, &mut seen));
     }
     let end = most.to_string();
-    let begin = format!("{} 0", " ".repeat(NAME));
-    let room = (NAME + 2 + columns).saturating_sub(begin.chars().count() + end.chars().count());
-    lines.push(format!("{begin}{}{end}", " ".repeat(room)));
+    let begin = format!("{} 0", " ".repeat(room.name));
+    let between = (room.name + 2 + room.columns).saturating_sub(begin.chars().count() + end.chars().count());
+    lines.push(format!("{begin}{}{end}", " ".repeat(between)));
     let kinds =
         LETTERS.iter().filter(|(_, letter)| seen.contains(letter)).map(|(kind, letter)| format!("{letter} {kind}"));
     let waits = seen.contains(&WAITING).then(|| format!("{WAITING} waits for other ranks"));
@@ -69,7 +79,8 @@ fn section(name: &str, variant: &Variant, columns: usize) -> Option<Section> {
 }
 
 /// A line for each real stream of a rank.
-fn rows(rank: &RankRecord, shift: Nanos, most: Nanos, columns: usize, seen: &mut Vec<char>) -> Vec<String> {
+fn rows(rank: &RankRecord, shift: Nanos, most: Nanos, room: Room, seen: &mut Vec<char>) -> Vec<String> {
+    let Room { name: letters_of_name, columns } = room;
     let mut lanes: Vec<u32> = rank.trace.iter().map(|span| rank.operations[span.id as usize].lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
@@ -96,8 +107,8 @@ fn rows(rank: &RankRecord, shift: Nanos, most: Nanos, columns: usize, seen: &mut
         }
         let letters: String = times.iter().map(letter).collect();
         seen.extend(letters.chars());
-        let name: String = stream.chars().take(NAME).collect();
-        lines.push(format!("{name:NAME$} {letters}").trim_end().to_owned());
+        let name: String = stream.chars().take(letters_of_name).collect();
+        lines.push(format!("{name:letters_of_name$} {letters}").trim_end().to_owned());
     }
     lines
 }

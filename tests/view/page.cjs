@@ -37,7 +37,7 @@ async function main([chromium, path]) {
 
   if (await page.$("canvas")) {
     await page.focus("canvas");
-    for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "f", "w", "+", "-", "a", "d", "p", "p", "0"]) {
+    for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "f", "w", "+", "-", "a", "d", "p", "p", "c", "c", "0"]) {
       await page.keyboard.press(key);
     }
     await frame();

@@ -541,6 +541,18 @@ impl Driver for SimDriver {
         self.last = None;
     }
 
+    fn watch_units(&mut self) {
+        self.world.lock().machine.watch_units(self.place.rank);
+    }
+
+    fn units_since(&mut self, begin: u32) -> Vec<(Nanos, u32)> {
+        let mut state = self.world.lock();
+        let changes = state.machine.take_units(self.place.rank);
+        let Some(begin) = state.times[self.stamp_of(begin) as usize] else { return Vec::new() };
+        let before = changes.partition_point(|(time, _)| *time <= begin).saturating_sub(1);
+        changes[before..].iter().map(|(time, units)| (Nanos((*time - begin).max(0)), *units)).collect()
+    }
+
     fn synchronize(&mut self) -> Result<(), Box<Fault>> {
         let world = self.world.clone();
         let mut state = world.lock();

@@ -150,6 +150,9 @@ pub struct Machine {
     stamps: Vec<(u32, Time)>,
     /// For each lane the number of operations that have begun, and that have ended.
     paces: Vec<[u64; 2]>,
+    /// For each device the times at which its number of occupied compute units changed, with the number in 1/32 from then
+    /// on; `None` while nobody watches.
+    watched: Vec<Option<Vec<(Time, u32)>>>,
 }
 
 impl Machine {
@@ -178,6 +181,7 @@ impl Machine {
             tasks: VecDeque::new(),
             first: 0,
             devices: ranks.iter().map(device).collect(),
+            watched: vec![None; ranks.len()],
             outstanding: vec![0; lanes.len()],
             parts: vec![(u64::MAX, 0); lanes.len()],
             device_of: lanes.iter().map(|(device, _)| *device).collect(),

@@ -1,4 +1,4 @@
-//! Shows how many cases have run, on standard error: a line that is redrawn on a terminal, otherwise one line per case.
+//! Shows the figures of cases as they end, on standard error: a line for each, and on a terminal how many have run.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -53,9 +53,14 @@ impl Progress {
     pub fn end(&mut self, case: &Case) {
         self.ended += 1;
         self.took.push(case.seconds);
+        let line = format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, summary(case));
         match &self.bar {
-            Some(bar) => bar.inc(1),
-            None => output::eprint(&format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, summary(case))),
+            Some(bar) => {
+                // The line goes above the one that is redrawn.
+                bar.suspend(|| output::eprint(&line));
+                bar.inc(1);
+            }
+            None => output::eprint(&line),
         }
     }
 }

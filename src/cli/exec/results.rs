@@ -106,7 +106,7 @@ impl Results {
         let mut pages = vec![report::run(record, None)];
         pages.extend(self.expected.page(record, self.own.as_ref()));
         pages.extend(self.top.map(|top| report::top(record, None, top as usize)));
-        pages.extend(self.timeline.then(|| report::timeline(record, output::WIDTH)));
+        pages.extend(self.timeline.then(|| report::timeline(record, output::width())));
         let shown = self.page.show(&pages, || record.to_json());
         let written = self.files.write(record, self.trace.as_ref());
         let viewed = self.page.write_html(|| View::runs(std::slice::from_ref(&*record)));

@@ -24,6 +24,9 @@ pub struct RankRecord {
     pub observer_effect: Option<f64>,
     /// Spans of one observed iteration.
     pub trace: Vec<SpanRecord>,
+    /// Occupied compute units during that iteration. Empty unless the run was simulated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub occupied: Vec<OccupiedRecord>,
     /// Begin of each observed iteration of the slot on the host's clock. The last is that of `trace`. Empty if one rank
     /// runs alone, or if the clocks could not be aligned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -31,6 +34,15 @@ pub struct RankRecord {
     /// Arrivals at collectives, sends, receives, and copies to other ranks, in the same iterations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collectives: Vec<ArrivalRecord>,
+}
+
+/// The number of compute units that are occupied from a moment on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OccupiedRecord {
+    /// From the begin of the iteration.
+    pub at_ns: Nanos,
+    /// A unit that is shared by several kernels counts by the part that is occupied.
+    pub units: f64,
 }
 
 /// A moment on a host's clock, which all processes of that host share.

@@ -1,22 +1,34 @@
 //! A page for the terminal.
 
-use comfy_table::CellAlignment;
 use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement};
 
-use super::{Page, Table};
+use super::{ABSENT, Page, Table};
+
+/// Number of spaces between two columns.
+const SPACE: usize = 2;
+
+/// Least width of a column of words in characters, which breaks lines if there is no room for all of a cell.
+const WORDS: usize = 14;
 
 /// Sections separated by empty lines, then the summary and warnings.
 pub fn text(pages: &[Page]) -> String {
-    pages.iter().map(one).collect::<Vec<_>>().join("\n")
+    text_within(pages, None)
 }
 
-fn one(page: &Page) -> String {
+/// The same with tables of at most `width` characters. A table that is wider breaks lines in its columns of words, or
+/// becomes a list with a line for each cell.
+pub fn text_within(pages: &[Page], width: Option<usize>) -> String {
+    pages.iter().map(|page| one(page, width)).collect::<Vec<_>>().join("\n")
+}
+
+fn one(page: &Page, width: Option<usize>) -> String {
     let mut out = String::new();
     for section in &page.sections {
         let title = Some(&section.title).filter(|title| !title.is_empty());
         write(title.into_iter().chain(&section.lines), &mut out);
         match &section.table {
-            Some(table) => write_table(table, &mut out),
+            Some(table) => write_table(table, width, &mut out),
             None => out.push('\n'),
         }
         if !section.notes.is_empty() {
@@ -35,15 +47,102 @@ fn write<'a>(lines: impl IntoIterator<Item = &'a String>, out: &mut String) {
     }
 }
 
-fn write_table(table: &Table, out: &mut String) {
+fn write_table(table: &Table, width: Option<usize>, out: &mut String) {
     let mut text = comfy_table::Table::new();
     text.load_style(NOTHING).set_header(table.columns.iter().map(|column| &column.name)).add_rows(&table.rows);
     for (column, of) in text.column_iter_mut().zip(&table.columns) {
-        column.set_padding((0, 2));
+        column.set_padding((0, SPACE as u16));
         column.set_cell_alignment(if of.left { CellAlignment::Left } else { CellAlignment::Right });
+    }
+    let widths = text.column_max_content_widths();
+    match width.map(|width| fit(table, &widths, width)) {
+        None | Some(Fit::Whole) => {}
+        Some(Fit::Broken(width)) => {
+            text.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+            for (column, _) in text.column_iter_mut().zip(&table.columns).filter(|(_, of)| !of.left) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        Some(Fit::List) => return write_list(table, out),
     }
     for line in text.to_string().lines() {
         out.extend([line.trim_end(), "\n"]);
     }
     out.push('\n');
+}
+
+/// How a table is written in a given width.
+enum Fit {
+    /// As it is.
+    Whole,
+    /// With lines broken in columns of words, in this width.
+    Broken(u16),
+    /// As a list, because the numbers alone need more.
+    List,
+}
+
+/// `widths` are those of the longest cells.
+fn fit(table: &Table, widths: &[u16], width: usize) -> Fit {
+    // The spaces behind the last column are not written.
+    let room = width + SPACE;
+    let needed = |least: usize| -> usize {
+        let column = |(of, width): (&super::Column, &u16)| {
+            let width = usize::from(*width);
+            SPACE + if of.left { width.min(least) } else { width }
+        };
+        table.columns.iter().zip(widths).map(column).sum()
+    };
+    match u16::try_from(room) {
+        _ if needed(usize::MAX) <= room => Fit::Whole,
+        Ok(room) if needed(WORDS) <= usize::from(room) => Fit::Broken(room),
+        _ => Fit::List,
+    }
+}
+
+/// Writes each row as its first cell, and a line for each other cell that has a value.
+fn write_list(table: &Table, out: &mut String) {
+    let names = table.columns.iter().map(|column| column.name.chars().count());
+    let longest = names.skip(1).max().unwrap_or(0);
+    for row in &table.rows {
+        out.extend([row.first().map_or("", String::as_str), "\n"]);
+        for (column, cell) in table.columns.iter().zip(row).skip(1) {
+            if !cell.is_empty() && cell != ABSENT {
+                out.push_str(&format!("  {:longest$}  {cell}\n", column.name));
+            }
+        }
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::page::Section;
+
+    fn page() -> Page {
+        let mut table = Table::new(["case", "status", "median", "rate"]).left(1);
+        table.row(["streams = 3", "not held, since the limit is 1 ms", "362.1 µs", "12.1 GB/s"].map(str::to_owned));
+        table.row(["streams = 8", "done", "98 µs", ABSENT].map(str::to_owned));
+        Page { sections: vec![Section { table: Some(table), ..Section::default() }], ..Page::default() }
+    }
+
+    fn longest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_table_fits_its_window() {
+        let whole = text(&[page()]);
+        assert_eq!(longest(&whole), 67, "{whole}");
+        assert_eq!(text_within(&[page()], Some(67)), whole);
+        for width in [66, 54, 50] {
+            let broken = text_within(&[page()], Some(width));
+            assert!(longest(&broken) <= width && broken.lines().count() > 3, "{broken}");
+            assert!(broken.contains("362.1 µs") && broken.contains("12.1 GB/s"), "{broken}");
+        }
+        let list = text_within(&[page()], Some(30));
+        let expected = "streams = 3\n  status  not held, since the limit is 1 ms\n  median  362.1 µs\n  rate    12.1 GB/s\n\
+                        streams = 8\n  status  done\n  median  98 µs\n";
+        assert_eq!(list, expected);
+    }
 }

@@ -1,10 +1,9 @@
-//! Rates over the traced iteration: what operations move each second, for each rank.
+//! Counters over the traced iteration, for each rank.
 
 use crate::base::Nanos;
-use crate::base::units::Rate;
 use crate::measure::record::{RankRecord, RunRecord};
 use crate::report::common_clock::shifts;
-use crate::report::counters::{Counter, counters as of_rank};
+use crate::report::counters::counters as of_rank;
 use crate::report::variant::{named, rank_name};
 
 use super::chart::time;
@@ -21,7 +20,7 @@ const SPACE: f64 = 22.0;
 /// Number of steps of a track. A step has the mean of its time.
 const STEPS: usize = 380;
 
-/// The counters of each rank; `None` if no operation moves bytes.
+/// The counters of each rank; `None` without any.
 pub fn counters(records: &[RunRecord]) -> Option<Gallery> {
     let ranks = named(records).flat_map(|(name, variant)| {
         let ranks = variant.ranks.iter().zip(shifts(&variant.ranks)).take(RANKS);
@@ -33,10 +32,11 @@ pub fn counters(records: &[RunRecord]) -> Option<Gallery> {
             .collect::<Vec<_>>()
     });
     let notes = [
-        "Bytes per second of the operations that run: each counts with its mean rate, and between ranks only while it \
-         transfers. These are means of operations, not samples of the device's counters.",
+        "Bytes per second are those of the operations that run: each counts with its mean rate, and between ranks only while \
+         it transfers. These are means of operations, not samples of the device's counters. Occupied compute units are \
+         known of simulated runs only.",
     ];
-    Gallery::of("rates", "Rates over the iteration", &notes, "Run", ranks.collect())
+    Gallery::of("rates", "Units, rates and copies over the iteration", &notes, "Run", ranks.collect())
 }
 
 fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
@@ -50,9 +50,9 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
     let mut shapes = Vec::new();
     for (index, counter) in counters.iter().enumerate() {
         let top = index as f64 * (TRACK + SPACE) + 16.0;
-        let means = means(counter, most);
+        let means = counter.means(STEPS, most);
         let highest = means.iter().copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let text = format!("{}, at most {}", counter.name, Rate(highest, "B/s"));
+        let text = format!("{}, at most {}", counter.name, counter.text(highest));
         shapes.push(Shape::text("ink", (0.0, top - 4.0), text));
         let width = (WIDTH - 20.0) / STEPS as f64;
         let mut path = format!("M0 {:.1}", top + TRACK);
@@ -69,23 +69,6 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
         let anchor = if tick == 0.0 { "start" } else { "middle" };
         shapes.push(Shape::text("faint", (x.at(tick), bottom), time(tick)).anchored(anchor));
     }
-    let description = format!("What operations move each second over one iteration, {name}");
+    let description = format!("Occupied units, rates and copies over one iteration, {name}");
     Some(Picture { width: WIDTH, height: bottom + 8.0, description, shapes })
-}
-
-/// The mean of a counter in each of equal steps of time up to `most` ns.
-fn means(counter: &Counter, most: f64) -> Vec<f64> {
-    let step = most / STEPS as f64;
-    let mut sums = vec![0.0; STEPS];
-    let ends = counter.points.iter().skip(1).map(|(at, _)| at.0 as f64).chain([most]);
-    for ((from, value), to) in counter.points.iter().zip(ends) {
-        let from = (from.0 as f64).max(0.0);
-        let mut index = (from / step) as usize;
-        while *value > 0.0 && index < STEPS && (index as f64) * step < to {
-            let overlap = to.min((index + 1) as f64 * step) - from.max(index as f64 * step);
-            sums[index] += value * overlap.max(0.0);
-            index += 1;
-        }
-    }
-    sums.into_iter().map(|sum| sum / step).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::base::Nanos;
 use crate::measure::compare::{CaseComparison, Comparison, OperationRow};
+use crate::report::compare::figures;
 
 use super::chart::{ROW, Rows, time};
 use super::{Gallery, Picture, Shape};
@@ -46,11 +47,13 @@ fn draw(pair: &CaseComparison) -> Option<Picture> {
         rows.value(row, base.max(*other), format!("{sign}{difference}"));
     }
     let more = if hidden > 0 { format!("; {hidden} that differ less are left out") } else { String::new() };
-    let mut picture = rows.picture(format!("{}: operations of both sides{more}", pair.case));
-    for (index, (class, side)) in [("fill-part-7", "base"), ("fill-part-1", "other")].into_iter().enumerate() {
-        let at = (200.0 + index as f64 * 100.0, picture.height + 4.0);
+    let mark = figures(pair).map(|figures| format!(", {figures}")).unwrap_or_default();
+    let mut picture = rows.picture(format!("{}: operations of both sides{mark}{more}", pair.case));
+    let sides = [("fill-part-7", "base", &pair.base_figures), ("fill-part-1", "other", &pair.other_figures)];
+    for (index, (class, side, figures)) in sides.into_iter().enumerate() {
+        let at = (200.0 + index as f64 * 180.0, picture.height + 4.0);
         picture.shapes.push(Shape::rect(class, at.0, at.1, 12.0, 12.0));
-        picture.shapes.push(Shape::text("ink", (at.0 + 17.0, at.1 + 10.0), side));
+        picture.shapes.push(Shape::text("ink", (at.0 + 17.0, at.1 + 10.0), format!("{side}, {figures}")));
     }
     picture.height += ROW;
     Some(picture)

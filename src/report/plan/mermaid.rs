@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::report::mermaid::{escaped, quoted};
+
 use super::{Edge, Iteration, PlanDocument, Reason, Slot, drawn_name};
 
 /// The style of the critical path.
@@ -84,24 +86,6 @@ fn styles(document: &PlanDocument, edges: &[String], out: &mut impl Write) -> io
     Ok(())
 }
 
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", escaped(text))
-}
-
-/// Writes characters with a meaning in Mermaid or HTML as character codes.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            // `%%{` would begin a directive.
-            '"' | '#' | '%' | '&' | ';' | '<' | '>' | '\\' | '`' => out += &format!("#{};", c as u32),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
 /// A YAML string, written as JSON, which YAML accepts.
 fn yaml(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('%', "\\u0025")
@@ -113,9 +97,7 @@ mod tests {
 
     #[test]
     fn texts_are_escaped() {
-        assert_eq!(quoted("#1 a[\"b\"]\n"), "\"#35;1 a[#34;b#34;] \"");
         assert_eq!(yaml("a: \"b\""), r#""a: \"b\"""#);
-        assert_eq!(quoted("%%{init}%%"), "\"#37;#37;{init}#37;#37;\"");
         assert_eq!(yaml("%%{init}%%"), r#""\u0025\u0025{init}\u0025\u0025""#);
     }
 }

@@ -12,6 +12,7 @@ use crate::measure::record::{
     Settings, SkewRecord, Source, SpanRecord, Times, Variant, Workload,
 };
 use crate::report::common_clock::{origins, shifts};
+use crate::report::counters::{Counter, counters};
 use crate::report::page::{Page, Section};
 use crate::report::picture::Gallery;
 
@@ -19,6 +20,9 @@ use super::View;
 
 /// Largest total size of sources in bytes, so that a page stays small. A file that would exceed it is left out.
 const MAX_SOURCES: usize = 256 << 10;
+
+/// Maximum number of values of a counter. Of more, each is the mean of an equal step of time.
+const VALUES: usize = 1000;
 
 /// Name and version of the schema.
 const SCHEMA: &str = "aorta.view/1";
@@ -98,6 +102,39 @@ struct RankData<'a> {
     analysis: &'a Option<AnalysisRecord>,
     operations: OperationColumns,
     trace: SpanColumns,
+    counters: Vec<CounterData>,
+}
+
+/// A counter of the traced iteration.
+#[derive(Serialize)]
+struct CounterData {
+    name: String,
+    /// Unit of the values: `B/s`, or empty for a number.
+    unit: &'static str,
+    /// Time on the clock of all ranks from which on a value holds, as the difference to the one before.
+    at_ns: Vec<Nanos>,
+    /// Values with four significant digits.
+    values: Vec<f64>,
+}
+
+impl CounterData {
+    fn of(counter: &Counter) -> CounterData {
+        let end = counter.points.last().map_or(0, |(at, _)| at.0).max(1) as f64;
+        let points: Vec<(Nanos, f64)> = if counter.points.len() <= VALUES {
+            counter.points.clone()
+        } else {
+            let at = |index: usize| Nanos((index as f64 * end / VALUES as f64).round() as i64);
+            let means = counter.means(VALUES, end).into_iter().enumerate().map(|(index, mean)| (at(index), mean));
+            means.chain([(Nanos(end as i64), 0.0)]).collect()
+        };
+        let before = std::iter::once(Nanos(0)).chain(points.iter().map(|(at, _)| *at));
+        CounterData {
+            name: counter.name.to_owned(),
+            unit: counter.unit,
+            at_ns: points.iter().zip(before).map(|((at, _), before)| *at - before).collect(),
+            values: points.iter().map(|(_, value)| format!("{value:.3e}").parse().unwrap_or(*value)).collect(),
+        }
+    }
 }
 
 /// Index of a text; `None` where the record has none.
@@ -209,6 +246,7 @@ impl<'a> VariantData<'a> {
             analysis: &rank.analysis,
             operations: OperationColumns::of(rank, texts),
             trace: SpanColumns::of(&rank.trace),
+            counters: counters(rank, shift_ns).iter().map(CounterData::of).collect(),
         });
         VariantData {
             launch: &variant.launch,

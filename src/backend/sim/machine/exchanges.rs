@@ -184,6 +184,7 @@ impl Machine {
 
     fn occupy(&mut self, device: usize, task: TaskId, held: u64) {
         self.devices[device].free -= held;
+        self.note_units(device);
         let group = self.blocks.add(Blocks { task, count: 0, held });
         self.meetings
             .under_way
@@ -271,6 +272,7 @@ impl Machine {
         for group in meeting.into_iter().flat_map(|meeting| meeting.groups) {
             self.devices[device].free += self.blocks.remove(group).map_or(0, |blocks| blocks.held);
         }
+        self.note_units(device);
         self.ended(task);
         self.assign_units(device);
     }

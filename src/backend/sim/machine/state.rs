@@ -42,6 +42,8 @@ impl Machine {
             stamps,
             // Used for messages about hangs only.
             paces: _,
+            // Only iterations that are observed are watched, and none of them repeats another.
+            watched: _,
         } = self;
         let mut sorted: Vec<_> = events.iter().collect();
         sorted.sort_unstable_by_key(|event| (event.time, event.number));

@@ -93,6 +93,7 @@ impl Machine {
         let time = (alone + left_out).max(0.0);
         let occupied = fit * share;
         self.devices[device].free -= occupied;
+        self.note_units(device);
         self.account(task).into_iter().for_each(|(_, used)| *used += occupied);
         let group = self.blocks.add(Blocks { task, count, held: occupied });
         let demands = self.paths.kernel(device, &busy, alone, &mut self.flows);
@@ -110,6 +111,7 @@ impl Machine {
         let Blocks { task, count, held } = self.blocks.remove(group).expect("it ends once");
         let device = self.device(task);
         self.devices[device].free += held;
+        self.note_units(device);
         self.account(task).into_iter().for_each(|(_, used)| *used -= held);
         let state = self.state(task);
         state.running -= count;

@@ -1,4 +1,4 @@
-//! Observation of tasks: stamps, and progress of lanes.
+//! Observation of tasks: stamps, progress of lanes, and occupied compute units.
 
 use super::{Machine, TaskId, Time};
 
@@ -22,6 +22,28 @@ impl Machine {
     pub fn observe(&mut self, task: TaskId, start: Option<u32>, end: Option<u32>) {
         let observed = &mut self.state(task).observed;
         *observed = [start.or(observed[0]), end.or(observed[1])];
+    }
+
+    /// Notes from now on how many compute units of a device are occupied.
+    pub fn watch_units(&mut self, device: usize) {
+        self.watched[device] = Some(Vec::new());
+        self.note_units(device);
+    }
+
+    /// The times at which the number of occupied units of a device has changed since [`Machine::watch_units`], each with
+    /// the number in 1/32 from then on. Nothing is noted any more.
+    pub fn take_units(&mut self, device: usize) -> Vec<(Time, u32)> {
+        self.watched[device].take().unwrap_or_default()
+    }
+
+    /// Notes the occupied units of a device after a change, if somebody watches.
+    pub(super) fn note_units(&mut self, device: usize) {
+        let occupied = (self.capacity - self.devices[device].free) as u32;
+        let Some(changes) = &mut self.watched[device] else { return };
+        match changes.last_mut().filter(|last| last.0 == self.now) {
+            Some(last) => last.1 = occupied,
+            None => changes.push((self.now, occupied)),
+        }
     }
 
     /// Records the start stamp of a task, and counts its start.
