@@ -12,6 +12,7 @@ use crate::syntax::ast::*;
 use super::drawn::Draw;
 use super::error::{LimitError, ModelError};
 use super::expand::Expansion;
+use super::group::{Factor, Group};
 use super::kernel::DeclaredKernel;
 use super::mistakes::{Mistake, Mistakes};
 use super::program::*;
@@ -123,6 +124,7 @@ impl<'a> Analyzer<'a> {
             views: super::views::Views::default(),
             specs: indexmap::IndexSet::default(),
             labels: vec![Label::default()],
+            gradients: Vec::new(),
             phases: vec![Label::default()],
             turns: Turns::default(),
             step: StepOptions { sync: Sync::Iteration, depth: 1, declared_order: false, allow_races: false },

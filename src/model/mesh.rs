@@ -10,7 +10,7 @@ use crate::syntax::walk;
 
 use super::analyzer::Analyzer;
 use super::error::{ModelError, StructureError};
-use super::program::{Factor, Group};
+use super::group::{Factor, Group};
 use super::value::Value;
 
 /// The group of all ranks. A name bound to it is the number of ranks, except where a group is meant.

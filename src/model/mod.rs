@@ -23,6 +23,7 @@ mod figure_functions;
 pub mod figures;
 mod functions;
 mod gradient;
+mod group;
 mod host_streams;
 mod index;
 mod kernel;
@@ -76,6 +77,7 @@ pub use error::{
 pub use figure::{Figure, Sets};
 pub use figures::{Expectation, FigureExpr, Metric};
 pub use functions::FUNCTIONS;
+pub use group::{Factor, Group};
 pub use host_streams::DataFiles;
 pub use index::Index;
 pub use lint::{ModelWarning, lint};

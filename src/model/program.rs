@@ -15,6 +15,7 @@ use crate::ops::Spec;
 use crate::ops::init::Init;
 
 use super::figures::{Expectation, Metric};
+use super::group::Group;
 use super::index::Index;
 use super::turns::Turns;
 use super::units::Units;
@@ -41,6 +42,8 @@ pub struct Program {
     pub views: Views,
     pub specs: IndexSet<Spec, FxBuildHasher>,
     pub labels: Vec<Label>,
+    /// Every `grad`, in the order of the text.
+    pub gradients: Vec<Gradient>,
     pub phases: Vec<Label>,
     pub turns: Turns,
     /// How iterations follow each other.
@@ -53,66 +56,6 @@ pub struct Program {
     pub crossings: u32,
     pub metrics: Vec<Metric>,
     pub expectations: Vec<Expectation>,
-}
-
-/// Ranks that take part in collectives together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// `world`, the name of a mesh factor, or a list of such names: `[dp, tp]`.
-    pub name: String,
-    /// Its ranks in group order; this program's rank is one of them.
-    pub ranks: Vec<u32>,
-    /// Factors of the group, the outermost first.
-    pub factors: Arc<[Factor]>,
-    /// Location of the declaration; empty for the world.
-    pub span: SrcSpan,
-}
-
-/// Ranks that differ in one coordinate of a mesh.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Factor {
-    pub size: u32,
-    /// Distance between consecutive members, in ranks of the world.
-    pub stride: u32,
-}
-
-impl Factor {
-    /// The coordinate of a world rank.
-    fn place(self, rank: u32) -> u32 {
-        rank / self.stride % self.size
-    }
-}
-
-impl Group {
-    /// The group of these factors, the outermost first, that contains `rank` of the world.
-    pub(super) fn new(name: String, factors: &[Factor], rank: u32, span: SrcSpan) -> Group {
-        let mut group = Group { name, ranks: Vec::new(), factors: factors.into(), span };
-        group.ranks = group.members_with(rank).collect();
-        group
-    }
-
-    pub fn size(&self) -> u32 {
-        self.factors.iter().map(|factor| factor.size).product()
-    }
-
-    /// The index of a world rank in its group of this name; other ranks' groups may have other members.
-    pub fn number_of(&self, rank: u32) -> u32 {
-        self.factors.iter().fold(0, |number, factor| number * factor.size + factor.place(rank))
-    }
-
-    /// The members of the group of this name that contains `rank` of the world, in group order.
-    pub fn members_with(&self, rank: u32) -> impl Iterator<Item = u32> + use<> {
-        let factors = self.factors.clone();
-        let first = rank - factors.iter().map(|factor| factor.place(rank) * factor.stride).sum::<u32>();
-        (0..self.size()).map(move |member| {
-            let (mut rest, mut found) = (member, first);
-            for factor in factors.iter().rev() {
-                found += rest % factor.size * factor.stride;
-                rest /= factor.size;
-            }
-            found
-        })
-    }
 }
 
 /// A declared stream: a single one, or a member of a family.
@@ -211,6 +154,17 @@ pub struct Label {
     pub index: Index,
     /// The enclosing labelled call or phase.
     pub parent: LabelId,
+}
+
+/// A `grad` that has become operations.
+#[derive(Clone, Debug)]
+pub struct Gradient {
+    /// The label of its operations, or the parent of their labels.
+    pub label: LabelId,
+    /// The label of the operation or call whose gradients they compute.
+    pub of: LabelId,
+    /// Memory of the gradients that it is given and of those that it computes.
+    pub own: Vec<MemoryId>,
 }
 
 /// How iterations follow each other, and what orders operations within one.

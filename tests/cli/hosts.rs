@@ -1,8 +1,12 @@
 //! Ranks on two hosts: network namespaces with names and addresses of their own, where the system permits them.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use super::sandbox::{Output, Sandbox, finish, project};
+use super::sandbox::{Output, Sandbox, finish_within, project};
+
+/// Time after which a script counts as hung. Slurm takes its own time to notice that a node is gone.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const SUM: &str = "buffer x: f32[64]\nstep { for i in 0..rank { map(x + 1 -> x) } all_reduce(x -> x) }\n";
 
@@ -18,14 +22,15 @@ rank() {
 }
 ";
 
-/// The flags with which this system permits namespaces; `None` with a message if it does not.
-fn namespaces() -> Option<&'static [&'static str]> {
+/// The flags with which this system permits namespaces, `more` among them; `None` with a message if it does not.
+fn namespaces(more: &[&'static str]) -> Option<Vec<&'static str>> {
     let ways: [&[&str]; 2] =
         [&["--net", "--uts", "--mount"], &["--user", "--map-root-user", "--net", "--uts", "--mount"]];
     let tried = "hostname gpu01 && ip link add near type veth peer name far && mount --bind /etc/hosts /etc/hosts";
     let mut why = String::new();
     for way in ways {
-        match Command::new("unshare").args(way).args(["sh", "-c", tried]).stdin(Stdio::null()).output() {
+        let way = [way, more].concat();
+        match Command::new("unshare").args(&way).args(["sh", "-c", tried]).stdin(Stdio::null()).output() {
             Ok(output) if output.status.success() => return Some(way),
             Ok(output) => why = String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Err(error) => why = format!("`unshare`: {error}"),
@@ -35,20 +40,26 @@ fn namespaces() -> Option<&'static [&'static str]> {
     None
 }
 
-/// A folder in which a script runs on the first of two hosts.
+/// Runs a script that starts ranks by hand on the first of two hosts.
 fn hosts(script: &str) -> Option<(Sandbox, Output)> {
-    let way = namespaces()?;
     let sandbox = Sandbox::new();
     sandbox.write("sum.aorta", SUM);
-    sandbox.write("script", format!("{HAND}\n{script}"));
+    let output = on_hosts(&sandbox, &[], &format!("{HAND}\n{script}"))?;
+    Some((sandbox, output))
+}
+
+/// Runs a script on the first of two hosts, in a folder and with more flags for `unshare`; `None` with a message where there
+/// are no namespaces.
+pub fn on_hosts(sandbox: &Sandbox, more: &[&'static str], script: &str) -> Option<Output> {
+    let way = namespaces(more)?;
+    sandbox.write("script", script);
     let aorta = sandbox.command(&["exec"]);
     let mut command = Command::new("unshare");
     command.args(way).arg("bash").arg(project().join("tests/cli/hosts.sh")).arg("./script");
     command.current_dir(sandbox.path("")).env("AORTA", aorta.get_program());
     command.envs(aorta.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = finish(command.spawn().expect("`unshare` was there"));
-    Some((sandbox, output))
+    Some(finish_within(command.spawn().expect("`unshare` was there"), PATIENCE))
 }
 
 /// The exit codes of both ranks.

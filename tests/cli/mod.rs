@@ -24,6 +24,7 @@ mod secret;
 mod settings;
 mod sharing;
 mod shortages;
+mod slurm;
 mod suggested;
 mod suite;
 mod suite_tables;

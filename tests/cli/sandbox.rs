@@ -113,7 +113,12 @@ impl Sandbox {
 }
 
 /// Waits for the end of a command and returns its output.
-pub fn finish(mut child: Child) -> Output {
+pub fn finish(child: Child) -> Output {
+    finish_within(child, PATIENCE)
+}
+
+/// Waits for the end of a command, which must come within this time, and returns its output.
+pub fn finish_within(mut child: Child, patience: Duration) -> Output {
     let stdout = reader(child.stdout.take().expect("piped"));
     let stderr = reader(child.stderr.take().expect("piped"));
     let begun = Instant::now();
@@ -121,10 +126,10 @@ pub fn finish(mut child: Child) -> Output {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
             break status;
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > patience {
             // It may have ended just now.
             let _ = child.kill();
-            panic!("the command still runs after {PATIENCE:?}");
+            panic!("the command still runs after {patience:?}");
         }
         std::thread::sleep(GLANCE);
     };

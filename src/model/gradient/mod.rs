@@ -20,7 +20,7 @@ use super::expand::Written;
 use super::index::Index;
 use super::labels::LabelData;
 use super::limits::TURNS_PER_OPERATION;
-use super::program::{Label, OpKind, path};
+use super::program::{Gradient, Label, OpKind, path};
 use super::value::Value;
 
 use emit::Emission;
@@ -443,6 +443,12 @@ impl<'a> Analyzer<'a> {
         let steps = emit::needed(&tape);
         self.check_reads(call, target, &tape, (&used, &steps), &goal_views)?;
         let base = label.unwrap_or_else(|| self.unnamed_label(target));
+        let from = given.iter().filter_map(|(_, given)| match given {
+            Given::View(view, _) => Some(*view),
+            Given::Number(_) => None,
+        });
+        let own = from.chain(goal_views.iter().copied()).map(|view| self.program.views.memory(view)).collect();
+        self.program.gradients.push(Gradient { label: base, of: target.label, own });
         let mut emission = Emission::new(&tape, &used, call.span, (base, target.label));
         self.emit(&mut emission, &steps);
         for (&(place, _), &view) in wanted.iter().zip(&goal_views) {

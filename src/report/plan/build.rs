@@ -15,7 +15,8 @@ use crate::plan::{self, Plan, StepPlan};
 use crate::schedule::{self, Schedule};
 
 use super::{
-    CriticalPath, Edge, Hazard, Iteration, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
+    CriticalPath, Edge, Hazard, Iteration, Kept, Operation, Peer, PlanDocument, Queues, Reason, SCHEMA, Slice, Text,
+    kept,
 };
 
 /// The inputs of a document.
@@ -161,7 +162,9 @@ impl<'a> Builder<'a> {
             operation.slack_ns = nanos(timing.slack[index]);
         }
         timing.path.ops.iter().for_each(|op| operations[op.index()].critical = true);
+        let kept = kept::find(self.program, step).into_iter().map(|kept| self.kept(&kept, &operations)).collect();
         Iteration {
+            kept,
             flops: figures.iter().map(|figures| figures.flops).sum(),
             bytes: figures.iter().map(|figures| figures.bytes).sum(),
             operations,
@@ -171,6 +174,18 @@ impl<'a> Builder<'a> {
                 sum_ns: nanos(durations.iter().sum()),
                 operations: timing.path.ops.iter().map(|op| op.0).collect(),
             },
+        }
+    }
+
+    fn kept(&mut self, found: &kept::Found, operations: &[Operation]) -> Kept {
+        let (from, to) = (&operations[found.from.index()], &operations[found.to.index()]);
+        Kept {
+            value: self.slice(found.view),
+            bytes: self.program.memory_bytes(self.program.views.memory(found.view)),
+            from: from.id,
+            to: to.id,
+            from_ns: from.start_ns,
+            to_ns: Nanos(to.start_ns.0 + to.duration_ns.0),
         }
     }
 

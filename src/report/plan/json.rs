@@ -52,6 +52,9 @@ fn inconsistency(document: &PlanDocument) -> Option<String> {
                 return Some(format!("no operation is at an end of the edge from {} to {}", edge.from, edge.to));
             }
         }
+        if let Some(kept) = iteration.kept.iter().find(|kept| kept.from.max(kept.to) as usize >= count) {
+            return Some(format!("no operation writes or reads the kept {}", kept.value.slice));
+        }
         if let Some(op) = iteration.critical_path.operations.iter().find(|op| **op as usize >= count) {
             return Some(format!("the critical path has operation {op}, which is not there"));
         }

@@ -8,6 +8,7 @@ mod cases;
 mod diff;
 mod dot;
 mod json;
+mod kept;
 mod mermaid;
 mod page;
 mod text;
@@ -106,6 +107,25 @@ pub struct Iteration {
     /// Edges in the order of the operations that wait.
     pub edges: Vec<Edge>,
     pub critical_path: CriticalPath,
+    /// Scratch memory that gradients read after their forward operations have written it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Kept>,
+}
+
+/// A value that is kept until a gradient has been computed with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    #[serde(flatten)]
+    pub value: Slice,
+    pub bytes: u64,
+    /// The operation that writes it first.
+    pub from: u32,
+    /// The last operation of a gradient that reads it.
+    pub to: u32,
+    /// Earliest start of `from`.
+    pub from_ns: Nanos,
+    /// Earliest end of `to`.
+    pub to_ns: Nanos,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use crate::base::{Bytes, Flops, counted};
+use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
 use super::super::advice;
-use super::{Edge, Iteration, Operation, Peer, PlanDocument, Slice, Slot};
+use super::{Edge, Iteration, Kept, Operation, Peer, PlanDocument, Slice, Slot};
 
 /// Maximum width of the column of streams; a longer name shifts the rest of its line.
 const STREAM: usize = 20;
@@ -23,6 +23,7 @@ pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         }
         operations(document, (slot, iteration), out)?;
         totals(iteration, out)?;
+        kept(iteration, out)?;
     }
     streams(document, out)?;
     let lines = document.fusion.iter().flat_map(FusionRecord::lines);
@@ -166,6 +167,22 @@ fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
         path.sum_ns,
         iteration.path_names()
     )
+}
+
+/// The values that gradients read, with the operations between which they are kept.
+fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
+    let Some(most) = iteration.most_kept() else { return Ok(()) };
+    writeln!(out, "kept for gradients, at most {} at a time:", Bytes(most))?;
+    let rows = iteration.kept.iter().map(|kept| (&*kept.value.slice, Bytes(kept.bytes).to_string(), kept));
+    let rows: Vec<(&str, String, &Kept)> = rows.collect();
+    let value = rows.iter().map(|(value, ..)| value.chars().count()).max().unwrap_or(0);
+    let size = rows.iter().map(|(_, size, _)| size.chars().count()).max().unwrap_or(0);
+    for (name, bytes, kept) in rows {
+        let time = Nanos(kept.to_ns.0 - kept.from_ns.0);
+        let [from, to] = [kept.from, kept.to].map(|op| iteration.operations[op as usize].name());
+        writeln!(out, "  {name:<value$}  {bytes:>size$}  for {time}, from #{} {from} to #{} {to}", kept.from, kept.to)?;
+    }
+    Ok(())
 }
 
 /// The real stream of each declared stream, and which ones share a real stream.
