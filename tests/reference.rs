@@ -1,8 +1,9 @@
-//! The generated tables of the language reference, of the metrics' definitions, of the settings and of scenarios match the code: each
-//! is between `<!-- generated: NAME -->` and `<!-- end -->` in docs/language-reference.md, docs/operations.md, docs/workloads.md, docs/metrics.md or
-//! docs/settings.md.
+//! The generated parts of the book match the code: the tables of the language, of operations, workloads, metrics, settings,
+//! scenarios and commands, each between `<!-- generated: NAME -->` and `<!-- end -->`, and the book's summary.
 //! `AORTA_DOCS=write cargo test --test suite reference::` writes them.
 
+mod book;
+mod commands;
 mod operations;
 mod workloads;
 
@@ -183,6 +184,11 @@ fn operations_are_what_the_catalogue_says() {
     let mut tables = vec![("operations", operations::summary())];
     tables.extend(operations::sections());
     check("docs/operations.md", &tables);
+}
+
+#[test]
+fn commands_are_those_of_the_command_line() {
+    check("docs/commands.md", &[("shared", commands::shared()), ("commands", commands::commands())]);
 }
 
 #[test]

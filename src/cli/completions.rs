@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::{Arg, Args, Command, CommandFactory, ValueEnum};
+use clap::{Arg, Args, Command, ValueEnum};
 use clap_complete::Shell;
 
 use crate::config::{SETTINGS, Suite};
 
-use super::{Cli, CliResult, DONE, library, output, project, suite};
+use super::{CliResult, DONE, library, output, project, suite};
 
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
@@ -70,7 +70,7 @@ pub fn run(args: CompletionsArgs) -> CliResult {
         return Ok(DONE);
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "aorta", &mut script);
+    clap_complete::generate(shell, &mut super::definition(), "aorta", &mut script);
     let script = String::from_utf8_lossy(&script);
     output::print(&match shell {
         Shell::Bash => format!("{script}{BASH}"),

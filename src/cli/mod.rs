@@ -48,7 +48,7 @@ mod view;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use environment::{library_paths, rocm_paths};
 
@@ -193,6 +193,11 @@ struct ConfigArgs {
     /// Read settings from this file instead of your own
     #[arg(long, value_name = "PATH")]
     config_file: Option<PathBuf>,
+}
+
+/// The definition of the command line: its commands and their options.
+pub fn definition() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the arguments and runs the command.

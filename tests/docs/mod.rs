@@ -10,6 +10,9 @@
 //! - with `file=NAME`, in any language: a file for the commands below it on the same page.
 //! - `rust from=FILE`: lines of that file of the project.
 //!
+//! A picture, `![simulated: …](pictures/NAME.svg)`, is a file that the commands of its page write. All pictures are of simulated
+//! runs, which are the same on every machine.
+//!
 //! `AORTA_DOCS=write cargo test --test suite docs::` writes the current output into the pages. Read the difference
 //! before keeping it.
 
@@ -198,10 +201,46 @@ fn check_page(path: &Path, write: bool) -> Vec<String> {
         }
     }
     println!("{}: {commands} commands", name(path));
+    for (description, target) in pictures(&parts) {
+        let stored = path.parent().expect("pages lie in folders").join(&target);
+        wrong.extend(
+            picture(&stored, &description, &shell, write).map(|why| format!("{}: {target}: {why}", name(path))),
+        );
+    }
     if write {
         fs::write(path, text_of(&parts)).expect("the pages are the repository's own");
     }
     wrong
+}
+
+/// The pictures of a page, with their descriptions and targets.
+fn pictures(parts: &[Part]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for part in parts {
+        let Part::Prose(lines) = part else { continue };
+        for rest in lines.iter().flat_map(|line| line.split("![").skip(1)) {
+            let (description, rest) = rest.split_once("](").expect("a picture has a target");
+            let (target, _) = rest.split_once(')').expect("a target ends");
+            found.push((description.to_owned(), target.to_owned()));
+        }
+    }
+    found
+}
+
+/// Compares a picture with the file of that name that the page's commands wrote, or stores that file. Returns the error.
+fn picture(stored: &Path, description: &str, shell: &Shell, write: bool) -> Option<String> {
+    let Ok(made) = fs::read_to_string(shell.folder.path().join(stored.file_name()?)) else {
+        return Some("no command of the page writes it".to_owned());
+    };
+    if !made.contains("simulated") || !description.starts_with("simulated: ") {
+        return Some("the picture, or its description on the page, does not say that it is simulated".to_owned());
+    }
+    if write {
+        fs::create_dir_all(stored.parent()?).expect("the pages are the repository's own");
+        fs::write(stored, &made).expect("the pages are the repository's own");
+    }
+    let same = fs::read_to_string(stored).is_ok_and(|stored| stored == made);
+    (!same).then(|| "it differs from what the page's commands write".to_owned())
 }
 
 /// A miniature page: lines that are added, removed or changed beside a `...` do not affect the others.
@@ -397,7 +436,9 @@ fn commands_are_documented() {
     let commands: Vec<String> = commands.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
     assert!(commands.contains(&"exec".to_owned()), "{commands:?}");
     let text = page("README.md");
-    let book: String = pages().iter().map(|path| read(path)).collect();
+    // The generated list of options describes none of them.
+    let book: String =
+        pages().iter().filter(|path| !path.ends_with("docs/commands.md")).map(|path| read(path)).collect();
     for command in commands.iter().filter(|command| *command != "help") {
         assert!(text.contains(&format!("`aorta {command}")), "README.md does not name `aorta {command}`");
         let help = shell.aorta(&[command.clone(), "--help".to_owned()]);
