@@ -160,8 +160,7 @@ proptest! {
         let all = advice_on(&before, &device);
         let gain = &of_code(&all, form.code)[0].gain;
         let simulated = simulated(&before, &device) - simulated(&after, &device);
-        let [least, gaps] = [gain.most_ns.0 as f64, gain.launches * device.graph.gap.value()];
-        prop_assert!((least - 2.0..=least + gaps + 2.0).contains(&simulated), "{}\n{:?}\n{}", before, gain, simulated);
+        prop_assert!((simulated - gain.most_ns.0 as f64).abs() < 3.0, "{}\n{:?}\n{}", before, gain, simulated);
     }
 }
 

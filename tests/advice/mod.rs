@@ -45,15 +45,16 @@ fn modelled(text: &str, profile: &Profile) -> f64 {
     schedule::durations(&program, &schedule, program.rank, profile).iter().flatten().sum()
 }
 
-/// The time of an iteration as a graph on a simulated device, in ns.
+/// The time of a gated iteration on a simulated device without the gaps between its operations, in ns. For programs of
+/// one stream.
 fn simulated(text: &str, profile: &Profile) -> f64 {
     let (program, plan) = common::planned(text);
+    let gaps = program.cycle[0].ops.len() as f64 * profile.gap_same.value();
     let sim = Sim::new(profile.clone());
     let schedule = common::placed(&program, &plan, &sim, &schedule::Options::default());
     let mut session = common::session(&program, &schedule, &sim);
-    session.capture().unwrap_or_else(|error| panic!("{error}"));
-    let samples = session.iterate(LaunchMode::Graph, 1, 1, &Control::default());
-    samples.unwrap_or_else(|error| panic!("{error}")).time[0].0 as f64
+    let samples = session.iterate(LaunchMode::Stream, 1, 1, &Control::default());
+    samples.unwrap_or_else(|error| panic!("{error}")).time[0].0 as f64 - gaps
 }
 
 /// The advice of a code.

