@@ -16,7 +16,8 @@ The checkout's modules are executed, nothing of them is copied. For each problem
 - times, with --times: PyTorch eager in the module's own size, as KernelBench measures (3 trials to warm up, 100 with a flushed
   L2 cache between two events), written in KernelBench's form. `aorta compare --fast-p OUT.json …_eager.json` has the speed-ups.
 
-`--backend host` compares results without a GPU. `--only TEXT` takes problems whose name contains it. Exits with 1 if one differs.
+`--backend host` compares results without a GPU. `--only TEXT` takes problems whose name contains it, `--part K/N` every N-th of
+them from the K-th on, for several processes side by side. `--trials N` times fewer trials. Exits with 1 if a result differs.
 """
 import argparse
 import ast
@@ -255,13 +256,13 @@ def check_results(args, problem, folder):
     return None if held else f"relative error {error:.2e}, of the largest element {largest:.2e}{note}"
 
 
-def time_eager(problem):
-    """PyTorch eager in the module's own size; the times in ms of 100 trials."""
+def time_eager(problem, trials):
+    """PyTorch eager in the module's own size; the times in ms of the trials."""
     model, inputs = problem.module("cuda")
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
     times = []
     with torch.no_grad():
-        for trial in range(103):
+        for trial in range(3 + trials):
             torch.cuda.synchronize()
             flush.zero_()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -282,7 +283,10 @@ def main():
     parser.add_argument("--kernelbench", type=pathlib.Path, required=True)
     parser.add_argument("--backend", default="cuda", choices=["cuda", "host"])
     parser.add_argument("--only", default="")
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("--times", type=pathlib.Path)
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--times-only", action="store_true", help="compare no shapes and no results")
     args = parser.parse_args()
     args.root = pathlib.Path(__file__).resolve().parents[2]
     args.largest = 0.0
@@ -290,11 +294,15 @@ def main():
     listed = subprocess.run([args.aorta, "baseline", "--mode", "eager", "--backend", "sim", "--dry-run"], capture_output=True,
                             text=True, check=True).stdout
     problems = [Problem(line, args.kernelbench) for line in listed.splitlines() if args.only in line]
+    first, parts = (int(number) for number in args.part.split("/"))
+    problems = problems[first - 1::parts]
     failed, timings = 0, {}
     for problem in problems:
         if args.times:
-            timings.setdefault(problem.level, {})[problem.file] = time_eager(problem)
+            timings.setdefault(problem.level, {})[problem.file] = time_eager(problem, args.trials)
             torch.cuda.empty_cache()
+            if args.times_only:
+                continue
         try:
             with tempfile.TemporaryDirectory() as folder:
                 why = check_shapes(args, problem) or check_results(args, problem, pathlib.Path(folder))
