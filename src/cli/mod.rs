@@ -48,6 +48,7 @@ mod view;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use environment::{library_paths, rocm_paths};
@@ -204,10 +205,14 @@ pub fn definition() -> clap::Command {
 pub fn run() -> ExitCode {
     let cli = match Cli::try_parse_from(ab::quoted(std::env::args_os().collect())) {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            let tip = tip(&error);
+            if tip.is_some() {
+                error.remove(ContextKind::SuggestedArg);
+            }
             let text = error.render().to_string();
             if error.use_stderr() {
-                output::eprint(&text);
+                output::eprint(&(text + tip.unwrap_or_default()));
                 return ExitCode::from(2);
             }
             // Help and version are not failures.
@@ -252,6 +257,21 @@ pub fn run() -> ExitCode {
             }
             ExitCode::from(error.code())
         }
+    }
+}
+
+/// A tip for options that newcomers try and that clap cannot know; `None` for other errors.
+fn tip(error: &clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    match (error.kind(), argument.split([' ', '=']).next()?) {
+        (ErrorKind::UnknownArgument, "--profile") => Some(
+            "\ntip: `--config profile=NAME` names the simulated device, such as `h200`, `mi300x` or a file of yours\n",
+        ),
+        (ErrorKind::ValueValidation, "--device") => Some(
+            "\ntip: `--device` takes the number of a GPU, which `aorta devices` lists; \
+             `--backend sim --config profile=h200` simulates one\n",
+        ),
+        _ => None,
     }
 }
 

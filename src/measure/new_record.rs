@@ -1,14 +1,12 @@
 //! The record of a run, from what was measured and from what ran.
 
-use std::num::NonZeroU32;
-
 use crate::base::{Bytes, Space};
 use crate::compile::Compiled;
 use crate::config::{Effort, EffortPlan, Settings as RunSettings};
 use crate::exec::Backend;
-use crate::model::{self, Units};
+use crate::model;
 use crate::plan::Rank;
-use crate::schedule::{Lane, Schedule};
+use crate::schedule::Schedule;
 
 use super::record::{
     Device, Environment, FusionRecord, LaneRecord, MemoryRecord, ProgramRecord, RunRecord, SCHEMA, Settings, Workload,
@@ -71,7 +69,7 @@ impl RunRecord {
                 facts: device.facts.into_iter().collect(),
             },
             environment: Environment::default(),
-            program: ProgramRecord::new(&compiled.ranks, schedule),
+            program: ProgramRecord::new(&compiled.ranks, schedule, backend.topology().by_priority),
             fusion: compiled.fused.first().map(|fusion| {
                 let fusion = FusionRecord::of(fusion, &|span| compiled.sources.place(span));
                 FusionRecord { refused: compiled.refused.clone(), ..fusion }
@@ -98,19 +96,11 @@ fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
 
 impl ProgramRecord {
     /// The record of the first rank's program and schedule, without the hash of the plan.
-    fn new(ranks: &[Rank], schedule: &Schedule) -> ProgramRecord {
+    fn new(ranks: &[Rank], schedule: &Schedule, by_priority: bool) -> ProgramRecord {
         let program = &ranks[0].program;
         let (flops, bytes) = totals(program);
         let slots = model::slots(ranks.iter().map(|rank| &*rank.program));
         let operations_of_cycle: usize = program.cycle.iter().map(|step| step.ops.len()).sum();
-        let lane = |lane: &Lane| LaneRecord {
-            name: lane.name.clone(),
-            streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
-            priority: lane.priority.name(),
-            units: lane.units.map(Units::text),
-            queue: lane.threads.map_or(lane.queue, |_| 0),
-            threads: lane.threads.map(NonZeroU32::get),
-        };
         ProgramRecord {
             operations: program.cycle.first().map_or(0, |step| step.ops.len()),
             cycle: slots,
@@ -120,7 +110,7 @@ impl ProgramRecord {
             plan: None,
             advice: Vec::new(),
             streams: program.streams.len(),
-            lanes: schedule.lanes.iter().map(lane).collect(),
+            lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, by_priority)).collect(),
             waits: schedule.waits(),
             events: schedule.events,
             memory: MemoryRecord {

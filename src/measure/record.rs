@@ -2,12 +2,16 @@
 //!
 //! Stored as JSON. The book documents the schema; a change that readers notice raises [`SCHEMA`].
 
+use std::num::NonZeroU32;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, counted};
 use crate::compile::Compiled;
 use crate::exec::Health;
+use crate::model::{Program, Units};
+use crate::schedule::Lane;
 
 mod advice;
 mod fusion;
@@ -206,12 +210,33 @@ pub struct LaneRecord {
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
+    /// True if each priority has hardware queues of its own: then `queue` counts within the priority.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queues_by_priority: bool,
 }
 
 impl LaneRecord {
-    /// The hardware queue for a table; `CPU` for a host stream.
+    /// The record of a lane of `program`; `by_priority` as in [`Topology`](crate::schedule::Topology).
+    pub fn of(lane: &Lane, program: &Program, by_priority: bool) -> LaneRecord {
+        LaneRecord {
+            name: lane.name.clone(),
+            streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
+            priority: lane.priority.name(),
+            units: lane.units.map(Units::text),
+            queue: lane.threads.map_or(lane.queue, |_| 0),
+            threads: lane.threads.map(NonZeroU32::get),
+            queues_by_priority: by_priority,
+        }
+    }
+
+    /// The hardware queue for a table, such as `2`, or `high 2` where high priority has queues of its own; `CPU` for a
+    /// host stream.
     pub fn queue_text(&self) -> String {
-        self.threads.map_or_else(|| self.queue.to_string(), |_| "CPU".to_owned())
+        match self.threads {
+            Some(_) => "CPU".to_owned(),
+            None if self.queues_by_priority && self.priority != "normal" => format!("{} {}", self.priority, self.queue),
+            None => self.queue.to_string(),
+        }
     }
 
     /// The part of the device or the threads of the CPU that it keeps to, for a table; empty for the whole device.

@@ -14,11 +14,14 @@ const SHOWN: usize = 16;
 pub fn section(record: &RunRecord) -> Option<Section> {
     let verification = record.verification.as_ref()?;
     let variants = verification.variants.iter().flat_map(|variant| outputs(verification, variant));
-    Some(Section { lines: operations(verification).into_iter().chain(variants).collect(), ..Section::default() })
+    Some(Section {
+        lines: operations(verification, record.settings.backend == "host").into_iter().chain(variants).collect(),
+        ..Section::default()
+    })
 }
 
-/// Operations compared one by one.
-fn operations(verification: &VerificationRecord) -> Vec<String> {
+/// Operations compared one by one; `is_host` if the CPU ran them.
+fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
     let VerificationRecord { operations, mistakes, unread, taken, .. } = verification;
     let all: u64 = operations.iter().map(|operation| operation.count).sum();
     let taken = (*taken > 0).then(|| {
@@ -50,6 +53,14 @@ fn operations(verification: &VerificationRecord) -> Vec<String> {
         format!(
             "  {} of {elements} of {}: not compared, rounding decides them",
             operation.undecided, operation.operation
+        )
+    }));
+    // The CPU has no code of a declared kernel: it computes the reference.
+    let references = operations.iter().filter(|operation| is_host && operation.declared);
+    lines.extend(references.map(|operation| {
+        format!(
+            "  {} of {}: computed by its `reference`, since the CPU cannot run the kernel; verify it on a GPU",
+            operation.count, operation.operation
         )
     }));
     lines.extend((*unread > 0).then(|| {

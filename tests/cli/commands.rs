@@ -116,6 +116,15 @@ fn plans_are_compared() {
     let other = sandbox.run(&["plan", "--diff", "four.json", "three.json"]);
     assert_eq!((other.code, other.stderr.as_str()), (Some(1), ""));
     assert!(other.stdout.contains("\n~ #7 up: gemm moved from expert[1] to expert[0]\n"), "{}", other.stdout);
+
+    // What an operation computes and what a buffer holds count too.
+    sandbox.write("a.aorta", "buffer x: f32[64] = ones\nstep { m: map(x * 2 -> x) map(x + 1 -> x) }");
+    sandbox.write("b.aorta", "buffer x: f32[64]\nstep { m: map(x * 3 -> x) map(x + 1 -> x) }");
+    let other = sandbox.run(&["plan", "--diff", "a.aorta", "b.aorta"]);
+    assert_eq!(other.code, Some(1), "{other:?}");
+    let differences: Vec<&str> = other.stdout.lines().filter(|line| line.starts_with('~')).collect();
+    let changed = "~ #0 m: map has other options or another expression: a.aorta:2:8 -> b.aorta:2:8";
+    assert_eq!(differences, [changed, "~ initial values of buffers differ"]);
 }
 
 /// A drawing that is too large is written with a warning.

@@ -27,6 +27,8 @@ pub fn plain_name(name: &str) -> String {
 /// Operations of one name on one side.
 #[derive(Clone, Debug, Default)]
 struct Sum {
+    /// Source location of the first of them.
+    place: String,
     count: usize,
     time: f64,
     /// Sum of their ideal times in seconds; `None` if one has none.
@@ -35,7 +37,8 @@ struct Sum {
     bound: Option<String>,
 }
 
-/// Name, operation and source location. The location is empty if the texts differ.
+/// Name, operation, and source location without folders: a file that somebody else runs, or a part of a bundle, lies
+/// elsewhere. The location is empty if the texts differ.
 type Name = (String, String, String);
 
 /// Rows of both sides, longest time on the base first.
@@ -49,7 +52,7 @@ pub fn rows(twins: &MatchedCase) -> Vec<OperationRow> {
         OperationRow {
             name: name.0.clone(),
             operation: name.1.clone(),
-            place: name.2.clone(),
+            place: base.or(other).map_or_else(String::new, |sum| sum.place.clone()),
             count: base.or(other).map_or(0, |sum| sum.count),
             base: base.map(|sum| sum.time),
             other: other.map(|sum| sum.time),
@@ -74,9 +77,11 @@ fn sums(points: &[&ComparedRun], with_place: bool) -> IndexMap<Name, Sum> {
     let runs = points.len().max(1) as f64;
     for (run, point) in points.iter().enumerate() {
         for operation in &point.operations {
-            let place = if with_place { operation.place.clone() } else { String::new() };
-            let name = (plain_name(&operation.name), operation.operation.clone(), place);
-            let sum = sums.entry(name).or_insert(Sum { ideal: Some(0.0), ..Sum::default() });
+            let place = if with_place { operation.place.as_str() } else { "" };
+            let in_file = place.rsplit('/').next().unwrap_or(place).to_owned();
+            let name = (plain_name(&operation.name), operation.operation.clone(), in_file);
+            let sum =
+                sums.entry(name).or_insert_with(|| Sum { place: place.to_owned(), ideal: Some(0.0), ..Sum::default() });
             sum.count += usize::from(run == 0);
             sum.time += operation.time / runs;
             sum.bound.clone_from(&operation.bound);

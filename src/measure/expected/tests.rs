@@ -74,6 +74,7 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         units: None,
         queue: 0,
         threads: None,
+        queues_by_priority: false,
     };
     RunRecord {
         schema: SCHEMA.to_owned(),

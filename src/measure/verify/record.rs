@@ -28,6 +28,9 @@ pub struct VerificationRecord {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CheckedOperations {
     pub operation: String,
+    /// True for a kernel that the file declares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub declared: bool,
     /// Number of compared launches.
     pub count: u64,
     /// Those compared by random vectors instead of element by element.
@@ -99,6 +102,7 @@ impl CheckedOperations {
     /// Adds the results of another process.
     pub fn add(&mut self, other: CheckedOperations) {
         self.operation = other.operation;
+        self.declared |= other.declared;
         self.count += other.count;
         self.by_vectors += other.by_vectors;
         self.elements += other.elements;

@@ -252,6 +252,7 @@ impl<'a> Walk<'a> {
         }
         let Some(known) = self.operations.get_mut(name) else { return };
         known.count += 1;
+        known.declared |= program.op_spec(op).is_some_and(|spec| user_kernel(spec).is_some());
         known.by_vectors += u64::from(checks.iter().any(|check| check.method == Method::Vectors));
         for check in checks {
             known.elements += check.elements;

@@ -14,7 +14,7 @@ pub use model::model;
 pub use plan::plan;
 pub use schedule::schedule;
 pub use trace::trace;
-pub use work::{plan_hash, work};
+pub use work::{computes, initial_values, plan_hash, work};
 
 use crate::base::OpId;
 use crate::model::{Program, Step};

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{MemoryId, hex};
 use crate::model::Program;
+use crate::ops::Spec;
 use crate::plan::Rank;
 use crate::schedule::Schedule;
 
@@ -23,6 +24,14 @@ impl fmt::Write for Hashing {
     }
 }
 
+impl Hashing {
+    fn short(self) -> String {
+        let mut text = hex(self.0.finalize());
+        text.truncate(16);
+        text
+    }
+}
+
 /// SHA-256, in hexadecimal, of what all ranks execute. `schedules` has one entry for each rank.
 pub fn plan_hash(ranks: &[Rank], schedules: &[Schedule]) -> String {
     let mut hashing = Hashing::default();
@@ -30,6 +39,25 @@ pub fn plan_hash(ranks: &[Rank], schedules: &[Schedule]) -> String {
         work(&rank.program, schedule, &mut hashing).expect("hashing does not fail");
     }
     hex(hashing.0.finalize())
+}
+
+/// Hash of the names and the initial values of a rank's buffers: 16 hexadecimal digits.
+pub fn initial_values(program: &Program) -> String {
+    let mut hashing = Hashing::default();
+    for id in (0..program.memories.len()).map(MemoryId::from) {
+        let memory = program.memory(id);
+        let name = program.names.name(memory.name);
+        writeln!(hashing, "{name}: {:?}", memory.kind).expect("hashing does not fail");
+    }
+    hashing.short()
+}
+
+/// Hash of an operation's options, expression, constants and group of ranks: 16 hexadecimal digits. Operands are not included.
+pub fn computes(spec: &Spec) -> String {
+    let mut hashing = Hashing::default();
+    let Spec { operation, attrs, expression, team, .. } = spec;
+    write!(hashing, "{operation:?} {attrs:?} {expression:?} {team:?}").expect("hashing does not fail");
+    hashing.short()
 }
 
 /// Writes what one rank executes: memories with their contents, launches, operations with their slices, and the

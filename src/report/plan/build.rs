@@ -1,7 +1,6 @@
 //! Builds the plan's document from a program, its plan and its schedule.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 
 use rustc_hash::FxHashMap;
 
@@ -9,9 +8,10 @@ use crate::base::{Around, Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
 use crate::fuse::Fusion;
 use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
-use crate::model::{After, Op, OpKind, Program, Step, Units};
+use crate::model::{After, Op, OpKind, Program, Step};
 use crate::ops;
 use crate::plan::{self, Plan, StepPlan};
+use crate::report::dump;
 use crate::schedule::{self, Schedule};
 
 use super::{
@@ -56,29 +56,18 @@ pub fn build(request: Request) -> PlanDocument {
         sync: program.step.sync.name().to_owned(),
         depth: schedule.depth,
         streams: program.streams.len(),
-        lanes: lanes(program, schedule),
+        lanes: schedule.lanes.iter().map(|lane| LaneRecord::of(lane, program, profile.queues.by_priority)).collect(),
         queues: queues(program, schedule, profile),
         waits: schedule.waits(),
         events: schedule.events,
         memory: memory(schedule),
+        initial_values: Some(Text::from(dump::initial_values(program))),
         iterations: iterations(program, plan, schedule),
         setup: setup.flatten(),
         teardown: teardown.flatten(),
         fusion: request.fusion.map(|fusion| FusionRecord::of(fusion, request.places)),
         workload: request.workload,
     }
-}
-
-fn lanes(program: &Program, schedule: &Schedule) -> Vec<LaneRecord> {
-    let lanes = schedule.lanes.iter().map(|lane| LaneRecord {
-        name: lane.name.clone(),
-        streams: lane.streams.iter().map(|stream| program.streams[stream.index()].name.clone()).collect(),
-        priority: lane.priority.name(),
-        units: lane.units.map(Units::text),
-        queue: lane.threads.map_or(lane.queue, |_| 0),
-        threads: lane.threads.map(NonZeroU32::get),
-    });
-    lanes.collect()
 }
 
 fn queues(program: &Program, schedule: &Schedule, profile: &Profile) -> Queues {
@@ -129,6 +118,7 @@ struct Builder<'a> {
     shapes: FxHashMap<u32, Text>,
     places: FxHashMap<SrcSpan, Text>,
     figures: FxHashMap<SpecId, Figures>,
+    computes: FxHashMap<SpecId, Text>,
 }
 
 impl<'a> Builder<'a> {
@@ -145,6 +135,7 @@ impl<'a> Builder<'a> {
             shapes: FxHashMap::default(),
             places: FxHashMap::default(),
             figures: FxHashMap::default(),
+            computes: FxHashMap::default(),
         }
     }
 
@@ -198,10 +189,17 @@ impl<'a> Builder<'a> {
         })
     }
 
+    fn computes(&mut self, op: &Op) -> Option<Text> {
+        let OpKind::Run(id) = op.kind else { return None };
+        let program = self.program;
+        Some(self.computes.entry(id).or_insert_with(|| Text::from(dump::computes(program.spec(id)))).clone())
+    }
+
     /// The operation without its figures.
     fn operation(&mut self, step: &Step, op: OpId) -> Operation {
         let info = step.op(op);
         let program = self.program;
+        let computes = self.computes(info);
         let label = &mut self.labels[info.label.index()];
         if label.is_none() {
             *label = program.label_text(info.label).map(Text::from);
@@ -215,6 +213,7 @@ impl<'a> Builder<'a> {
             id: op.0,
             label: label.clone(),
             operation: self.kinds.entry(kind).or_insert_with(|| Text::from(kind)).clone(),
+            computes,
             phase: phase.clone(),
             stream: self.streams[info.stream.index()].clone(),
             lane: self.schedule.lane_of[info.stream.index()].0,

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{Bytes, Flops, OnceBlock, counted};
 
-use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice, Slot};
+use super::{Edge, Iteration, Operation, PlanDocument, Reason, Slice, Slot, Text};
 
 /// The differences as text; lines begin with `-` for the first plan, `+` for the second and `~` for both. `None` if the
 /// plans are the same; names of files and values of parameters do not count.
@@ -63,6 +63,9 @@ fn figures(a: &PlanDocument, b: &PlanDocument, text: &mut String) {
         if before != after {
             let _ = writeln!(part, "~ {what}: {before} -> {after}");
         }
+    }
+    if differ(a.initial_values.as_ref(), b.initial_values.as_ref()) {
+        part += "~ initial values of buffers differ\n";
     }
     section(text, "figures", &part);
 }
@@ -159,6 +162,15 @@ fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operat
     {
         let _ = writeln!(lines, "- {}\n+ {}", described(before), described(after));
     }
+    if differ(before.computes.as_ref(), after.computes.as_ref()) {
+        let (heading, from, to) = (heading(before, after), &before.place, &after.place);
+        let _ = writeln!(lines, "~ {heading} has other options or another expression: {from} -> {to}");
+    }
+}
+
+/// True if both are known and not equal.
+fn differ(a: Option<&Text>, b: Option<&Text>) -> bool {
+    a.zip(b).is_some_and(|(a, b)| a != b)
 }
 
 /// The heading of a changed operation, such as `#3/#5 probs: softmax`, with both numbers if they differ.

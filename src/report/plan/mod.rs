@@ -59,6 +59,9 @@ pub struct PlanDocument {
     pub waits: usize,
     pub events: u32,
     pub memory: MemoryRecord,
+    /// Hash of the buffers' names and initial values; `None` in documents of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_values: Option<Text>,
     /// The slots of the cycle, which repeats afterwards.
     pub iterations: Vec<Iteration>,
     /// The `setup`, which runs once before the first iteration; `None` if the file has none.
@@ -135,6 +138,10 @@ pub struct Operation {
     pub label: Option<Text>,
     /// The kind, such as `gemm` or `signal`.
     pub operation: Text,
+    /// Hash of the operation's options, expression, constants and group of ranks; `None` for markers, which have none, and in documents of
+    /// earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computes: Option<Text>,
     pub phase: Option<Text>,
     /// The declared stream.
     pub stream: Text,
