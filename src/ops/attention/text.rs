@@ -157,6 +157,11 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     load_rows<THREADS, PACKS, BM, 64, T>(tile_q[part * 64], part_of_q, left_of(d, part * 64), sq.element);
   }
   Factor weights[NT];
+  auto multiply_values = [&](u32 stage) {
+    const u16* of_v = tiles_v + stage * VALUE_PARTS * (BN * 64);
+    EACH_TILE(c, NT) values_of(sum[0], weights[c], described<BN>(of_v + c * (16 * 64)), true);
+    multiply_end();
+  };
   if (low < high) {
     load_k(low, 0);
     loads_issued();
@@ -173,21 +178,17 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     mask(low);
     EACH_TILE(h, LANE_ROWS) weigh(0, h);
     EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
-  }
-  u32 stage = 0;
-  for (u32 start = low; start < high; start += BN) {
-    bool more = start + BN < high;
-    loads_done();
-    written_before();
-    __syncthreads();
-    multiply_begin();
-    if (more) multiply_keys(1 - stage);
-    EACH_TILE(c, NT) values_of(sum[0], weights[c], described<BN>(tiles_v + stage * VALUE_PARTS * (BN * 64) + c * (16 * 64)), true);
-    multiply_end();
-    if (start + 2 * BN < high) load_k(start + 2 * BN, stage);
-    if (more) load_v(start + BN, 1 - stage);
-    loads_issued();
-    if (more) {
+    u32 stage = 0;
+    for (u32 start = low; start + BN < high; start += BN) {
+      loads_done();
+      written_before();
+      __syncthreads();
+      multiply_begin();
+      multiply_keys(1 - stage);
+      multiply_values(stage);
+      if (start + 2 * BN < high) load_k(start + 2 * BN, stage);
+      load_v(start + BN, 1 - stage);
+      loads_issued();
       multiply_wait<1>();
       settled(score[0]);
       mask(start + BN);
@@ -197,11 +198,16 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       settled(sum[0]);
       EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[0][n].at[h][i] *= shrink[h];
+      stage = 1 - stage;
     }
-    stage = 1 - stage;
+    loads_done();
+    written_before();
+    __syncthreads();
+    multiply_begin();
+    multiply_values(stage);
+    multiply_wait<0>();
+    settled(sum[0]);
   }
-  multiply_wait<0>();
-  settled(sum[0]);
 #else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
   auto load_k = [&](u32 start) {
