@@ -16,7 +16,7 @@ use crate::base::DType;
 /// - `multiply_end`: ends a group of products.
 /// - `multiply_wait<N>`: waits until at most `N` groups are under way.
 /// - `multiply_pending<N>`: both.
-/// - `settled`: keeps the compiler from reading sums before the wait that precedes it.
+/// - `settled`: keeps the compiler from moving what computes these sums behind it, and what reads them before it.
 const FUNCTIONS: &str = r#"
 template <int ROWS> struct Columns {
   u16* at;
@@ -27,7 +27,7 @@ __device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - fro
 template <int ROWS> __device__ inline u64 described(const u16* at) {
   return (u64)(shared_address(at) >> 4 & 0x3fff) | (u64)(ROWS * 128 >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
 }
-__device__ inline void written_before() { asm volatile("fence.proxy.async;" ::: "memory"); }
+__device__ inline void written_before() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ inline void multiply_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void multiply_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int N> __device__ inline void multiply_wait() {

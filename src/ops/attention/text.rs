@@ -176,14 +176,22 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     multiply_wait<0>();
     settled(score[0]);
     mask(low);
-    EACH_TILE(h, LANE_ROWS) weigh(0, h);
-    EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
-    u32 stage = 0;
-    for (u32 start = low; start + BN < high; start += BN) {
+    f32 shrink[LANE_ROWS];
+    EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
+    // Ends the products of values that were under way while weights were computed.
+    auto take_weights = [&]() {
+      multiply_wait<0>();
+      settled(sum[0]);
+      EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
+      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[0][n].at[h][i] *= shrink[h];
       loads_done();
       written_before();
       __syncthreads();
       multiply_begin();
+    };
+    u32 stage = 0;
+    for (u32 start = low; start + BN < high; start += BN) {
+      take_weights();
       multiply_keys(1 - stage);
       multiply_values(stage);
       if (start + 2 * BN < high) load_k(start + 2 * BN, stage);
@@ -192,18 +200,11 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       multiply_wait<1>();
       settled(score[0]);
       mask(start + BN);
-      f32 shrink[LANE_ROWS];
       EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
-      multiply_wait<0>();
-      settled(sum[0]);
-      EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
-      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[0][n].at[h][i] *= shrink[h];
+      settled(score[0]);
       stage = 1 - stage;
     }
-    loads_done();
-    written_before();
-    __syncthreads();
-    multiply_begin();
+    take_weights();
     multiply_values(stage);
     multiply_wait<0>();
     settled(sum[0]);
