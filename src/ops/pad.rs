@@ -4,6 +4,7 @@ use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, bounds, c_type, index_type, source};
+use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
 use super::walk::{Operand, Task};
 use super::*;
@@ -11,8 +12,13 @@ use super::*;
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.
 pub struct Pad;
 
-/// Instructions of a thread for its pack, besides what its dimensions cost.
-const OF_A_PACK: f64 = 80.0;
+/// Instructions of a thread for its pack.
+const OF_A_PACK: f64 = 150.0;
+
+/// Bytes of a row of the output from which on each of its parts is written by itself, if packs of the input become packs of the
+/// output or elements are large: ends of shorter parts would share too many sectors of memory with others.
+const LONG_ROW: u64 = 32 * SECTOR;
+const LARGE: u64 = 4;
 
 /// Elements that are added along each dimension: before, and after.
 fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
@@ -150,10 +156,19 @@ fn pack(spec: &Spec) -> u64 {
     16 / spec.outputs[0].dtype.size()
 }
 
-/// Whether the output can be written in packs, and rows of the input read so.
+/// Whether the output is written in packs from one end to the other, and rows of the input are read so.
 fn is_in_packs(spec: &Spec) -> bool {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
-    y.contiguous() && y.align >= 16 && y.elements() > 0 && x.strides.last() == Some(&1)
+    if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
+        return false;
+    }
+    let last = y.dims.len() - 1;
+    let [before, _] = borders(&spec.attrs, y.dims.len());
+    let pack = pack(spec);
+    let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
+    let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
+    let size = y.dtype.size();
+    y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
 }
 
 /// The kernel for an output without gaps: each thread writes a pack of 16 bytes, whose elements may be those of several rows.
@@ -171,11 +186,12 @@ fn in_packs(spec: &Spec) -> Launch {
         format!("{} value", c_type(compute)),
     ];
     let text = format!(
-        "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
+        "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
         bounds(BLOCK),
         c_type(y.dtype),
         c_type(compute),
         index_type(total + pack * u64::from(BLOCK)),
+        if total < 1 << 31 { "i32" } else { "i64" },
     );
     let border = [&*y.dims, &before, &*x.dims, &*x.strides].concat();
     Launch::Kernel(Kernel {
@@ -208,13 +224,18 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
     rest = next;
   }
   at[0] = rest;
-  union Words { u32 w[4]; Pack<E, V> elements; __device__ Words() {} } all, own;
+  union Words { u32 w[4]; Pack<E, V> elements; __device__ Words() {} } all;
 #pragma unroll
   for (int c = 0; c < V; c++) store<C>(all.elements.at[c], value);
-  const i64 size = (i64)border.sizes[LAST];
-  // The row begins at this element of the pack, or before it.
-  i64 begin = -(i64)at[LAST];
-  while (true) {
+  const Signed size = (Signed)border.sizes[LAST], length = (Signed)border.dims[LAST];
+  // The row begins at this element of the pack, or before it. Behind the last row there is none.
+  Signed begin = -(Signed)at[LAST];
+  bool more = true;
+  // The elements of the input that the pack has of the row: from `low` to before `high`.
+  struct Part { Held<E> held; int low, high; };
+  auto read = [&](Part& part) {
+    part.low = part.high = 0;
+    if (!more) return;
     bool inside = true;
     const E* from = x;
 #pragma unroll
@@ -223,32 +244,50 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
       inside = inside && place < (Place)border.sizes[axis];
       from += (i64)place * border.strides[axis];
     }
-    // The input's element for the first one of the pack. It may lie before the row, and elements behind the row too.
-    i64 place = -begin - (i64)border.before[LAST];
-    const int low = place < -V ? V : place < 0 ? (int)-place : 0;
-    const int high = size - place < 0 ? 0 : size - place < V ? (int)(size - place) : V;
-    if (inside && low < high) {
-      own.elements = fetch_row(from, place, size);
-#pragma unroll
-      for (int w = 0; w < 4; w++) {
-        const int left = low * (int)sizeof(E) - 4 * w, right = high * (int)sizeof(E) - 4 * w;
-        const u32 behind = left <= 0 ? ~0u : left >= 4 ? 0 : ~0u << left * 8;
-        const u32 before = right >= 4 ? ~0u : right <= 0 ? 0 : ~(~0u << right * 8);
-        const u32 mask = behind & before;
-        all.w[w] = (all.w[w] & ~mask) | (own.w[w] & mask);
-      }
+    // The input's element for the first one of the pack, which may lie before the row.
+    const Signed place = -begin - (Signed)border.before[LAST];
+    if (inside && place > -V && place < size) {
+      part.low = place < 0 ? (int)-place : 0;
+      part.high = size - place < V ? (int)(size - place) : V;
+      const u64 address = (u64)(from + place);
+      part.held.shift = (u32)(address % 16);
+      const Pack<u32, 4>* packs = (const Pack<u32, 4>*)(address - part.held.shift);
+      const int ahead = (int)part.held.shift;
+      if (ahead + part.low * (int)sizeof(E) < 16) part.held.packs[0] = packs[0];
+      if (ahead + part.high * (int)sizeof(E) > 16) part.held.packs[1] = packs[1];
     }
-    begin += (i64)border.dims[LAST];
-    if (LAST == 0 || begin >= V) break;
-    at[LAST] = (Place)border.dims[LAST];
+    begin += length;
+    more = LAST > 0 && begin < V;
+    if (!more) return;
+    at[LAST] = 0;
+    bool ends = true;
 #pragma unroll
-    for (int axis = LAST; axis > 0; axis--) {
-      bool ends = at[axis] == (Place)border.dims[axis];
+    for (int axis = LAST - 1; axis >= 0; axis--) {
+      at[axis] += ends;
+      ends = at[axis] == (Place)border.dims[axis];
       if (ends) at[axis] = 0;
-      at[axis - 1] += ends;
     }
-    // Behind the last row there is none.
-    if (at[0] == (Place)border.dims[0]) break;
-  }
+    more = !ends;
+  };
+  auto join = [&](const Part& part) {
+    if (part.low >= part.high) return;
+    Words own;
+    own.elements = part.held.elements();
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+      const int left = part.low * (int)sizeof(E) - 4 * w, right = part.high * (int)sizeof(E) - 4 * w;
+      const u32 behind = left <= 0 ? ~0u : left >= 4 ? 0 : ~0u << left * 8;
+      const u32 before = right >= 4 ? ~0u : right <= 0 ? 0 : ~(~0u << right * 8);
+      const u32 mask = behind & before;
+      all.w[w] = (all.w[w] & ~mask) | (own.w[w] & mask);
+    }
+  };
+  do {
+    Part one, other;
+    read(one);
+    read(other);
+    join(one);
+    join(other);
+  } while (more);
   put_row(y, (i64)first, (i64)total, all.elements);
 "#;

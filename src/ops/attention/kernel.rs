@@ -104,7 +104,8 @@ impl Split {
         let (block_rows, row_warps) = match rows {
             0..=16 if !wide => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
-            _ if wide || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) < UNITS => (64, [4, 4]),
+            // Three quarters of the units with large blocks are as fast as all of them with small ones.
+            _ if wide || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
             _ => (MANY_ROWS, [4, 8]),
         };
         let others = match widest {
