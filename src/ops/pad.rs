@@ -12,8 +12,8 @@ use super::*;
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.
 pub struct Pad;
 
-/// Instructions of a thread for its pack.
-const OF_A_PACK: f64 = 150.0;
+/// Instructions of a thread for its pack, of elements of less than four bytes and of others.
+const OF_A_PACK: [f64; 2] = [180.0, 100.0];
 
 /// Bytes of a row of the output from which on each of its parts is written by itself, if packs of the input become packs of the
 /// output or elements are large: ends of shorter parts would share too many sectors of memory with others.
@@ -91,7 +91,7 @@ impl Operation for Pad {
             return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
         }
         let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
-        let instructions = OF_A_PACK * packs as f64;
+        let instructions = OF_A_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)] * packs as f64;
         Cost { instructions, ..spec.streaming_cost(0.0, pack(spec) * u64::from(BLOCK)) }
     }
 
@@ -282,12 +282,14 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
       all.w[w] = (all.w[w] & ~mask) | (own.w[w] & mask);
     }
   };
+  // Packs of small elements have those of several rows more often: two of these are read at a time.
+  const int PARTS = sizeof(E) < 4 ? 2 : 1;
   do {
-    Part one, other;
-    read(one);
-    read(other);
-    join(one);
-    join(other);
+    Part parts[PARTS];
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) read(parts[p]);
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) join(parts[p]);
   } while (more);
   put_row(y, (i64)first, (i64)total, all.elements);
 "#;

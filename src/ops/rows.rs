@@ -162,13 +162,13 @@ impl RowSplit {
         split
     }
 
-    /// Lets rows go through shared memory if a block's begin at a pack, and the device is busy with a thread for some elements.
+    /// Lets rows go through shared memory if those of each block begin at a pack.
     fn stage(&mut self, widest: u64, most: u64) {
-        let (threads, each) =
-            registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
+        let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
         let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let staged = RowSplit { pack: 1, packs: each, threads, several, staged: true, rows: self.rows.clone(), ..*self };
+        let staged =
+            RowSplit { pack: 1, packs: each, threads, several, staged: true, rows: self.rows.clone(), ..*self };
         if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
             *self = staged;
         }
@@ -306,7 +306,7 @@ const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
   __syncthreads();
   EACH_ROW {
-    auto* own = (decltype(to[r]))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
+    auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
     from[r] = own;
     to[r] = own;
   }

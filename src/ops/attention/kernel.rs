@@ -21,6 +21,9 @@ const LEAST_KEYS: u64 = 128;
 /// Blocks that share the keys of a row at most.
 const MOST_SPLITS: u64 = 256;
 
+/// Share of the best use of the device that is enough for parts of keys, each of which costs time to be joined.
+const ENOUGH_FILLED: f64 = 0.85;
+
 /// Blocks that a compute unit holds at the same time: one of [`MANY_ROWS`], two of fewer, and of at most `SMALL_ROWS` four,
 /// by their registers and by shared memory.
 const RESIDENT: u64 = 2;
@@ -118,9 +121,9 @@ impl Split {
         let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1 };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
-        // As many parts as fill the device once. Blocks of many rows leave it half empty before they share keys.
+        // Blocks of many rows leave the device half empty before they share keys.
         if block_rows <= SMALL_ROWS || blocks * 2 <= wanted {
-            tiles.splits = wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
+            tiles.splits = parts(blocks, wanted, (shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS));
         }
         Split { tiles: Some(tiles), shape, together }
     }
@@ -275,7 +278,11 @@ impl Split {
             source: source("attention", &before, &params, text::FORWARD),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(tiles.threads() as u32),
-            shared: if tiles.together() { Shared::AtMost(tiles.shared() as u32) } else { Shared::Bytes(tiles.shared() as u32) },
+            shared: if tiles.together() {
+                Shared::AtMost(tiles.shared() as u32)
+            } else {
+                Shared::Bytes(tiles.shared() as u32)
+            },
             args,
         })
     }
@@ -285,11 +292,7 @@ impl Split {
         params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
         let count = self.indices() * self.rows();
         args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
-        let before = format!(
-            "{}#define MOST_SPLITS {MOST_SPLITS}\n{}",
-            self.types(spec, THREADS),
-            text::PLACES
-        );
+        let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
         Launch::Kernel(Kernel {
             source: source("attention_merge", &before, &params, text::MERGE),
             grid: Kernel::along_x(count),
@@ -320,6 +323,17 @@ impl Split {
             args,
         })
     }
+}
+
+/// Returns the parts, `most` at most, in which blocks share keys on a device that holds `at_once` of them: the fewest that leave
+/// it not much emptier than the best number does, as FlashAttention chooses them.
+fn parts(blocks: u64, at_once: u64, most: u64) -> u64 {
+    let filled = |parts: u64| {
+        let waves = (blocks * parts) as f64 / at_once as f64;
+        waves / waves.ceil()
+    };
+    let best = (1..=most).map(filled).fold(0.0, f64::max);
+    (1..=most).find(|&parts| filled(parts) >= ENOUGH_FILLED * best).unwrap_or(1)
 }
 
 /// Adds parameters that hold sizes, and their arguments: those in `own`, and those of the shape.
