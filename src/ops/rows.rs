@@ -156,8 +156,8 @@ impl RowSplit {
         let wanted = THREAD_BYTES.div_ceil(packs * pack * size);
         let several = if whole { wanted.min(spare).max(1) } else { 1 };
         let mut split = RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole, staged: false };
-        if whole && !shifted && pack < widest && tensors.iter().all(|tensor| side_by_side(tensor)) {
-            split.stage(widest, held * pack);
+        if whole && aligned == 1 && widest > 1 && tensors.iter().all(|tensor| side_by_side(tensor)) {
+            split.stage(widest, most);
         }
         split
     }
@@ -167,8 +167,16 @@ impl RowSplit {
         let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
         let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
-        let staged =
-            RowSplit { pack: 1, packs: each, threads, several, staged: true, rows: self.rows.clone(), ..*self };
+        let staged = RowSplit {
+            pack: 1,
+            shifted: false,
+            packs: each,
+            threads,
+            several,
+            staged: true,
+            rows: self.rows.clone(),
+            ..*self
+        };
         if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
             *self = staged;
         }

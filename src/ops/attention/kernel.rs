@@ -21,9 +21,6 @@ const LEAST_KEYS: u64 = 128;
 /// Blocks that share the keys of a row at most.
 const MOST_SPLITS: u64 = 256;
 
-/// Share of the best use of the device that is enough for parts of keys, each of which costs time to be joined.
-const ENOUGH_FILLED: f64 = 0.85;
-
 /// Blocks that a compute unit holds at the same time: one of [`MANY_ROWS`], two of fewer, and of at most `SMALL_ROWS` four,
 /// by their registers and by shared memory.
 const RESIDENT: u64 = 2;
@@ -121,9 +118,9 @@ impl Split {
         let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1 };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
-        // Blocks of many rows leave the device half empty before they share keys.
+        // No more parts than fill the device once. Blocks of many rows leave it half empty before they share keys.
         if block_rows <= SMALL_ROWS || blocks * 2 <= wanted {
-            tiles.splits = parts(blocks, wanted, (shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS));
+            tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
         }
         Split { tiles: Some(tiles), shape, together }
     }
@@ -323,17 +320,6 @@ impl Split {
             args,
         })
     }
-}
-
-/// Returns the parts, `most` at most, in which blocks share keys on a device that holds `at_once` of them: the fewest that leave
-/// it not much emptier than the best number does, as FlashAttention chooses them.
-fn parts(blocks: u64, at_once: u64, most: u64) -> u64 {
-    let filled = |parts: u64| {
-        let waves = (blocks * parts) as f64 / at_once as f64;
-        waves / waves.ceil()
-    };
-    let best = (1..=most).map(filled).fold(0.0, f64::max);
-    (1..=most).find(|&parts| filled(parts) >= ENOUGH_FILLED * best).unwrap_or(1)
 }
 
 /// Adds parameters that hold sizes, and their arguments: those in `own`, and those of the shape.
