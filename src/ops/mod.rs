@@ -64,6 +64,7 @@ mod transpose;
 mod triad;
 mod user_kernel;
 mod walk;
+mod warpgroups;
 mod windows;
 pub mod witness;
 mod work;

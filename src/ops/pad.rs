@@ -5,15 +5,20 @@ use crate::base::{DType, Dims};
 use super::elementwise::compute_type;
 use super::kernel::{BLOCK, bounds, c_type, index_type, source};
 use super::occupancy::SECTOR;
+use super::ragged::RAGGED;
 use super::walk::{Operand, Task};
 use super::*;
 
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.
 pub struct Pad;
 
-/// Bytes of a row of the output from which on each of its parts is written by itself: ends of shorter parts would share too
-/// many sectors of memory with others.
+/// Instructions of a thread for its pack, of elements of less than four bytes and of others.
+const OF_A_PACK: [f64; 2] = [180.0, 100.0];
+
+/// Bytes of a row of the output from which on each of its parts is written by itself, if packs of the input become packs of the
+/// output or elements are large: ends of shorter parts would share too many sectors of memory with others.
 const LONG_ROW: u64 = 32 * SECTOR;
+const LARGE: u64 = 4;
 
 /// Elements that are added along each dimension: before, and after.
 fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
@@ -82,7 +87,12 @@ impl Operation for Pad {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        spec.streaming_cost(0.0, u64::from(BLOCK) * 4)
+        if !is_in_packs(spec) {
+            return spec.streaming_cost(0.0, u64::from(BLOCK) * 4);
+        }
+        let packs = Spec::bytes_of(&spec.outputs).total().div_ceil(16);
+        let instructions = OF_A_PACK[usize::from(spec.outputs[0].dtype.size() >= LARGE)] * packs as f64;
+        Cost { instructions, ..spec.streaming_cost(0.0, pack(spec) * u64::from(BLOCK)) }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -102,12 +112,12 @@ impl Operation for Pad {
         rows_stay.then(|| Pieces::Rows(vec![true]))
     }
 
-    /// One kernel copies the input and fills slabs around it. The slabs of a dimension have the input's place in the
-    /// dimensions before it, and all of those behind it. Short rows are written one behind the other.
+    /// One kernel that writes the output from one end to the other, where it has no gaps. Otherwise one that copies the input
+    /// and fills slabs around it. The slabs of a dimension have the input's place in the dimensions before it, and all of
+    /// those behind it.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, whole) = (&spec.inputs[0], &spec.outputs[0]);
-        let row = whole.dims.last().map_or(0, |length| length * whole.dtype.size());
-        if (1..LONG_ROW).contains(&row) && whole.contiguous() && whole.align >= 16 {
+        if is_in_packs(spec) {
             return vec![in_packs(spec)];
         }
         let rank = x.dims.len();
@@ -141,11 +151,31 @@ impl Operation for Pad {
     }
 }
 
+/// Elements of 16 bytes, which a thread writes as one.
+fn pack(spec: &Spec) -> u64 {
+    16 / spec.outputs[0].dtype.size()
+}
+
+/// Whether the output is written in packs from one end to the other, and rows of the input are read so.
+fn is_in_packs(spec: &Spec) -> bool {
+    let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
+    if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
+        return false;
+    }
+    let last = y.dims.len() - 1;
+    let [before, _] = borders(&spec.attrs, y.dims.len());
+    let pack = pack(spec);
+    let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
+    let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
+    let size = y.dtype.size();
+    y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
+}
+
 /// The kernel for an output without gaps: each thread writes a pack of 16 bytes, whose elements may be those of several rows.
 fn in_packs(spec: &Spec) -> Launch {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let rank = x.dims.len();
-    let (total, pack) = (y.elements(), 16 / y.dtype.size());
+    let (total, pack) = (y.elements(), pack(spec));
     let [before, _] = borders(&spec.attrs, rank);
     let compute = compute_type(spec);
     let params = [
@@ -156,11 +186,12 @@ fn in_packs(spec: &Spec) -> Launch {
         format!("{} value", c_type(compute)),
     ];
     let text = format!(
-        "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\n#define V {pack}\n#define RANK {rank}\n{BORDER}",
+        "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
         bounds(BLOCK),
         c_type(y.dtype),
         c_type(compute),
         index_type(total + pack * u64::from(BLOCK)),
+        if total < 1 << 31 { "i32" } else { "i64" },
     );
     let border = [&*y.dims, &before, &*x.dims, &*x.strides].concat();
     Launch::Kernel(Kernel {
@@ -181,6 +212,8 @@ fn in_packs(spec: &Spec) -> Launch {
 /// The sizes of the output, the place of the input in it, and the input's sizes and strides.
 const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
 
+/// Of each row that a pack has elements of, the aligned packs that hold them are read, shifted, and joined with the border by
+/// masks of bytes.
 const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
   Place first = (Place)GLOBAL_INDEX * V, rest = first, at[RANK];
   if (first >= (Place)total) return;
@@ -191,51 +224,72 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
     rest = next;
   }
   at[0] = rest;
-  // Whether the row has elements of the input, and where they begin. Behind the last row there is none.
-  bool inside;
-  const E* from;
-  auto enter = [&]() {
-    inside = true;
-    from = x;
+  union Words { u32 w[4]; Pack<E, V> elements; __device__ Words() {} } all;
+#pragma unroll
+  for (int c = 0; c < V; c++) store<C>(all.elements.at[c], value);
+  const Signed size = (Signed)border.sizes[LAST], length = (Signed)border.dims[LAST];
+  // The row begins at this element of the pack, or before it. Behind the last row there is none.
+  Signed begin = -(Signed)at[LAST];
+  bool more = true;
+  // The elements of the input that the pack has of the row: from `low` to before `high`.
+  struct Part { Held<E> held; int low, high; };
+  auto read = [&](Part& part) {
+    part.low = part.high = 0;
+    if (!more) return;
+    bool inside = true;
+    const E* from = x;
 #pragma unroll
     for (int axis = 0; axis < LAST; axis++) {
-      Place own = at[axis] - (Place)border.before[axis];
-      inside = inside && own < (Place)border.sizes[axis];
-      from += (i64)own * border.strides[axis];
+      Place place = at[axis] - (Place)border.before[axis];
+      inside = inside && place < (Place)border.sizes[axis];
+      from += (i64)place * border.strides[axis];
+    }
+    // The input's element for the first one of the pack, which may lie before the row.
+    const Signed place = -begin - (Signed)border.before[LAST];
+    if (inside && place > -V && place < size) {
+      part.low = place < 0 ? (int)-place : 0;
+      part.high = size - place < V ? (int)(size - place) : V;
+      const u64 address = (u64)(from + place);
+      part.held.shift = (u32)(address % 16);
+      const Pack<u32, 4>* packs = (const Pack<u32, 4>*)(address - part.held.shift);
+      const int ahead = (int)part.held.shift;
+      if (ahead + part.low * (int)sizeof(E) < 16) part.held.packs[0] = packs[0];
+      if (ahead + part.high * (int)sizeof(E) > 16) part.held.packs[1] = packs[1];
+    }
+    begin += length;
+    more = LAST > 0 && begin < V;
+    if (!more) return;
+    at[LAST] = 0;
+    bool ends = true;
+#pragma unroll
+    for (int axis = LAST - 1; axis >= 0; axis--) {
+      at[axis] += ends;
+      ends = at[axis] == (Place)border.dims[axis];
+      if (ends) at[axis] = 0;
+    }
+    more = !ends;
+  };
+  auto join = [&](const Part& part) {
+    if (part.low >= part.high) return;
+    Words own;
+    own.elements = part.held.elements();
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+      const int left = part.low * (int)sizeof(E) - 4 * w, right = part.high * (int)sizeof(E) - 4 * w;
+      const u32 behind = left <= 0 ? ~0u : left >= 4 ? 0 : ~0u << left * 8;
+      const u32 before = right >= 4 ? ~0u : right <= 0 ? 0 : ~(~0u << right * 8);
+      const u32 mask = behind & before;
+      all.w[w] = (all.w[w] & ~mask) | (own.w[w] & mask);
     }
   };
-  enter();
-  E edge;
-  store<C>(edge, value);
-  Pack<E, V> v;
-  // A pack of one row that has none of its input.
-  Place end = at[LAST] + V, behind = (Place)(border.before[LAST] + border.sizes[LAST]);
-  bool outside = !inside || end <= (Place)border.before[LAST] || at[LAST] >= behind;
-  if (outside && end <= (Place)border.dims[LAST]) {
+  // Packs of small elements have those of several rows more often: two of these are read at a time.
+  const int PARTS = sizeof(E) < 4 ? 2 : 1;
+  do {
+    Part parts[PARTS];
 #pragma unroll
-    for (int c = 0; c < V; c++) v.at[c] = edge;
-  } else {
+    for (int p = 0; p < PARTS; p++) read(parts[p]);
 #pragma unroll
-    for (int c = 0; c < V; c++) {
-      Place own = at[LAST] - (Place)border.before[LAST];
-      v.at[c] = edge;
-      if (inside && own < (Place)border.sizes[LAST]) v.at[c] = from[(i64)own * border.strides[LAST]];
-      at[LAST]++;
-      if (LAST > 0 && at[LAST] == (Place)border.dims[LAST]) {
-#pragma unroll
-        for (int axis = LAST; axis > 0; axis--) {
-          bool ends = at[axis] == (Place)border.dims[axis];
-          if (ends) at[axis] = 0;
-          at[axis - 1] += ends;
-        }
-        enter();
-      }
-    }
-  }
-  if (first + V <= (Place)total) {
-    *(Pack<E, V>*)(y + first) = v;
-    return;
-  }
-#pragma unroll
-  for (int c = 0; c < V; c++) if (first + c < (Place)total) y[first + c] = v.at[c];
+    for (int p = 0; p < PARTS; p++) join(parts[p]);
+  } while (more);
+  put_row(y, (i64)first, (i64)total, all.elements);
 "#;

@@ -21,6 +21,7 @@ const MOST_SHIFTED: u64 = 1 << 30;
 const WORTH_A_SHIFT: u64 = 8;
 
 /// The rows of tensors whose dimensions differ in the last at most.
+#[derive(Clone)]
 pub struct Rows {
     /// The walk over all dimensions but the last.
     pub geometry: Geometry,
@@ -94,6 +95,8 @@ pub struct RowSplit {
     chunks: u64,
     /// The registers of a row's threads hold all of it, so that it is read once.
     pub whole: bool,
+    /// The rows of a block lie side by side and go through shared memory, in packs that may have elements of several rows.
+    pub staged: bool,
 }
 
 /// The bodies of a kernel along rows, which use the helpers of [`HELPERS`].
@@ -152,7 +155,36 @@ impl RowSplit {
         let spare = rows.count * threads / (UNITS * UNIT_THREADS);
         let wanted = THREAD_BYTES.div_ceil(packs * pack * size);
         let several = if whole { wanted.min(spare).max(1) } else { 1 };
-        RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole }
+        let mut split = RowSplit { rows, pack, shifted, packs, threads, several, chunks, whole, staged: false };
+        if whole && aligned == 1 && widest > 1 && tensors.iter().all(|tensor| side_by_side(tensor)) {
+            split.stage(widest, most);
+        }
+        split
+    }
+
+    /// Lets rows go through shared memory if those of each block begin at a pack.
+    fn stage(&mut self, widest: u64, most: u64) {
+        let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
+        let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
+        let several = (THREAD_BYTES / (each * 16 / widest)).min(spare).max(1);
+        let staged = RowSplit {
+            pack: 1,
+            shifted: false,
+            packs: each,
+            threads,
+            several,
+            staged: true,
+            rows: self.rows.clone(),
+            ..*self
+        };
+        if threads <= WARP && staged.block_rows().is_multiple_of(widest) {
+            *self = staged;
+        }
+    }
+
+    /// Rows of a block.
+    fn block_rows(&self) -> u64 {
+        self.several * self.block() / self.threads
     }
 
     /// Elements of a chunk; all chunks begin at a pack.
@@ -175,7 +207,7 @@ impl RowSplit {
     }
 
     fn blocks(&self) -> u64 {
-        self.rows.count.div_ceil(self.several * self.block() / self.threads).max(1) * self.chunks
+        self.rows.count.div_ceil(self.block_rows()).max(1) * self.chunks
     }
 
     /// The cost of a kernel that reads a row once where registers hold it, and else twice.
@@ -255,6 +287,10 @@ impl RowSplit {
             })
         };
         match self.chunks {
+            1 if self.staged => {
+                let list = format!("  const u32 ROWS = {}, LENGTH = {};\n", self.block_rows(), rows.length);
+                vec![launch(name, format!("{place}{list}{STAGE}{}{UNSTAGE}", bodies.once))]
+            }
             1 => vec![launch(name, format!("{place}{}", if self.whole { bodies.once } else { bodies.twice }))],
             _ => vec![
                 launch(&format!("{name}_parts"), format!("{place}{of_chunk}{}", bodies.chunks[0])),
@@ -263,6 +299,34 @@ impl RowSplit {
         }
     }
 }
+
+/// Whether rows lie one behind the other, from the beginning of a pack on.
+fn side_by_side(tensor: &Tensor) -> bool {
+    tensor.contiguous() && tensor.align >= 16
+}
+
+/// Reads a block's rows to shared memory, where the body finds and leaves them.
+const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
+  __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
+  const u64 begin = (u64)blockIdx.x * ROWS * LENGTH, behind = rows * LENGTH;
+  const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
+  // Memory has no end between two packs.
+  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
+  __syncthreads();
+  EACH_ROW {
+    auto* own = (decltype(y))staged + (threadIdx.x / T + r * (BLOCK / T)) * LENGTH;
+    from[r] = own;
+    to[r] = own;
+  }
+"#;
+
+/// Writes them.
+const UNSTAGE: &str = r#"  __syncthreads();
+  for (u32 i = threadIdx.x; i * each < count; i += BLOCK) {
+    if ((i + 1) * each <= count) ((Packed*)(y + begin))[i] = staged[i];
+    else for (u32 e = i * each; e < count; e++) y[begin + e] = ((decltype(y))staged)[e];
+  }
+"#;
 
 /// The largest pack that suits the rows of all these tensors, in elements.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {

@@ -10,6 +10,8 @@ use super::*;
 /// [`Expression`] are: an exponential is eight of them, and a thread's own are for addresses and for what it tells others.
 const EACH_ONCE: f64 = 14.0;
 const EACH_TWICE: f64 = 24.0;
+/// Those for an element that goes through shared memory.
+const EACH_STAGED: f64 = 4.0;
 const OF_A_WARP: f64 = 90.0;
 const OF_SEVERAL: f64 = 180.0;
 
@@ -19,6 +21,7 @@ fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
     let threads = split.all_threads() as f64;
     let own = if split.several_warps() { OF_SEVERAL } else { OF_A_WARP };
     let (each, exponentials) = if split.whole { (EACH_ONCE, 1.0) } else { (EACH_TWICE, 2.0) };
+    let each = if split.staged { each + EACH_STAGED } else { each };
     (each * elements + own * threads, exponentials * elements + threads)
 }
 

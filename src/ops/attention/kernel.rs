@@ -4,11 +4,13 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, sourc
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
+use super::super::warpgroups;
 use super::shape::Axes;
 use super::*;
 
-/// Threads of a block, which is four warps of 32 or two of 64.
+/// Threads of a block of few rows, which is four warps of 32 or two of 64. Blocks of [`MANY_ROWS`] have twice as many.
 const THREADS: u64 = 128;
+const MANY_ROWS: u64 = 128;
 
 /// The largest head that the matrix units take: its keys and values lie in shared memory.
 const LARGEST_TILE: u64 = 256;
@@ -19,8 +21,8 @@ const LEAST_KEYS: u64 = 128;
 /// Blocks that share the keys of a row at most.
 const MOST_SPLITS: u64 = 256;
 
-/// Blocks that a compute unit holds at the same time: of many rows, by their registers, and of few, by shared memory.
-/// Blocks of at most `SMALL_ROWS` have few.
+/// Blocks that a compute unit holds at the same time: one of [`MANY_ROWS`], two of fewer, and of at most `SMALL_ROWS` four,
+/// by their registers and by shared memory.
 const RESIDENT: u64 = 2;
 const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
@@ -40,9 +42,10 @@ pub struct Split {
 /// A block's share.
 struct Tiles {
     rows: u64,
-    keys: u64,
-    /// Warps that share the rows; the others share keys.
-    row_warps: u64,
+    /// Keys of a tile: where four warps multiply together, by matrix units of a warp, and elsewhere.
+    keys: [u64; 3],
+    /// Warps that share the rows, by matrix units of NVIDIA and elsewhere; the others share keys.
+    row_warps: [u64; 2],
     /// Elements of a row of queries or keys, and of values, with zeros up to whole tiles.
     width: u64,
     value_width: u64,
@@ -51,12 +54,36 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Bytes of shared memory: the tiles, or what warps that share keys add up.
+    fn threads(&self) -> u64 {
+        if self.rows == MANY_ROWS { 2 * THREADS } else { THREADS }
+    }
+
+    /// Blocks that a compute unit holds at the same time.
+    fn resident(&self) -> u64 {
+        match self.rows {
+            MANY_ROWS => 1,
+            0..=SMALL_ROWS => RESIDENT_SMALL,
+            _ => RESIDENT,
+        }
+    }
+
+    /// Whether four warps multiply together, on devices that can: they have 64 rows.
+    fn together(&self) -> bool {
+        2 * self.rows == self.threads()
+    }
+
+    /// Bytes of shared memory where it is largest: two tiles of keys and of values, or one of each, or what warps that share
+    /// keys add up.
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
-        let tiles = 2 * ((self.rows + self.keys) * row(self.width) + self.keys * row(self.value_width));
-        let joined = if self.row_warps < 4 { 4 * self.rows * (self.value_width + 8) } else { 0 };
-        tiles.max(joined)
+        let whole = |width: u64| width.next_multiple_of(64);
+        let of_rows = |width: u64, keys: u64| (self.rows + keys) * row(width);
+        let single = |keys: u64| 2 * (of_rows(self.width, keys) + keys * row(self.value_width));
+        let double =
+            2 * (self.rows * whole(self.width) + 2 * self.keys[0] * (whole(self.width) + whole(self.value_width)));
+        let joined = if self.row_warps[0] * WARP < self.threads() { 4 * self.rows * (self.value_width + 8) } else { 0 };
+        let double = if self.together() { double } else { 0 };
+        single(self.keys[1]).max(single(self.keys[2])).max(joined).max(double)
     }
 }
 
@@ -69,32 +96,33 @@ impl Split {
             return Split { shape, tiles: None, together: 1 };
         }
         let wide = widest > LARGEST_TILE / 2;
-        let largest = if wide { 64 } else { 128 };
+        let largest = if wide { 64 } else { MANY_ROWS };
         // Queries of one head that fill no block are joined by those of others with the same keys.
         let together = if shape.queries < largest { shape.group } else { 1 };
         let rows = shape.queries * together;
         let heads = shape.batch * shape.heads / together;
         let (block_rows, row_warps) = match rows {
-            0..=16 if !wide => (16, 1),
-            0..=32 => (32, 2),
-            _ if wide || rows <= 64 || heads * rows.div_ceil(128) < UNITS * RESIDENT => (64, 4),
-            _ => (128, 4),
+            0..=16 if !wide => (16, [1, 1]),
+            0..=32 => (32, [2, 2]),
+            // Three quarters of the units with large blocks are as fast as all of them with small ones.
+            _ if wide || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
+            _ => (MANY_ROWS, [4, 8]),
         };
-        let keys = match widest {
+        let others = match widest {
             0..=64 if block_rows == largest => 128,
             0..=128 => 64,
             _ => 32,
         };
-        let blocks = (heads * rows.div_ceil(block_rows)).max(1);
-        let small = block_rows <= SMALL_ROWS;
-        let wanted = UNITS * if small { RESIDENT_SMALL } else { RESIDENT };
-        // As many parts as fill the device once. Blocks of many rows leave it half empty before they share keys.
-        let splits = match blocks * 2 > wanted && !small {
-            true => 1,
-            false => wanted.div_ceil(blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS),
-        };
+        let keys = if block_rows == MANY_ROWS { [128, 128, others] } else { [64, others, others] };
         let (width, value_width) = (whole_tiles(shape.size), whole_tiles(shape.value_size));
-        Split { tiles: Some(Tiles { rows: block_rows, keys, row_warps, width, value_width, splits }), shape, together }
+        let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1 };
+        let blocks = (heads * rows.div_ceil(block_rows)).max(1);
+        let wanted = UNITS * tiles.resident();
+        // No more parts than fill the device once. Blocks of many rows leave it half empty before they share keys.
+        if block_rows <= SMALL_ROWS || blocks * 2 <= wanted {
+            tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
+        }
+        Split { tiles: Some(tiles), shape, together }
     }
 
     /// Rows for each index of the geometry.
@@ -121,8 +149,8 @@ impl Split {
             Some(tiles) => {
                 let arithmetic = if spec.inputs[0].dtype == DType::F16 { Arithmetic::F16 } else { Arithmetic::BF16 };
                 let of_shared = (tiles.shared() * u64::from(Cost::WHOLE_UNIT)).div_ceil(UNIT_SHARED) as u32;
-                let resident = if tiles.rows <= SMALL_ROWS { RESIDENT_SMALL } else { RESIDENT };
-                (OF_A_SCORE * pairs, of_shared.max(Cost::WHOLE_UNIT.div_ceil(resident as u32)), Some(arithmetic))
+                let of_block = Cost::WHOLE_UNIT.div_ceil(tiles.resident() as u32);
+                (OF_A_SCORE * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
             // Each thread multiplies its elements, and tells the others of its part of the sum.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
@@ -199,10 +227,11 @@ impl Split {
         (params, args)
     }
 
-    fn types(&self, spec: &Spec) -> String {
+    fn types(&self, spec: &Spec, threads: u64) -> String {
         format!(
-            "{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define OPERANDS 5\n#define GROUP {}\n#define CAUSAL {}\n",
-            bounds(THREADS as u32),
+            "{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS 5\n\
+             #define GROUP {}\n#define CAUSAL {}\n",
+            bounds(threads as u32),
             c_type(spec.inputs[0].dtype),
             c_type(spec.outputs[0].dtype),
             c_type(spec.outputs[1].dtype),
@@ -221,25 +250,36 @@ impl Split {
             Arg::Workspace(workspace),
         ]);
         let packs = spec.inputs.iter().all(|tensor| in_packs(tensor, 8));
+        let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
         let before = format!(
-            "{}{}#define THREADS {THREADS}\n#define BM {}\n#define BN {}\n#define ROW_WARPS_AT_MOST {}\n#define WIDTH {}\n\
-             #define VALUE_WIDTH {}\n#define PACKS {packs}\n#define PAIRS {}\n{}{}",
+            "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
+             #define UNIT_ROW_WARPS {}\n#define OTHER_ROW_WARPS {}\n#define WIDTH {}\n#define VALUE_WIDTH {}\n\
+             #define PACKS {packs}\n#define PAIRS {}\n{}{}{}{}",
             mma::FUNCTIONS,
-            self.types(spec),
+            self.types(spec, tiles.threads()),
             tiles.rows,
-            tiles.keys,
-            tiles.row_warps,
+            rows[0],
+            rows[1],
             tiles.width,
             tiles.value_width,
             in_packs(&spec.outputs[0], 2),
             text::PLACES,
+            text::DEVICES,
             text::TILES,
+            warpgroups::functions(&[
+                warpgroups::product("scores_of", dtype, together, Some(false), false),
+                warpgroups::product("values_of", dtype, tiles.value_width, None, true),
+            ]),
         );
         Launch::Kernel(Kernel {
             source: source("attention", &before, &params, text::FORWARD),
             grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(tiles.shared() as u32),
+            block: Kernel::along_x(tiles.threads() as u32),
+            shared: if tiles.together() {
+                Shared::AtMost(tiles.shared() as u32)
+            } else {
+                Shared::Bytes(tiles.shared() as u32)
+            },
             args,
         })
     }
@@ -249,11 +289,7 @@ impl Split {
         params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
         let count = self.indices() * self.rows();
         args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
-        let before = format!(
-            "{}#define THREADS {THREADS}\n#define MOST_SPLITS {MOST_SPLITS}\n{}",
-            self.types(spec),
-            text::PLACES
-        );
+        let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
         Launch::Kernel(Kernel {
             source: source("attention_merge", &before, &params, text::MERGE),
             grid: Kernel::along_x(count),
@@ -270,7 +306,7 @@ impl Split {
         args.extend([Arg::real(compute, self.shape.scale), Arg::U64(self.indices() * self.rows())]);
         let before = format!(
             "{}typedef {} C;\n#define EACH_Q {}\n#define EACH_V {}\n{}",
-            self.types(spec),
+            self.types(spec, THREADS),
             c_type(compute),
             self.shape.size.div_ceil(WARP).max(1),
             self.shape.value_size.div_ceil(WARP).max(1),

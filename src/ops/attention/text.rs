@@ -25,6 +25,25 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 }
 "#;
 
+/// How many keys a tile has, and how many warps share the rows of a block, by device.
+///
+/// On Hopper four warps together multiply 64 rows. As in FlashAttention-3 (Shah and others, 2024), the scores of the next tile
+/// are computed while the values of this one are added up.
+pub const DEVICES: &str = r#"
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
+#define WARPGROUPS 1
+#define BN HOPPER_KEYS
+#define ROW_WARPS_AT_MOST (BM / 16)
+#else
+#define WARPGROUPS 0
+#define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
+#define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
+#endif
+// Columns of 64 elements that hold a query or a key, and a value.
+#define PARTS ((WIDTH + 63) / 64)
+#define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
+"#;
+
 /// Attention of `BM` rows by one block: warps share its rows (`ROW_WARPS`) and the keys of each tile (`KEY_WARPS`). It
 /// follows FlashAttention-2 (Dao, 2023): scores stay in registers, and sums are relative to the largest score so far.
 pub const TILES: &str = r#"
@@ -37,10 +56,18 @@ pub const TILES: &str = r#"
 #define EACH_TILE(i, n) _Pragma("unroll") for (int i = 0; i < n; i++)
 "#;
 
-pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
+pub const FORWARD: &str = r#"#if WARPGROUPS
+  extern __shared__ __align__(1024) Pack<u32, 4> memory[];
+  // Two tiles of keys and of values take turns.
+  Columns<BM> tile_q = {(u16*)memory};
+  u16* tiles_k = tile_q.at + PARTS * BM * 64;
+  u16* tiles_v = tiles_k + 2 * PARTS * BN * 64;
+#else
+  extern __shared__ Pack<u32, 4> memory[];
   Tile<BM, WIDTH> tile_q = {(u16*)memory};
   Tile<BN, WIDTH> tile_k = {tile_q.at + tile_q.SIZE};
   Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
+#endif
   // Long rows first: those of the last queries.
   u32 blocks = (rows + BM - 1) / BM, split = blockIdx.x % splits, rest = blockIdx.x / splits;
   u32 index = rest / blocks, first_row = (blocks - 1 - rest % blocks) * BM;
@@ -63,6 +90,126 @@ pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   u32 own_row = row_warp * MT * 16, own_key = key_warp * NT * 16;
 
   auto row_of_q = [&](u32 r) { return first_row + r < rows ? q + place(sq, first_row + r, queries) : (const T*)0; };
+  Sums sum[MT][VALUE_WIDTH / 16], score[MT][NT];
+  f32 top[MT][LANE_ROWS], total[MT][LANE_ROWS];
+  EACH_ROW {
+    top[m][h] = LOWEST;
+    total[m][h] = 0;
+    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
+  }
+  // Leaves out the scores of keys that a row does not see.
+  auto mask = [&](u32 start) {
+    if (start + BN <= full_high && start >= full_low) return;
+    EACH_ROW {
+      u32 row = first_row + own_row + m * 16 + lane_row(h), query = query_of(row < rows ? row : last_row, queries);
+      u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
+      EACH_TILE(n, NT) EACH_TILE(i, 4) {
+        u32 key = start + own_key + n * 16 + lane_column(i);
+        if (key < from || key >= to) score[m][n].at[h][i] = LOWEST;
+      }
+    }
+  };
+  // Turns scores of a row into weights, and returns by how much the sums before shrink.
+  auto weigh = [&](int m, int h) {
+    f32 largest = top[m][h];
+    EACH_TILE(n, NT) EACH_TILE(i, 4) largest = fmaxf(largest, score[m][n].at[h][i]);
+    largest = across_row(largest, Larger());
+    // A row that has seen no key yet.
+    f32 base = largest == LOWEST ? 0 : largest * scale;
+    f32 shrink = exp2_fast(top[m][h] * scale - base), own = 0;
+    top[m][h] = largest;
+    EACH_TILE(n, NT) EACH_TILE(i, 4) {
+      f32 p = exp2_fast(score[m][n].at[h][i] * scale - base);
+      own += p;
+      score[m][n].at[h][i] = p;
+    }
+    total[m][h] = total[m][h] * shrink + own;
+    return shrink;
+  };
+#if WARPGROUPS
+  auto load_k = [&](u32 start, u32 stage) {
+    EACH_TILE(part, PARTS) {
+      Tile<BN, 64> tile = {tiles_k + (stage * PARTS + part) * (BN * 64)};
+      const T* from = k + (i64)start * sk.query + part * 64 * sk.element;
+      load_matrix<THREADS, PACKS>(tile, from, sk.query, keys - start, left_of(d, part * 64), sk.element);
+    }
+  };
+  auto load_v = [&](u32 start, u32 stage) {
+    EACH_TILE(part, VALUE_PARTS) {
+      Tile<BN, 64> tile = {tiles_v + (stage * VALUE_PARTS + part) * (BN * 64)};
+      const T* from = v + (i64)start * sv.query + part * 64 * sv.element;
+      load_matrix<THREADS, PACKS>(tile, from, sv.query, keys - start, left_of(dv, part * 64), sv.element);
+    }
+  };
+  auto multiply_keys = [&](u32 stage) {
+    EACH_TILE(c, WIDTH / 16) {
+      const u16* of_q = tile_q.at + (c / 4 * BM + warp / 4 * 64) * 64 + c % 4 * 16;
+      const u16* of_k = tiles_k + (stage * PARTS + c / 4) * (BN * 64) + c % 4 * 16;
+      scores_of(score[0], described<BM>(of_q), described<BN>(of_k), c > 0);
+    }
+    multiply_end();
+  };
+  EACH_TILE(part, PARTS) {
+    auto part_of_q = [&](u32 r) {
+      const T* from = row_of_q(r);
+      return from ? from + part * 64 * sq.element : from;
+    };
+    load_rows<THREADS, PACKS, BM, 64, T>(tile_q[part * 64], part_of_q, left_of(d, part * 64), sq.element);
+  }
+  Factor weights[NT];
+  auto multiply_values = [&](u32 stage) {
+    const u16* of_v = tiles_v + stage * VALUE_PARTS * (BN * 64);
+    EACH_TILE(c, NT) values_of(sum[0], weights[c], described<BN>(of_v + c * (16 * 64)), true);
+    multiply_end();
+  };
+  if (low < high) {
+    load_k(low, 0);
+    loads_issued();
+    if (low + BN < high) load_k(low + BN, 1);
+    load_v(low, 0);
+    loads_issued();
+    loads_pending<1>();
+    written_before();
+    __syncthreads();
+    multiply_begin();
+    multiply_keys(0);
+    multiply_wait<0>();
+    settled(score[0]);
+    mask(low);
+    f32 shrink[LANE_ROWS];
+    EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
+    // Ends the products of values that were under way while weights were computed.
+    auto take_weights = [&]() {
+      multiply_wait<0>();
+      settled(sum[0]);
+      EACH_TILE(n, NT) weights[n] = left_of<T>(score[0][n]);
+      EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) sum[0][n].at[h][i] *= shrink[h];
+      loads_done();
+      written_before();
+      __syncthreads();
+      multiply_begin();
+    };
+    u32 stage = 0;
+    for (u32 start = low; start + BN < high; start += BN) {
+      take_weights();
+      multiply_keys(1 - stage);
+      multiply_values(stage);
+      if (start + 2 * BN < high) load_k(start + 2 * BN, stage);
+      load_v(start + BN, 1 - stage);
+      loads_issued();
+      multiply_wait<1>();
+      settled(score[0]);
+      mask(start + BN);
+      EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
+      settled(score[0]);
+      stage = 1 - stage;
+    }
+    take_weights();
+    multiply_values(stage);
+    multiply_wait<0>();
+    settled(sum[0]);
+  }
+#else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
   auto load_k = [&](u32 start) {
     load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
@@ -72,20 +219,11 @@ pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   };
   if (low < high) load_k(low);
   loads_issued();
-
-  Sums sum[MT][VALUE_WIDTH / 16];
-  f32 top[MT][LANE_ROWS], total[MT][LANE_ROWS];
-  EACH_ROW {
-    top[m][h] = LOWEST;
-    total[m][h] = 0;
-    EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
-  }
   for (u32 start = low; start < high; start += BN) {
     loads_done();
     __syncthreads();
     load_v(start);
     loads_issued();
-    Sums score[MT][NT];
     EACH_TILE(m, MT) EACH_TILE(n, NT) EACH_TILE(h, LANE_ROWS) EACH_TILE(i, 4) score[m][n].at[h][i] = 0;
     EACH_TILE(c, WIDTH / 16) {
       Factor rows_q[MT];
@@ -95,30 +233,9 @@ pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
         EACH_TILE(m, MT) multiply<T>(score[m][n], rows_q[m], columns);
       }
     }
-    if (start + BN > full_high || start < full_low) {
-      EACH_ROW {
-        u32 row = first_row + own_row + m * 16 + lane_row(h), query = query_of(row < rows ? row : last_row, queries);
-        u32 from = first_key(query, queries, keys, window), to = last_key(query, queries, keys);
-        EACH_TILE(n, NT) EACH_TILE(i, 4) {
-          u32 key = start + own_key + n * 16 + lane_column(i);
-          if (key < from || key >= to) score[m][n].at[h][i] = LOWEST;
-        }
-      }
-    }
+    mask(start);
     EACH_ROW {
-      f32 largest = top[m][h];
-      EACH_TILE(n, NT) EACH_TILE(i, 4) largest = fmaxf(largest, score[m][n].at[h][i]);
-      largest = across_row(largest, Larger());
-      // A row that has seen no key yet.
-      f32 base = largest == LOWEST ? 0 : largest * scale;
-      f32 shrink = exp2_fast(top[m][h] * scale - base), own = 0;
-      top[m][h] = largest;
-      EACH_TILE(n, NT) EACH_TILE(i, 4) {
-        f32 p = exp2_fast(score[m][n].at[h][i] * scale - base);
-        own += p;
-        score[m][n].at[h][i] = p;
-      }
-      total[m][h] = total[m][h] * shrink + own;
+      f32 shrink = weigh(m, h);
       EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] *= shrink;
     }
     loads_done();
@@ -134,6 +251,7 @@ pub const FORWARD: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
       }
     }
   }
+#endif
   loads_done();
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
   if (KEY_WARPS > 1) {

@@ -4,6 +4,7 @@ use super::super::super::kernel::{bounds, c_type, source};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
+use super::super::super::warpgroups;
 use super::*;
 
 /// How a grouped product is cut into tiles, each of which a block computes at a time. Blocks stay until no tile is left.
@@ -181,7 +182,13 @@ impl Tiling {
                     self.table(),
                     text::SCHEDULE,
                     text::TILES,
-                    text::warpgroup(a.dtype, self.columns, turned),
+                    warpgroups::functions(&[warpgroups::product(
+                        "multiply_together",
+                        a.dtype,
+                        self.columns,
+                        Some(turned[0]),
+                        !turned[1],
+                    )]),
                 );
                 let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
                 (source("grouped_gemm", &before, &params, text::UNITS), Shared::AtMost(bytes as u32))

@@ -1,9 +1,5 @@
 //! The texts of the kernels. [`super::kernel`] defines their names.
 
-use std::fmt::Write as _;
-
-use crate::base::DType;
-
 /// Offsets of the tiles. A block has `BM` rows and `BN` columns of one group's result at a time.
 ///
 /// Tiles of a group follow each other, those of `BAND` rows of tiles column by column, so that blocks that run together read
@@ -108,11 +104,6 @@ pub const TILES: &str = r#"
 #define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
 #define ROW_STEP (WARPGROUPS ? 64 : 16)
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
-template <int ROWS> struct Columns {
-  u16* at;
-  __device__ inline Tile<ROWS, 64> operator[](u32 column) const { return {at + column / 64 * (ROWS * 64)}; }
-};
-__device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - from : 0; }
 "#;
 
 /// The product of 16-bit factors.
@@ -194,7 +185,7 @@ pub const UNITS: &str = r#"#if MMA
         u32 row = warp / 4 * (MT * 64) + m * 64;
         u16* of_a = TURNED_A ? tile_a(stage) + (row + c * 16) * 64 : tile_a(stage) + row * 64 + c * 16;
         u16* of_b = TURNED_B ? tile_b(stage) + c * 16 : tile_b(stage) + c * 16 * 64;
-        multiply_together(sum[m], described(of_a), described(of_b));
+        multiply_together(sum[m], described<BK>(of_a), described<BK>(of_b), true);
       }
       multiply_pending<1>();
 #else
@@ -288,52 +279,3 @@ pub const ELEMENTS: &str = r#"  __shared__ u32 table[2 * (MOST_GROUPS + 1)], roo
     }
   }
 "#;
-
-/// Hopper's products of four warps, 64 rows by `columns`, whose factors lie in shared memory (PTX ISA, "wgmma.mma_async").
-///
-/// - `described`: the address of a factor's first element with how it lies: rows of 128 bytes, whose chunks of 16 are turned by
-///   the row's number, in groups of eight rows; 64 such rows to the next 64 columns.
-/// - `written_before`: makes what threads have written to shared memory visible to these products.
-/// - `multiply_begin`, `multiply_together`: adds a product to sums, asynchronously.
-/// - `multiply_pending<N>`: ends a group of products, and waits until at most `N` groups are under way.
-pub fn warpgroup(dtype: DType, columns: u64, turned: [bool; 2]) -> String {
-    let tiles = columns / 16;
-    let mut sums = Vec::new();
-    for tile in 0..tiles {
-        for half in 0..2 {
-            for row in 0..2 {
-                sums.extend((0..2).map(|place| format!("\"+f\"(s[{tile}].at[{row}][{}])", half * 2 + place)));
-            }
-        }
-    }
-    let names: Vec<String> = (0..sums.len()).map(|index| format!("%{index}")).collect();
-    let name = dtype.name();
-    let mut text = String::from("#if WARPGROUPS\n");
-    let _ = write!(
-        text,
-        r#"__device__ inline u64 described(const u16* at) {{
-  return (u64)(shared_address(at) >> 4 & 0x3fff) | (u64)(8192 >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
-}}
-__device__ inline void written_before() {{ asm volatile("fence.proxy.async;" ::: "memory"); }}
-__device__ inline void multiply_begin() {{ asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }}
-template <int N> __device__ inline void multiply_pending() {{
-  if (N > 0) asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
-}}
-__device__ inline void multiply_together(Sums (&s)[{tiles}], u64 a, u64 b) {{
-  asm volatile("{{\n.reg .pred p;\nsetp.eq.b32 p, 0, 0;\n"
-    "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{}}}, %{}, %{}, p, 1, 1, {}, {};\n}}"
-    : {}
-    : "l"(a), "l"(b));
-}}
-#endif
-"#,
-        names.join(", "),
-        sums.len(),
-        sums.len() + 1,
-        u32::from(turned[0]),
-        u32::from(!turned[1]),
-        sums.join(", "),
-    );
-    text
-}

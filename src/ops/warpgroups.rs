@@ -1,0 +1,83 @@
+//! Kernel text of Hopper's products of four warps (PTX ISA, "wgmma.mma_async").
+//!
+//! The right factor lies in shared memory, the left one there or in registers. Products are asynchronous: threads compute
+//! something else until they wait for them.
+
+use crate::base::DType;
+
+/// Factors in shared memory, as columns of 64 elements with the turns of [`super::mma`], which are those that these
+/// instructions read. The text needs [`super::mma::FUNCTIONS`] and the definition of `WARPGROUPS`.
+///
+/// - `Columns<ROWS>`: tiles of 64 columns, one behind the other.
+/// - `described<ROWS>`: the address of a factor's first element with how it lies: rows of 128 bytes, whose chunks of 16 are
+///   turned by the row's number, in groups of eight rows; `ROWS` such rows to the next 64 columns.
+/// - `written_before`: makes what threads have written to shared memory visible to these products.
+/// - `multiply_begin`: comes before the products of a group.
+/// - `multiply_end`: ends a group of products.
+/// - `multiply_wait<N>`: waits until at most `N` groups are under way.
+/// - `multiply_pending<N>`: both.
+/// - `settled`: keeps the compiler from moving what computes these sums behind it, and what reads them before it.
+const FUNCTIONS: &str = r#"
+template <int ROWS> struct Columns {
+  u16* at;
+  __device__ inline Tile<ROWS, 64> operator[](u32 column) const { return {at + column / 64 * (ROWS * 64)}; }
+};
+__device__ inline u32 left_of(u32 end, u32 from) { return from < end ? end - from : 0; }
+#if WARPGROUPS
+template <int ROWS> __device__ inline u64 described(const u16* at) {
+  return (u64)(shared_address(at) >> 4 & 0x3fff) | (u64)(ROWS * 128 >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+__device__ inline void written_before() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ inline void multiply_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void multiply_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> __device__ inline void multiply_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}
+template <int N> __device__ inline void multiply_pending() {
+  if (N > 0) multiply_end();
+  multiply_wait<N>();
+}
+template <int TILES> __device__ inline void settled(Sums (&s)[TILES]) {
+#pragma unroll
+  for (int n = 0; n < TILES; n++)
+#pragma unroll
+    for (int i = 0; i < 8; i++) asm volatile("" : "+f"(s[n].at[i / 4][i % 4]) :: "memory");
+}
+"#;
+
+/// The text of [`FUNCTIONS`] and of products, each by [`product`].
+pub fn functions(products: &[String]) -> String {
+    format!("{FUNCTIONS}{}#endif\n", products.concat())
+}
+
+/// Kernel text that defines `name`, which adds the product of 64 rows by `columns`, 16 terms deep, to sums; or which sets
+/// the sums to it where its last argument is false. `left` is whether the left factor lies in shared memory column by column,
+/// or `None` if it lies in registers; `by_rows` is whether the right one lies row by row.
+pub fn product(name: &str, dtype: DType, columns: u64, left: Option<bool>, by_rows: bool) -> String {
+    let tiles = columns / 16;
+    let places = (0..tiles).flat_map(|tile| (0..8).map(move |place| (tile, place)));
+    // In the instruction's order: pairs of columns, of one row and of the row eight below.
+    let sums = places.map(|(tile, place)| {
+        let (half, row, column) = (place / 4, place / 2 % 2, place % 2);
+        format!("\"+f\"(s[{tile}].at[{row}][{}])", half * 2 + column)
+    });
+    let sums: Vec<String> = sums.collect();
+    let count = sums.len();
+    let names = |range: std::ops::Range<usize>| range.map(|index| format!("%{index}")).collect::<Vec<_>>().join(", ");
+    let registers = "\"r\"(a.at[0]), \"r\"(a.at[1]), \"r\"(a.at[2]), \"r\"(a.at[3])";
+    let (parameter, factor, operand, turns) = match left {
+        Some(turned) => ("u64 a", format!("%{count}"), "\"l\"(a)", format!("{}, ", u32::from(turned))),
+        None => ("const Factor& a", format!("{{{}}}", names(count..count + 4)), registers, String::new()),
+    };
+    let next = count + if left.is_some() { 1 } else { 4 };
+    format!(
+        "__device__ inline void {name}(Sums (&s)[{tiles}], {parameter}, u64 b, bool add) {{\n  asm volatile(\"{{\\n.reg .pred \
+         p;\\nsetp.ne.b32 p, %{}, 0;\\n\"\n    \"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{dtype}.{dtype} {{{}}}, \
+         {factor}, %{next}, p, 1, 1, {turns}{};\\n}}\"\n    : {}\n    : {operand}, \"l\"(b), \"r\"((u32)add));\n}}\n",
+        next + 1,
+        names(0..count),
+        u32::from(by_rows),
+        sums.join(", "),
+        dtype = dtype.name(),
+    )
+}
