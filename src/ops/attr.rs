@@ -212,11 +212,11 @@ impl Attrs {
         self.values.push((name, value, span));
     }
 
-    /// All options of a signature: those given, and the defaults of the others.
+    /// All of these options: the given ones, and the defaults of the others.
     #[cfg(test)]
-    pub(super) fn with_defaults(signature: &super::Signature, given: &[(&'static str, Attr)]) -> Attrs {
+    pub(super) fn with_defaults(options: &[OptionSpec], given: &[(&'static str, Attr)]) -> Attrs {
         let mut attrs = Attrs::default();
-        for option in signature.options {
+        for option in options {
             let value = given.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
             attrs.push(option.name, value.unwrap_or_else(|| option.default.value()), None);
         }

@@ -183,7 +183,7 @@ mod tests {
 
     /// Returns the results of an operation on rows of `f64`, by the options' defaults but for those given.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
-        let attrs = Attrs::with_defaults(operation.signature(), options);
+        let attrs = Attrs::with_defaults(operation.signature().options, options);
         let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
         let row =
             Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };
