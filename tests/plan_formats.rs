@@ -1,6 +1,7 @@
 //! The forms of a plan: each has all of the document, and a difference of two plans shows what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use aorta::config::Profile;
 use aorta::measure::record::Workload;
@@ -61,6 +62,15 @@ fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
 
 fn document(text: &str) -> PlanDocument {
     document_of(text, None)
+}
+
+/// The text and the document of every shipped file and of [`EVERYTHING`], built once for all tests of this file.
+fn shipped_documents() -> &'static [(String, PlanDocument)] {
+    static ALL: OnceLock<Vec<(String, PlanDocument)>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let texts = shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]);
+        texts.map(|text| (text.clone(), document(&text))).collect()
+    })
 }
 
 fn text(document: &PlanDocument) -> String {
@@ -144,9 +154,8 @@ fn known(program: &aorta::model::Program, plan: &plan::StepPlan, op: aorta::base
 
 #[test]
 fn the_document_has_every_edge() {
-    for text in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
-        let (program, plan) = common::planned(&text);
-        let document = document(&text);
+    for (text, document) in shipped_documents() {
+        let (program, plan) = common::planned(text);
         for ((step, graph), iteration) in program.cycle.iter().zip(&plan.steps).zip(&document.iterations) {
             let expected: BTreeSet<Known> = step.ids().flat_map(|op| known(&program, graph, op)).collect();
             let why = |reason: &Reason| match reason {
@@ -171,8 +180,7 @@ fn the_document_has_every_edge() {
 /// A data dependency shows slices that its two operations access themselves.
 #[test]
 fn slices_of_an_edge_are_those_of_its_ends() {
-    for text in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
-        let document = document(&text);
+    for (_, document) in shipped_documents() {
         let cycle = document.iterations.len();
         for (index, iteration) in document.iterations.iter().enumerate() {
             for edge in &iteration.edges {
@@ -199,27 +207,26 @@ fn parts(document: &PlanDocument) -> impl Iterator<Item = &Iteration> {
 
 #[test]
 fn text_has_a_line_for_every_edge() {
-    for file in shipped::all() {
-        let document = document(&file.text);
-        let said = text(&document);
-        let edges = parts(&document).flat_map(|part| &part.edges);
+    for (source, document) in shipped_documents() {
+        let said = text(document);
+        let edges = parts(document).flat_map(|part| &part.edges);
         let (stream, others): (Vec<&Edge>, Vec<&Edge>) = edges.partition(|edge| edge.reason == Reason::Stream);
-        assert_eq!(said.matches("\n      waits for #").count(), others.len(), "{}", file.path);
+        assert_eq!(said.matches("\n      waits for #").count(), others.len(), "{source}");
         let behind = |line: &&str| {
             line.starts_with('#') && line.split_whitespace().nth(2).is_some_and(|word| word.starts_with('#'))
         };
-        assert_eq!(said.lines().filter(behind).count(), stream.len(), "{}", file.path);
+        assert_eq!(said.lines().filter(behind).count(), stream.len(), "{source}");
     }
 }
 
 #[test]
 fn json_says_everything() {
-    for text_of in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
-        let document = document(&text_of);
-        let read = report::parse(&json(&document)).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!(json(&read), json(&document));
-        assert_eq!(text(&read), text(&document));
-        assert_eq!(report::diff(&read, &document), None);
+    for (_, document) in shipped_documents() {
+        let written = json(document);
+        let read = report::parse(&written).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(json(&read), written);
+        assert_eq!(text(&read), text(document));
+        assert_eq!(report::diff(&read, document), None);
     }
 }
 
@@ -295,19 +302,18 @@ fn parse_mermaid(text: &str) -> Drawing {
 
 #[test]
 fn drawings_have_every_operation_and_edge() {
-    for text in shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]) {
-        let document = document(&text);
-        let count = parts(&document).count();
-        let used = parts(&document)
+    for (_, document) in shipped_documents() {
+        let count = parts(document).count();
+        let used = parts(document)
             .map(|part| part.operations.iter().map(|operation| &*operation.stream).collect::<BTreeSet<_>>().len());
         let groups = used.sum::<usize>() + if count > 1 { count } else { 0 };
-        let critical: usize = parts(&document).map(|part| part.critical_path.operations.len().saturating_sub(1)).sum();
-        let dot = parse_dot(&dot(&document));
-        let drawn = mermaid(&document);
+        let critical: usize = parts(document).map(|part| part.critical_path.operations.len().saturating_sub(1)).sum();
+        let dot = parse_dot(&dot(document));
+        let drawn = mermaid(document);
         let mermaid = parse_mermaid(&drawn);
         for drawing in [&dot, &mermaid] {
-            assert_eq!(drawing.nodes.len(), parts(&document).map(|part| part.operations.len()).sum::<usize>());
-            assert_eq!(drawing.edges.len(), parts(&document).map(|part| part.edges.len()).sum::<usize>());
+            assert_eq!(drawing.nodes.len(), parts(document).map(|part| part.operations.len()).sum::<usize>());
+            assert_eq!(drawing.edges.len(), parts(document).map(|part| part.edges.len()).sum::<usize>());
             assert_eq!(drawing.groups, groups);
             for (from, to, _) in &drawing.edges {
                 assert!(drawing.nodes.contains_key(from) && drawing.nodes.contains_key(to), "{from} -> {to}");

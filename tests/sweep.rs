@@ -295,21 +295,26 @@ fn a_hundred_kills_lose_nothing_but_the_case_under_way() {
 fn kill_again_and_again(kills: Range<usize>) {
     let sandbox = Sandbox::new();
     sandbox.write("tiny.aorta", "param n = 4\nbuffer x: f32[n]\nstep { map(x + 1 -> x) }");
-    let values: Vec<String> = (1..=85).map(|value| value.to_string()).collect();
+    let values: Vec<String> = (1..=300).map(|value| value.to_string()).collect();
     let command =
         format!("tiny.aorta --set n={} --backend sim --effort quick --json a.jsonl --resume", values.join(","));
     let mut before = Vec::new();
+    let (mut killed, wanted_kills) = (0, kills.len());
     for kill in kills {
         // A fixed pseudo-random sequence.
         let chance = (kill * 7919 + 13) % 97;
         let mut child = start(&sandbox, &command);
         let (more, delay) = if kill % 4 == 0 { (0, 300 * chance) } else { (1, 30 * chance) };
         let wanted = whole_lines(&sandbox, "a.jsonl") + more;
+        let mut ended = false;
         wait_for("a case", || {
-            let ended = child.try_wait().expect("a child can be waited for").is_some();
-            assert!(!ended, "the sweep ended before kill {kill}");
-            whole_lines(&sandbox, "a.jsonl") >= wanted
+            ended = child.try_wait().expect("a child can be waited for").is_some();
+            ended || whole_lines(&sandbox, "a.jsonl") >= wanted
         });
+        // On a busy machine, a kill can come so late that few cases are left.
+        if ended {
+            break;
+        }
         std::thread::sleep(Duration::from_micros(delay as u64));
         child.kill().expect("SIGKILL reaches it");
         child.wait().expect("a child can be waited for");
@@ -317,11 +322,12 @@ fn kill_again_and_again(kills: Range<usize>) {
         assert!(now.starts_with(&before), "what was written before kill {kill} has changed");
         let whole = now.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         before = now[..whole].to_vec();
+        killed += 1;
     }
-    assert!(whole_lines(&sandbox, "a.jsonl") < values.len(), "the sweep was still under way at the last kill");
+    assert!(2 * killed > wanted_kills, "the sweep ended after {killed} kills");
     let output = sandbox.run(&words(&format!("sweep {command}")));
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    assert!(output.stdout.contains("85 done"), "{}", output.stdout);
+    assert!(output.stdout.contains("300 done"), "{}", output.stdout);
     assert!(sandbox.read("a.jsonl").as_bytes().starts_with(&before));
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for (name, status) in statuses(&sandbox, "a.jsonl") {

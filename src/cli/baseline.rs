@@ -42,12 +42,9 @@ pub fn run(args: BaselineArgs) -> CliResult {
     let arguments = SuiteArgs {
         name: Some(suite.name.clone()),
         only: None,
-        dry_run: args.dry_run,
         strict: false,
         partition: None,
-        page: args.page,
-        files: args.files,
-        resume: args.resume,
+        run: args.run,
         same: Passed::new(same),
     };
     suite::run_suite(suite, String::new(), arguments, |ended| {

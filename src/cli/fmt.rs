@@ -65,7 +65,7 @@ impl Outcome {
     fn add(&mut self, result: Result<bool, CliError>) {
         match result {
             Ok(changed) => self.has_changed |= changed,
-            // The errors of all but the last file are shown here, those of the last by the caller.
+            // The caller prints the errors of the last file; those of the others are printed here.
             Err(error) => {
                 if let Some(before) = self.last_error.replace(error) {
                     before.print(self.how);
@@ -139,7 +139,8 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
     Ok(changes)
 }
 
-/// Like [`file_in_form`], for a scenario, a suite or another file of settings. Its mistakes are for `aorta check`.
+/// Like [`file_in_form`], for a scenario, a suite or another file of settings. `aorta check` reports the mistakes of such a
+/// file.
 fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Scenario)?;

@@ -20,7 +20,7 @@ use super::{
     CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, container, exec, library, load, output, project,
 };
 
-pub use args::SuiteArgs;
+pub use args::{RunArgs, SuiteArgs};
 use plan::{Machine, SuitePlan};
 
 /// Exit code of a suite with a case that is invalid on any machine.
@@ -43,8 +43,8 @@ pub fn run_suite(
     finish: impl FnOnce(&[&Case]) -> Result<(), CliError>,
 ) -> CliResult {
     cases::alone("suite")?;
-    args.page.check()?;
-    args.files.check()?;
+    args.run.page.check()?;
+    args.run.files.check()?;
     let name = &suite.name;
     let same = args.same.words();
     // A mistake in these options, or in the normal ranges, would fail every case.
@@ -60,12 +60,12 @@ pub fn run_suite(
         output::eprint(cases::NO_CASE);
         return Ok(DONE);
     }
-    if args.dry_run {
+    if args.run.dry_run {
         output::print(&commands(&planned));
         let bad = planned.iter().any(|case| matches!(case.planned.command, Err((Status::Failed, _))));
         return Ok(if bad { BAD_INPUT } else { DONE });
     }
-    let mut runner = Runner::open(args.files.json.as_ref(), None, &header, args.resume, planned.len())?;
+    let mut runner = Runner::open(args.run.files.json.as_ref(), None, &header, args.run.resume, planned.len())?;
     // Cases that were skipped or failed may succeed now.
     let is_planned = |case: &Case| planned.iter().any(|plan| plan.planned.name == case.name);
     runner.keep(|case| case.status.is_measured() && is_planned(case));
@@ -94,9 +94,9 @@ pub fn run_suite(
     });
     let ended: Vec<&Case> = cases.iter().collect();
     finish(&ended)?;
-    args.page.show(std::slice::from_ref(&page), || cases_json(&header, &ended))?;
-    args.page.write_html(|| View::cases(&header, &ended, page))?;
-    if let Some(path) = &args.files.csv {
+    args.run.page.show(std::slice::from_ref(&page), || cases_json(&header, &ended))?;
+    args.run.page.write_html(|| View::cases(&header, &ended, page))?;
+    if let Some(path) = &args.run.files.csv {
         output::write_text(path, &report::cases_csv(&header, &ended))?;
         // The suite's own columns may have no room for the mark.
         if header.csv.is_some() && cases.iter().any(|case| case.record.as_ref().is_some_and(|record| record.simulated))

@@ -118,7 +118,7 @@ impl Parsed {
     /// Analyzes and plans the text for every rank: the second half of [`compile()`].
     ///
     /// # Errors
-    /// Those of [`compile()`].
+    /// The same as [`compile()`].
     pub fn compile(mut self, options: &Options) -> Result<Compiled, CompileError> {
         let mut diagnostics = std::mem::take(&mut self.errors);
         let has_streams = self.has_param("streams");

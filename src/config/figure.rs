@@ -9,7 +9,7 @@ use crate::base::visible;
 pub struct Figure(pub f64, #[serde(deserialize_with = "visible::read_line")] pub String);
 
 impl Figure {
-    /// One, for a profile that does not say.
+    /// The figure 1 of a profile that does not give one.
     pub(super) fn one() -> Figure {
         Figure(1.0, "one: the profile does not say".to_owned())
     }

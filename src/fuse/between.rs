@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
             let is_marker = !matches!(other.kind, OpKind::Run(_)) && (is_own || other.kind.joins_all());
             let afters = || other.members.iter().flat_map(|member| self.step.after(*member));
             let waits = forwards && afters().any(|after| !after.previous && inside(after.op));
-            // Where the file declares each order, operations of other streams rely on the order of this one.
+            // In a file that declares every order, operations of other streams rely on the order of this one.
             let relied_on = declared
                 && is_own
                 && match forwards {

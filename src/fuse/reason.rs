@@ -8,7 +8,7 @@ use crate::ops::fused::Apart;
 pub enum Reason {
     /// An operation between them, in the way of both.
     Between { operation: String, stream: Option<String>, span: SrcSpan },
-    /// They are on different streams.
+    /// The two operations are on different streams.
     Streams(String, String),
     /// Another operation uses the value between them.
     Used { value: String, user: String, span: SrcSpan },
@@ -16,7 +16,7 @@ pub enum Reason {
     Kept(String),
     /// The first has a result that nothing reads: work that the file asks for all the same.
     Unread(String),
-    /// One reads or writes a part of what the other writes.
+    /// One operation reads or writes only a part of the tensor that the other writes.
     Overlap(String),
     /// A metric or an expectation counts one of them alone.
     Metric(String),

@@ -216,7 +216,7 @@ fn level_number(key: &str) -> Option<u32> {
     key.strip_prefix("level")?.parse().ok()
 }
 
-/// What a value is, in words.
+/// Describes the type of a JSON value, such as `a number`.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

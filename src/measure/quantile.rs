@@ -167,7 +167,7 @@ mod tests {
         assert!((rho - 0.8).abs() < 0.06, "{rho}");
         // (1 - 0.8) / (1 + 0.8) of them.
         assert!((effective(&series, 50.0) - 111.0).abs() < 40.0, "{}", effective(&series, 50.0));
-        // Those that alternate tell no more than independent ones.
+        // Alternating samples count no more than independent ones.
         let alternating: Vec<f64> = (0..20).map(|index| f64::from(index % 2)).collect();
         assert_eq!(effective(&alternating, 50.0), 20.0);
     }

@@ -309,7 +309,7 @@ mod tests {
         // Weak: 100 of work for each, in 10, 10 and 12.5 seconds: T(1) / T(n).
         let weak = exact(&[100.0 / 10.0, 200.0 / 10.0, 400.0 / 12.5]);
         assert_eq!(efficiency(&weak, Some(&numbers), Baseline::First, 0), [1.0, 1.0, 0.8]);
-        // The baseline is the smallest value, wherever it stands.
+        // The baseline is the smallest value, at any position of the list.
         let turned = exact(&[25.0, 20.0, 10.0]);
         assert_eq!(efficiency(&turned, Some(&[4.0, 2.0, 1.0]), Baseline::First, 2), [0.625, 1.0, 1.0]);
         assert_eq!(efficiency(&exact(&[5.0, 20.0]), None, Baseline::Best, 1), [0.25, 1.0]);

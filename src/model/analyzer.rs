@@ -84,7 +84,7 @@ pub(super) struct Analyzer<'a> {
     pub metrics: FxHashMap<Symbol, usize>,
     /// Families of metrics declared so far: for each member, the text of its value and its index.
     pub metric_families: FxHashMap<Symbol, Vec<(String, usize)>>,
-    /// All names of labels, and all names of phases.
+    /// The names of all labels, and the names of all phases.
     pub sets: (BTreeSet<Symbol>, BTreeSet<Symbol>),
     /// Number of list members evaluated so far.
     pub members: usize,

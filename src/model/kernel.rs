@@ -77,7 +77,7 @@ const FIELDS: [&str; 11] =
     ["grid", "block", "shared", "flops", "bytes", "time", "source", "file", "entry", "args", "reference"];
 
 impl<'a> Analyzer<'a> {
-    /// Checks a declaration, and keeps it for its calls; `None` stands for one with a mistake.
+    /// Checks a declaration, and keeps it for its calls. A declaration with a mistake is kept as `None`.
     pub(super) fn kernel(&mut self, decl: &'a Decl) {
         let DeclKind::Kernel { name, .. } = &decl.kind else { unreachable!("the caller has matched it") };
         let declared = self.declared_kernel(decl).map(Rc::new);

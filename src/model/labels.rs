@@ -48,7 +48,7 @@ impl LabelData {
         LabelData { tensors: Some(tensors.into()), ..self }
     }
 
-    /// True for an operation that stands by itself.
+    /// True for an operation that belongs to no group.
     pub fn is_operation(&self) -> bool {
         self.members.is_none()
     }
@@ -141,7 +141,7 @@ impl LastOps {
 /// The labels of a complete iteration.
 pub(super) type StepLabels = FxHashMap<Symbol, StepLabel>;
 
-/// The operations that a label stands for in dependencies, the last on each stream.
+/// The operations that a label means in dependencies: the last on each stream.
 pub(super) enum StepLabel {
     One(Vec<OpId>),
     Family(FxHashMap<Index, Vec<OpId>>),
@@ -229,7 +229,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The only slice that a value stands for; `None` if it stands for none or for several.
+    /// The only slice that a value names; `None` if it names none or several.
     pub(super) fn tensor_of(&self, value: &Value) -> Option<ViewId> {
         match value {
             Value::Tensor { view, .. } => Some(*view),
@@ -468,7 +468,7 @@ impl<'a> Analyzer<'a> {
         found
     }
 
-    /// The operations that a label stands for: the last on each stream, since a stream executes in order.
+    /// The operations that a label means: the last on each stream, since a stream executes in order.
     pub(super) fn waited_for(&mut self, value: &Value, span: SrcSpan) -> Vec<After> {
         let ops = match value {
             Value::Unknown => return Vec::new(),

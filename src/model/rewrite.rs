@@ -18,7 +18,8 @@ const NAMES: usize = 6;
 /// An operation of a step that a pass has rewritten.
 #[derive(Debug)]
 pub struct Rewritten {
-    /// The operations of the step before that it stands for, at least one, all on one stream, in the order of the text.
+    /// The operations of the original step that this one replaces: at least one, all on one stream, in the order of the
+    /// text.
     pub members: Vec<OpId>,
     /// The operation that replaces them; `None` to keep the only one.
     pub replacement: Option<Replacement>,
@@ -136,7 +137,7 @@ fn listed(count: usize, names: impl Fn(Range<usize>) -> Vec<String>) -> String {
     }
 }
 
-/// For each operation of a step the one that stands for it.
+/// For each operation of the original step, the operation that replaces it.
 fn places(step: &Step, slot: &[Rewritten]) -> Vec<OpId> {
     let mut places = vec![OpId(0); step.ops.len()];
     for (place, one) in slot.iter().enumerate() {

@@ -82,7 +82,7 @@ pub enum Value {
     Number(Number),
     Bool(bool),
     Text(Arc<str>),
-    /// A word that stands for itself, such as `alternating`.
+    /// A word that is its own value, such as `alternating`.
     Word(Symbol),
     DType(DType),
     /// A tensor type: `bf16[4, 8]`. Boxed, since values are moved often.

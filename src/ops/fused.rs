@@ -20,7 +20,7 @@ const CHEAP: u32 = 8;
 pub enum Apart {
     /// The value between them is rounded to whole numbers or to 8 bits, which changes what the second one computes.
     Rounded(DType),
-    /// They compute in different types.
+    /// The two operations compute in different types.
     Compute(DType, DType),
     /// The first has another shape than the second, and cannot be computed on the way.
     Shape,

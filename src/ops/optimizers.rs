@@ -234,17 +234,7 @@ mod tests {
 
     /// Returns the outputs of one step on single elements, from a gradient and the values that the outputs held.
     fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
-        let mut attrs = Attrs::default();
-        for option in operation.signature().options {
-            let given = options.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
-            let value = given.unwrap_or(match option.default {
-                Preset::Number(value) => Attr::Number(value),
-                Preset::Int(value) => Attr::Int(value),
-                Preset::Bool(value) => Attr::Bool(value),
-                _ => Attr::Absent,
-            });
-            attrs.push(option.name, value, None);
-        }
+        let attrs = Attrs::with_defaults(operation.signature().options, options);
         let dims = Dims::from_slice(&[1]).expect("one dimension");
         let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
         let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);

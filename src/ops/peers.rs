@@ -1,4 +1,4 @@
-//! A copy to another rank, as each of the ranks comes by it: what it sends, and what arrives.
+//! One rank's part of a copy between ranks: what it sends, and what it receives.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-/// `copy(x -> y at r)` as one rank comes by it: it reads what it sends itself, and writes what others send to it. It has
-/// no place in the catalogue, since a rank alone cannot know what arrives.
+/// One rank's part of `copy(x -> y at r)`: it reads what this rank sends, and writes what other ranks send to it. The
+/// catalogue does not list it, because a rank alone cannot know what arrives.
 pub struct PeerCopy;
 
 /// The option that holds a rank's share; the model fills it in.

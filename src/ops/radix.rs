@@ -140,7 +140,8 @@ __device__ inline Row* rows_of(void* workspace, u32 side, u64 count) {
 }
 "#;
 
-/// Reads the row of a place of the pass: from the indices, or from what the pass before has left. `BINS` stands for none.
+/// Reads the row at a position of the pass, from the indices or from the result of the previous pass. Returns `BINS` if
+/// there is none.
 const READ: &str = r#"  const u32 BINS = 1u << BITS;
   u32* counted = (u32*)(workspace + 16 + 2 * count * (sizeof(P) + sizeof(Row)));
   P tile = (P)((count + TILES - 1) / TILES), first = (P)((u64)tile * blockIdx.x < count ? (u64)tile * blockIdx.x : count);

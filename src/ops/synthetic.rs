@@ -109,8 +109,8 @@ impl Operation for Spin {
     }
 }
 
-/// A kernel that holds that many compute units for a time, or a thread of one where it is none: what stands in place of
-/// something that cannot run here.
+/// A kernel that occupies `units` compute units for a time, or one thread if `units` is 0. It replaces an operation that
+/// cannot run here.
 pub fn held(time: Nanos, units: u32) -> Spec {
     let mut attrs = Attrs::default();
     attrs.push("time", Attr::Number(time.0 as f64), None);

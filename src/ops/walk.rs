@@ -31,9 +31,9 @@ const HELD: u64 = 256;
 pub struct Task<'a> {
     pub expression: &'a Expression,
     pub dims: Dims,
-    /// One for each output of the expression.
+    /// An operand for each output of the expression.
     pub outputs: Vec<Operand>,
-    /// One for each input of the expression.
+    /// An operand for each input of the expression.
     pub inputs: Vec<Operand>,
 }
 

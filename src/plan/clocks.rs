@@ -9,7 +9,7 @@ use super::clock::Clock;
 
 /// A position in a queue: after its `number`-th operation, counted from 1.
 ///
-/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It stands for what is known there: the
+/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents what is known there: the
 /// operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePosition {
@@ -99,7 +99,7 @@ impl Clocks {
         Clocks { queues: (0..queues).map(|_| queue()).collect() }
     }
 
-    /// Whether the next operation of `queue` starts after everything that `place` stands for.
+    /// Whether the next operation of `queue` starts after everything that is complete at `place`.
     pub fn knows(&self, queue: u32, place: QueuePosition) -> bool {
         if queue == place.queue {
             return true;

@@ -15,7 +15,7 @@ pub struct Use {
 /// The operations that read an output of an operation, in whole or in part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Readers {
-    /// Those of the same iteration, in the order of the text.
+    /// Readers in the same iteration, in the order of the text.
     uses: Vec<Use>,
     /// True if a later iteration or the `teardown` reads it too.
     later: bool,

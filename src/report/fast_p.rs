@@ -8,7 +8,7 @@ use super::page::{ABSENT, Page, Section, Table};
 /// The factors by which a result has to be faster, as KernelBench's analysis lists them.
 const FACTORS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];
 
-/// Those that the summary of a level names.
+/// The factors that the summary of a level names.
 const NAMED: [f64; 3] = [0.0, 1.0, 2.0];
 
 /// Two sides with their names.

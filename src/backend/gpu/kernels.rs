@@ -38,7 +38,7 @@ pub struct Wanted {
     pub declared: Option<Declared>,
 }
 
-/// A declared kernel whose code is to be loaded.
+/// A declared kernel, with the code to load.
 pub struct Declared {
     pub code: Arc<KernelCode>,
     pub name: Arc<str>,

@@ -489,7 +489,7 @@ impl Driver for SimDriver {
         Nanos(self.host)
     }
 
-    /// All ranks are on one machine, whose time their hosts use.
+    /// False: all ranks share the simulated machine's time.
     fn has_clock(&self) -> bool {
         false
     }

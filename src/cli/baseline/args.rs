@@ -3,8 +3,8 @@
 use clap::{Args, ValueEnum};
 
 use crate::cli::error::InputError;
-use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::passed::{Passed, PassedOptions};
+use crate::cli::suite::RunArgs;
 use crate::config::Level;
 
 /// Problems of each level with `--test`, as KernelBench's scripts have it.
@@ -52,16 +52,8 @@ pub struct BaselineArgs {
     /// Take the variables of a scenario's environment for all problems
     #[arg(long, value_name = "PATH")]
     pub scenario: Option<std::path::PathBuf>,
-    /// Print the command of each problem without running anything
-    #[arg(long)]
-    pub dry_run: bool,
     #[command(flatten)]
-    pub page: PageArgs,
-    #[command(flatten)]
-    pub files: Files,
-    /// Continue the same baseline: problems that are in the file do not run again
-    #[arg(long, requires = "json")]
-    pub resume: bool,
+    pub run: RunArgs,
     #[command(flatten)]
     pub same: Passed<ProblemOptions>,
 }

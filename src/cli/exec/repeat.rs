@@ -1,4 +1,4 @@
-//! A run that repeats the one of a record: what differs.
+//! Compares a repeated run with the run of its record.
 
 use std::path::Path;
 

@@ -23,9 +23,6 @@ pub struct SuiteArgs {
     /// Run only the cases whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
-    /// Print the command of each case without running anything
-    #[arg(long)]
-    pub dry_run: bool,
     /// Also fail if a case was skipped or is missing
     #[arg(long)]
     pub strict: bool,
@@ -33,14 +30,24 @@ pub struct SuiteArgs {
     #[arg(long, value_name = "K/N")]
     pub partition: Option<Partition>,
     #[command(flatten)]
+    pub run: RunArgs,
+    #[command(flatten)]
+    pub same: Passed<CaseOptions>,
+}
+
+/// Options that `aorta suite` shares with `aorta baseline`.
+#[derive(Debug, Default, Args)]
+pub struct RunArgs {
+    /// Print the command of each case without running anything
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Continue the same suite: cases that are in the file do not run again
+    /// Continue an interrupted run: cases that are in its file do not run again
     #[arg(long, requires = "json")]
     pub resume: bool,
-    #[command(flatten)]
-    pub same: Passed<CaseOptions>,
 }
 
 impl SuiteArgs {
@@ -52,12 +59,9 @@ impl SuiteArgs {
         SuiteArgs {
             name: Some(name.to_owned()),
             only: None,
-            dry_run: true,
             strict: false,
             partition: None,
-            page: PageArgs::default(),
-            files: Files::default(),
-            resume: false,
+            run: RunArgs { dry_run: true, ..RunArgs::default() },
             same: Passed::new(given),
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Bytes, SrcSpan, counted};
 use crate::fuse::Fusion;
 
-/// What fusion has made of a program.
+/// The result of fusing a program's operations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FusionRecord {
     /// Operations that took the place of several.

@@ -18,7 +18,7 @@ pub use compare::{Comparison, compare};
 use record::{OutputVerification, VariantVerification, VerificationRecord};
 use walk::{Findings, Walk, WalkOutcome};
 
-/// Error that stands for a difference without a finite number.
+/// Error of a difference that is not a finite number.
 const BEYOND: f64 = 1e30;
 
 /// Result of a verification.

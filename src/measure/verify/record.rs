@@ -33,7 +33,7 @@ pub struct CheckedOperations {
     pub declared: bool,
     /// Number of compared launches.
     pub count: u64,
-    /// Those compared by random vectors instead of element by element.
+    /// Number of launches compared by random vectors instead of element by element.
     pub by_vectors: u64,
     /// Number of elements of their outputs.
     pub elements: u64,

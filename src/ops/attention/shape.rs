@@ -21,7 +21,7 @@ impl Axes {
         }
     }
 
-    /// Those of logarithms, which have no elements of heads: `rank` is that of the queries.
+    /// Returns the axes of the logarithms, which have no dimension of a head's elements. `rank` is the rank of the queries.
     pub fn of_rows(rank: usize) -> Axes {
         Axes { heads: rank.checked_sub(3), positions: rank.saturating_sub(2) }
     }

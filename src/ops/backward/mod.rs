@@ -1,8 +1,8 @@
-//! Gradients: what computes them, written down by each operation as a few ordinary operations on a [`Tape`].
+//! Gradients. Each operation's rule writes the computation of its gradients as a few ordinary operations on a [`Tape`].
 //!
-//! A rule gets the gradients of an operation's outputs and sets those of its inputs. It may use the operands too. Which of
-//! its steps run follows from which gradients are wanted, so that a rule need not ask, unless it is to save work within a
-//! step.
+//! A rule gets the gradients of an operation's outputs, may use the operands, and sets the gradients of the inputs. Only the
+//! steps that lead to a wanted gradient run. So a rule does not ask which gradients are wanted, unless that saves work
+//! within a step.
 
 mod attention;
 mod collectives;
@@ -37,21 +37,21 @@ pub(super) use windows::{conv, conv_weights, pool};
 /// The reason why an operation has no gradients, as the end of a sentence that names it.
 pub type NoRule = &'static str;
 
-/// The backward of one operation, while it is written down.
+/// The backward pass of one operation, while its rule writes it.
 pub struct Backward<'a> {
     pub spec: &'a Spec,
     pub tape: &'a mut Tape,
     inputs: &'a [Value],
     outputs: &'a [Value],
-    /// For each output its gradient; `None` where that is zero.
+    /// The gradient of each output; `None` if it is zero.
     given: &'a [Option<Value>],
     wanted: &'a [bool],
     gradients: Vec<Option<Value>>,
 }
 
 impl<'a> Backward<'a> {
-    /// The backward of an operation with these operands. `given` has the gradient of each output, `wanted` says which inputs'
-    /// gradients are of use.
+    /// Begins the backward pass of an operation with these operands. `given` has the gradient of each output, `wanted` is
+    /// true for each input whose gradient is needed.
     pub fn new(
         spec: &'a Spec,
         tape: &'a mut Tape,
@@ -62,7 +62,7 @@ impl<'a> Backward<'a> {
         Backward { spec, tape, inputs, outputs, given, wanted, gradients: vec![None; inputs.len()] }
     }
 
-    /// Writes the steps down. Returns the gradient of each input, in the type and the shape of the input; `None` where it is
+    /// Writes the steps. Returns the gradient of each input, with the input's type and shape; `None` for a gradient that is
     /// zero everywhere.
     pub fn run(mut self) -> Result<Vec<Option<Value>>, NoRule> {
         self.spec.operation.backward(&mut self)?;
@@ -77,12 +77,12 @@ impl<'a> Backward<'a> {
         self.outputs[index]
     }
 
-    /// The gradient of an output; `None` where it is zero.
+    /// The gradient of an output; `None` if it is zero.
     pub fn given(&self, output: usize) -> Option<Value> {
         self.given[output]
     }
 
-    /// The gradient of the first output. Only operations with several outputs run where it is zero.
+    /// The gradient of the first output, which is zero only for operations with several outputs.
     pub fn gradient(&self) -> Option<Value> {
         self.given[0]
     }
@@ -91,19 +91,19 @@ impl<'a> Backward<'a> {
         self.wanted.get(input).copied().unwrap_or(false)
     }
 
-    /// The type that an expression of the operands is computed in.
+    /// The type in which an expression of the operands is computed.
     pub fn compute(&self) -> DType {
         compute_type(self.spec)
     }
 
-    /// Sets the gradient of an input, in whichever of its shapes.
+    /// Sets the gradient of an input, in any view of the input's shape.
     pub fn set(&mut self, input: usize, gradient: Value) {
         let tensor = self.spec.inputs[input];
         let gradient = self.tape.reshape(gradient, tensor.dims);
         self.gradients[input] = Some(self.convert(gradient, tensor.dtype));
     }
 
-    /// A tensor in another type.
+    /// Converts a tensor to another type.
     pub fn convert(&mut self, value: Value, dtype: DType) -> Value {
         if self.tape.dtype(value) == dtype {
             return value;
@@ -113,7 +113,7 @@ impl<'a> Backward<'a> {
         converted
     }
 
-    /// An expression for each element of these tensors together.
+    /// Evaluates an expression for each element of these tensors, broadcast together.
     pub fn map<const N: usize>(
         &mut self,
         inputs: [Value; N],
@@ -125,7 +125,7 @@ impl<'a> Backward<'a> {
         output
     }
 
-    /// A reduction of an expression over dimensions, which stay with size 1.
+    /// Reduces an expression over dimensions, which keep size 1.
     pub fn reduce<const N: usize>(
         &mut self,
         function: &str,
@@ -137,7 +137,7 @@ impl<'a> Backward<'a> {
         self.reduced(function, written(formula), &inputs, (dims, axes), dtype)
     }
 
-    /// The same for an expression that is written down already. `dims` is the shape of its inputs together.
+    /// Reduces a finished expression. `dims` is the broadcast shape of its inputs.
     fn reduced(
         &mut self,
         function: &str,
@@ -178,7 +178,7 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// The expression of a formula over so many inputs.
+/// The expression of a formula over `N` inputs.
 fn written<const N: usize>(formula: impl FnOnce(&mut Formula, [u16; N]) -> u16) -> Expression {
     let mut written = Formula::default();
     let mut index = 0;

@@ -19,7 +19,7 @@ fn sizes(dims: Dims) -> Attr {
     Attr::Axes(dims.iter().map(|&size| size as i64).collect())
 }
 
-/// A tensor of the type of the convolution's operands.
+/// Adds a convolution to the tape. The result has the type of its operands.
 fn convolved(
     rule: &mut Backward,
     of: &Shape,
@@ -52,7 +52,7 @@ fn weights(rule: &mut Backward, of: &Shape, [x, y]: [Value; 2]) -> Value {
     convolved(rule, of, ("conv_weights", &more), [x, y], shape(of.groups * of.outputs, of.inputs, of.kernel))
 }
 
-/// `conv`.
+/// The rule of `conv`.
 pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = Shape::of(rule.spec);
@@ -79,7 +79,7 @@ pub fn conv(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `conv_weights`.
+/// The rule of `conv_weights`.
 pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = Shape::of(rule.spec);
@@ -96,7 +96,7 @@ pub fn conv_weights(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `pool`.
+/// The rule of `pool`.
 pub fn pool(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let x = rule.spec.inputs[0];

@@ -183,17 +183,7 @@ mod tests {
 
     /// Returns the results of an operation on rows of `f64`, by the options' defaults but for those given.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
-        let mut attrs = Attrs::default();
-        for option in operation.signature().options {
-            let given = options.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
-            let value = given.unwrap_or(match option.default {
-                Preset::Number(value) => Attr::Number(value),
-                Preset::Int(value) => Attr::Int(value),
-                Preset::Bool(value) => Attr::Bool(value),
-                _ => Attr::Absent,
-            });
-            attrs.push(option.name, value, None);
-        }
+        let attrs = Attrs::with_defaults(operation.signature().options, options);
         let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
         let row =
             Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };

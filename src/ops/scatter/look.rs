@@ -63,7 +63,7 @@ pub struct Look {
     segments: u64,
     /// Terms that a thread reads at once.
     ahead: u64,
-    /// All rows are set to zero before, and only those with a term are written.
+    /// True if all rows are set to zero before the kernel, which then writes only rows with a term.
     sparse: bool,
     rows: u64,
     count: u64,

@@ -38,7 +38,7 @@ pub struct Tables<'a> {
 /// A communicator: the group, its first rank, and the number of the stream's name.
 pub type Channel = (GroupId, u32, u32);
 
-/// Stands for the group of copies between ranks; the third part is then the number of the copy.
+/// The group of all copies between ranks. The third part of such a channel is the number of the copy.
 const CROSSINGS: GroupId = GroupId(u32::MAX);
 
 impl<'a> Tables<'a> {

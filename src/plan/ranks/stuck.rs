@@ -248,7 +248,7 @@ fn circle(progress: &Progress, waits: &[Wait]) -> PlanError {
     PlanError::Deadlock { who, at: at.into(), here, second_at, there, help }
 }
 
-/// Whether a call stands for a copy to another rank.
+/// Whether a call is a copy to another rank.
 fn is_copy(progress: &Progress, (node, _): CallSite) -> bool {
     progress.step(node).peer(node.op).is_some()
 }

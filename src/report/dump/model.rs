@@ -9,7 +9,7 @@ use crate::ops::Attrs;
 use super::figures::figure;
 use super::{iteration, operation};
 
-/// The program as text.
+/// Returns a program's streams, memories and operations as text.
 pub fn model(program: &Program) -> String {
     let mut text = format!("rank {} of {}\n", program.rank, program.world);
     for (name, value) in &program.params {

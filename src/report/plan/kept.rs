@@ -67,7 +67,7 @@ impl Iteration {
             [(kept.from_ns, bytes), (kept.to_ns, -bytes)]
         });
         let mut ends: Vec<_> = ends.collect();
-        // What ends at an instant makes room for what begins then.
+        // At one instant, memory is released before it is taken: releases are negative and sort first.
         ends.sort_unstable();
         let sums = ends.into_iter().scan(0, |sum, (_, change)| {
             *sum += change;

@@ -14,7 +14,7 @@ pub fn find(scene: &Scene) -> Vec<Found> {
 
 /// The operations that compute an attention, while they are followed from the softmax.
 struct Chain {
-    /// All of them but the last product.
+    /// All operations of the attention except its last product.
     ops: Vec<OpId>,
     scale: f64,
     causal: bool,
@@ -87,7 +87,7 @@ fn around(scene: &Scene, softmax: OpId) -> Option<Found> {
     Some(Found { message, help, places, changes })
 }
 
-/// What an attention reads and writes.
+/// The operands of an attention.
 struct Ends {
     inputs: [Use; 3],
     /// The operation whose result becomes that of the attention.

@@ -102,7 +102,8 @@ fn widened(scene: &Scene, op: OpId) -> Option<Found> {
     })
 }
 
-/// What an operation becomes if it reads the inputs of all casts from `from` to `to` before it, and these casts.
+/// Returns the spec of an operation that reads the inputs of its casts instead of their results, for all casts from `from`
+/// to `to` before it, and these casts.
 fn narrowed(scene: &Scene, op: OpId, from: DType, to: DType) -> Option<(Spec, Vec<OpId>)> {
     let spec = scene.spec(op).filter(|spec| spec.threads.is_none())?;
     let mut inputs = spec.inputs.clone();

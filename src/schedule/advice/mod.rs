@@ -81,7 +81,7 @@ impl Gain {
         format!("roughly {} of {} (modelled on an {})", self.most_ns, self.whole_ns, self.modelled_on)
     }
 
-    /// What else is saved: time of the critical path, bytes and launches.
+    /// The other savings, as text: time of the critical path, bytes and launches.
     pub fn also(&self) -> String {
         let mut parts = vec![match self.path_ns {
             Nanos(0) => "nothing of the critical path".to_owned(),

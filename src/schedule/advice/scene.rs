@@ -33,7 +33,7 @@ pub struct Found {
 }
 
 impl<'a> Scene<'a> {
-    /// What an operation runs; `None` for a marker.
+    /// The spec of an operation; `None` for a marker, which runs nothing.
     pub fn spec(&self, op: OpId) -> Option<&'a Spec> {
         self.program.op_spec(self.step.op(op))
     }
@@ -90,8 +90,8 @@ impl<'a> Scene<'a> {
         self.step.outputs(op).iter().any(scratch)
     }
 
-    /// What readers become if they read `tensor` in place of their inputs, in the dimensions in which they read those; `None`
-    /// if one of them cannot.
+    /// Returns the specs of readers that read `tensor` in place of their inputs, viewed in the dimensions of those inputs.
+    /// `None` if one of the readers cannot.
     pub fn reading(&self, readers: &[Use], tensor: &Tensor) -> Option<Vec<(OpId, Option<Spec>)>> {
         let mut changes: Vec<(OpId, Option<Spec>)> = Vec::new();
         for reader in readers {
