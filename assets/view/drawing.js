@@ -345,6 +345,8 @@ class Painter {
     context.fillStyle = color.panel;
     context.fillRect(0, 0, this.left, RULER);
     context.fillStyle = color.text;
-    context.fillText(`${formatTime(view.end - view.start)} in view`, 6, RULER / 2);
+    const length = formatTime(view.end - view.start);
+    const text = `${length} in view`;
+    context.fillText(6 + text.length * LETTER < this.left ? text : length, 6, RULER / 2);
   }
 }

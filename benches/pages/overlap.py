@@ -4,7 +4,8 @@
 
 HolisticTraceAnalysis, of PyPI, takes a trace of one process in each file, and knows collectives by the names of NCCL's
 kernels. So the script writes each process of the trace to a file of its own, and puts a name of NCCL before those of
-collectives. Nothing else is changed. Both sides are of one traced iteration of each launch mode and rank:
+collectives. It leaves out the part of a collective that waits for other ranks, which aorta does not count as exposed
+communication, while to HolisticTraceAnalysis the whole kernel communicates. Nothing else is changed. Both sides are of one traced iteration of each launch mode and rank:
 
 - idle time: the part from the first begin of an operation to the last end in which no operation runs;
 - overlap: the part of collectives during which another kernel or copy runs, which the record has as exposed time.
@@ -13,11 +14,15 @@ Prints a line for each program with the greatest difference, as a share of the i
 """
 
 import json
+import logging
 import os
-import re
 import subprocess
 import sys
 import tempfile
+
+# It rounds times to microseconds otherwise, and says much.
+os.environ["HTA_DISABLE_NS_ROUNDING"] = "1"
+logging.disable(logging.WARNING)
 
 LIMIT = 0.01
 KERNEL = "ncclDevKernel_"
@@ -46,18 +51,27 @@ def record_figures(record):
             yield end - begin - covered(spans), exposed, end - begin
 
 
-def split(trace, folder):
+def transfers(record):
+    """Median transfer time of each collective in ns, by process and operation."""
+    ranks = [rank for variant in record["variants"] for rank in variant["ranks"]]
+    operations = ((pid, operation) for pid, rank in enumerate(ranks) for operation in rank["operations"])
+    known = ((pid, one) for pid, one in operations if one["category"] == "collective")
+    return {(pid, one["id"]): one.get("transfer_ns") for pid, one in known}
+
+
+def split(trace, transfer, folder):
     """Writes each process of a trace to a file, and returns the files by their numbers."""
-    collective = re.compile(r"^(all_|reduce|broadcast|gather|scatter|send|recv|barrier)")
     files = {}
     for pid in sorted({event["pid"] for event in trace["traceEvents"]}):
         events = []
         for event in trace["traceEvents"]:
             if event["pid"] != pid:
                 continue
-            kind = event.get("args", {}).get("operation", "")
-            if event["ph"] == "X" and event["cat"] == "kernel" and collective.match(kind):
-                event = {**event, "name": KERNEL + event["name"]}
+            key = pid, event.get("args", {}).get("correlation")
+            if event["ph"] == "X" and key in transfer:
+                duration = min(event["dur"], (transfer[key] or event["dur"] * 1e3) / 1e3)
+                start = event["ts"] + event["dur"] - duration
+                event = {**event, "name": KERNEL + event["name"], "ts": start, "dur": duration}
             events.append(event)
         files[pid] = os.path.join(folder, f"rank{pid}.json")
         with open(files[pid], "w") as file:
@@ -73,11 +87,11 @@ def compare(aorta, arguments):
         always = ["--backend", "sim", "--effort", "quick", "--json", record, "--trace", trace]
         subprocess.run([aorta, "exec", *arguments, *always], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with open(record) as file:
-            own = list(record_figures(json.load(file)))
+            run = json.load(file)
+        own, transfer = list(record_figures(run)), transfers(run)
         with open(trace) as file:
             whole = json.load(file)
-        names = sorted({event["cat"] for event in whole["traceEvents"] if "cat" in event})
-        analysis = TraceAnalysis(trace_files={n: f for n, f in split(whole, folder).items() if own[n]}, trace_dir=folder)
+        analysis = TraceAnalysis(trace_files={n: f for n, f in split(whole, transfer, folder).items() if own[n]}, trace_dir=folder)
         idle = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
         collectives = any(figures and figures[1] is not None for figures in own)
         overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank") if collectives else None
@@ -92,9 +106,10 @@ def compare(aorta, arguments):
                 texts.append(f"idle {free / 1e3:.2f} and {theirs['idle_time(us)']:.2f} µs of {length / 1e3:.2f} µs")
             if overlap is None or exposed is None:
                 continue
-            spans = [e for e in whole["traceEvents"] if e["pid"] == rank and e["ph"] == "X" and e["cat"] != "critical_path"]
-            yours = [s for s in spans if re.match(r"^(all_|reduce|broadcast|gather|scatter|send|recv|barrier)", s["args"]["operation"])]
-            busy = covered([(s["ts"] * 1e3, (s["ts"] + s["dur"]) * 1e3) for s in yours])
+            with open(os.path.join(folder, f"rank{rank}.json")) as file:
+                events = json.load(file)["traceEvents"]
+            spans = [event for event in events if event["ph"] == "X" and event["name"].startswith(KERNEL)]
+            busy = covered([(span["ts"] * 1e3, (span["ts"] + span["dur"]) * 1e3) for span in spans])
             share = overlap.loc[rank]["comp_comm_overlap_pctg"] / 100
             worst["overlap"] = max(worst["overlap"], abs((1 - share) * busy - exposed) / length)
             if rank == 0:
