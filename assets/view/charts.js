@@ -24,12 +24,24 @@ function splitSection(ranks) {
     { name: "meaning", value: (cell) => cell.meaning },
   ], cells, { unit: "part" });
   return [
-    h("ul", { class: "verdicts" }, known.slice(0, 8).map((rank) => h("li", {}, h("strong", {}, `${rank.label}: `),
-      rank.data.analysis.verdict, h("span", { class: "help" }, rank.data.analysis.help ? ` — ${rank.data.analysis.help}` : "")))),
+    h("ul", { class: "verdicts" }, verdicts(known).slice(0, 8).map(([{ label, data: { analysis: { verdict, help } } }, others]) =>
+      h("li", {}, h("strong", {}, `${label}${others > 0 ? ` and ${counted(others, "more rank")}` : ""}: `), verdict,
+        h("span", { class: "help" }, help ? ` — ${help}` : "")))),
     h("ul", { class: "verdicts" }, [...new Set(known.map((rank) => rank.variant))].map(stragglerText).filter(Boolean).map((text) => h("li", {}, text))),
     h("details", {}, h("summary", {}, "Table of the parts"), table.element),
     categoriesTable(known).element,
   ];
+}
+
+/** Ranks of a variant with one verdict: the first of them, and the number of the others. */
+function verdicts(ranks) {
+  const all = new Map();
+  for (const rank of ranks) {
+    const key = [rank.variant.label, rank.data.analysis.verdict, rank.data.analysis.help].join("\n");
+    if (all.has(key)) all.get(key)[1]++;
+    else all.set(key, [rank, 0]);
+  }
+  return [...all.values()];
 }
 
 /** Which rank the others wait for most; null where no difference is beyond its error. */

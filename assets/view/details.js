@@ -73,7 +73,7 @@ class Details {
     this.go = go;
     this.about = h("div", { class: "about" });
     this.source = h("div", { class: "source", tabindex: 0, role: "region", "aria-label": "source" });
-    this.element = h("aside", { class: "details", "aria-label": "Selected operation" }, this.about, this.source);
+    this.element = h("aside", { class: "details empty", "aria-label": "Selected operation" }, this.about, this.source);
     this.show(null);
   }
 

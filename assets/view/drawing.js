@@ -5,7 +5,9 @@ const HEAD = 22;
 /** Height of a counter's row. */
 const COUNTER = 34;
 const RULER = 26;
+/** Room for the names of streams: at most, and as a share of a narrow timeline. */
 const NAMES = 170;
+const NAMES_SHARE = 0.3;
 const FONT = "11px ui-monospace, Menlo, Consolas, monospace";
 /** Width of a letter in that font, for labels that have to fit. */
 const LETTER = 6.7;
@@ -20,16 +22,21 @@ class View {
     Object.assign(this, { start, end, width: 1000 });
   }
 
+  /** Where the names of streams end, in pixels. */
+  get left() {
+    return Math.min(NAMES, Math.round(this.width * NAMES_SHARE));
+  }
+
   get scale() {
-    return (this.width - NAMES) / (this.end - this.start);
+    return (this.width - this.left) / (this.end - this.start);
   }
 
   x(time) {
-    return NAMES + (time - this.start) * this.scale;
+    return this.left + (time - this.start) * this.scale;
   }
 
   time(x) {
-    return this.start + (x - NAMES) / this.scale;
+    return this.start + (x - this.left) / this.scale;
   }
 
   /** Zooms by a factor around a moment, which stays where it is. */
@@ -130,6 +137,7 @@ class Painter {
     const { context, color } = this;
     const { view, rows, scroll } = state;
     view.width = this.width;
+    this.left = view.left;
     context.font = FONT;
     context.textBaseline = "middle";
     context.fillStyle = color.page;
@@ -146,7 +154,7 @@ class Painter {
     }
     for (const row of visibleRows) this.paintName(row, state);
     context.beginPath();
-    context.rect(NAMES, scroll, this.width, this.height);
+    context.rect(this.left, scroll, this.width, this.height);
     context.clip();
     this.paintArrows(state);
     context.restore();
@@ -157,7 +165,7 @@ class Painter {
   paintTrack(track, { view, selected, showPath }) {
     const { context, color } = this;
     context.fillStyle = color.line;
-    context.fillRect(NAMES, track.y + ROW - 1, this.width - NAMES, 1);
+    context.fillRect(this.left, track.y + ROW - 1, this.width - this.left, 1);
     if (track.found) {
       this.paintSpans(track, track.spans, view, 0.18);
       this.paintSpans(track, track.found, view, 1);
@@ -178,11 +186,11 @@ class Painter {
     const { context, color } = this;
     const [top, bottom] = [y + 4, y + height - 2];
     context.fillStyle = color.line;
-    context.fillRect(NAMES, bottom, this.width - NAMES, 1);
+    context.fillRect(this.left, bottom, this.width - this.left, 1);
     context.fillStyle = color.counter;
     const first = Math.max(0, firstWhere(starts.length, (at) => starts[at] > view.start) - 1);
     for (let at = first; at < starts.length && starts[at] < view.end; at++) {
-      const from = Math.max(NAMES, view.x(starts[at]));
+      const from = Math.max(this.left, view.x(starts[at]));
       const to = at + 1 < starts.length ? Math.min(this.width, view.x(starts[at + 1])) : from;
       const tall = (bottom - top) * values[at] / most;
       if (tall > 0) context.fillRect(from, bottom - tall, Math.max(to - from, 0.5), tall);
@@ -199,18 +207,18 @@ class Painter {
     const perPixel = 1 / scale;
     let at = spans.firstEndingAfter(start);
     while (at < count && starts[at] < end) {
-      const from = NAMES + (starts[at] - start) * scale;
-      const to = NAMES + (ends[at] - start) * scale;
+      const from = this.left + (starts[at] - start) * scale;
+      const to = this.left + (ends[at] - start) * scale;
       if (to - from >= NARROW) {
-        wide(at, Math.max(from, NAMES), Math.min(to, this.width));
+        wide(at, Math.max(from, this.left), Math.min(to, this.width));
         at++;
         continue;
       }
       const column = Math.floor(from);
-      let next = spans.nextStartingFrom(start + (column + 1 - NAMES) * perPixel, at + 1);
+      let next = spans.nextStartingFrom(start + (column + 1 - this.left) * perPixel, at + 1);
       // A wide span that begins in the same column is drawn by itself.
       if (next - 1 > at && (ends[next - 1] - starts[next - 1]) * scale >= NARROW) next--;
-      if (column >= NAMES) narrow(at, column, (covering[next] - covering[at]) * scale);
+      if (column >= this.left) narrow(at, column, (covering[next] - covering[at]) * scale);
       at = next;
     }
   }
@@ -310,10 +318,10 @@ class Painter {
     const { context, color } = this;
     const inside = track || counter;
     context.fillStyle = inside ? color.page : color.panel;
-    context.fillRect(0, y, inside ? NAMES : this.width, height - (inside ? 1 : 0));
+    context.fillRect(0, y, inside ? this.left : this.width, height - (inside ? 1 : 0));
     const here = track && selected?.rank === rank && rank.columns.lane[selected.id] === track.lane;
     context.fillStyle = inside && !here ? color.faint : color.text;
-    const room = Math.floor(((inside ? NAMES : this.width) - 16) / LETTER);
+    const room = Math.floor(((inside ? this.left : this.width) - 16) / LETTER);
     const write = (words, middle) => {
       const text = visible(words);
       context.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, inside ? 14 : 6, middle);
@@ -327,7 +335,7 @@ class Painter {
     const { context, color } = this;
     context.fillStyle = color.panel;
     context.fillRect(0, 0, this.width, RULER);
-    const step = roundStep((view.end - view.start) / Math.max(1, (this.width - NAMES) / 110));
+    const step = roundStep((view.end - view.start) / Math.max(1, (this.width - this.left) / 110));
     for (let at = Math.ceil(view.start / step) * step; at <= view.end; at += step) {
       context.fillStyle = color.line;
       context.fillRect(view.x(at), 0, 1, RULER);
@@ -335,8 +343,10 @@ class Painter {
       context.fillText(tickText(at, step, Math.max(Math.abs(view.start), Math.abs(view.end))), view.x(at) + 4, RULER / 2);
     }
     context.fillStyle = color.panel;
-    context.fillRect(0, 0, NAMES, RULER);
+    context.fillRect(0, 0, this.left, RULER);
     context.fillStyle = color.text;
-    context.fillText(`${formatTime(view.end - view.start)} in view`, 6, RULER / 2);
+    const length = formatTime(view.end - view.start);
+    const text = `${length} in view`;
+    context.fillText(6 + text.length * LETTER < this.left ? text : length, 6, RULER / 2);
   }
 }

@@ -133,6 +133,7 @@ function build(model) {
       runs ? runSections(model, gallery) : model.galleries.map(({ name, title }) => section(name, title, gallery(name))),
       model.pages.map(reportSection)));
   model.timeline?.recolor();
+  performance.mark("timeline");
   const select = (rank, id) => {
     model.timeline.goTo(rank, id);
     model.timeline.canvas.focus();
@@ -141,6 +142,7 @@ function build(model) {
   // The timeline is drawn first; tables of many operations take longer.
   setTimeout(() => {
     document.getElementById("operations")?.append(...tables(model, select));
+    document.documentElement.dataset.spans = model.ranks.reduce((sum, rank) => sum + rank.data.trace.id.length, 0);
     document.documentElement.dataset.ready = "yes";
   });
 }

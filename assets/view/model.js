@@ -44,6 +44,17 @@ class SpanSet {
     }
   }
 
+  /** The spans of a rank's operations, which are in the order of their starts. */
+  static of(rank, ids) {
+    const count = ids.length;
+    const [starts, ends] = [new Float64Array(count), new Float64Array(count)];
+    for (let at = 0; at < count; at++) {
+      starts[at] = rank.start[ids[at]];
+      ends[at] = rank.end[ids[at]];
+    }
+    return new SpanSet(Int32Array.from(ids), starts, ends);
+  }
+
   firstEndingAfter(time) {
     return firstWhere(this.count, (at) => this.latest[at] > time);
   }
@@ -97,8 +108,12 @@ class Rank {
     this.path = new Set(path?.operations);
     this.chain = new Set(split?.chain);
     this.iteration = split?.time_ns ?? data.p50_ns;
-    this.kinds = Uint8Array.from(this.columns.category,
-      (text) => Math.max(0, KINDS.indexOf(run.data.texts[text])));
+    const kinds = new Map();
+    this.kinds = new Uint8Array(this.count);
+    this.columns.category.forEach((text, id) => {
+      if (!kinds.has(text)) kinds.set(text, Math.max(0, KINDS.indexOf(run.data.texts[text])));
+      this.kinds[id] = kinds.get(text);
+    });
     this.readDependencies();
     this.readSpans();
     this.counters = data.counters.map((counter) => new Counter(this, counter));
@@ -131,8 +146,7 @@ class Rank {
       lanes.get(lane).push(id);
     }
     const sorted = [...lanes].sort(([a], [b]) => a - b);
-    this.tracks = sorted.map(([lane, ids]) => new Track(this, lane, new SpanSet(Int32Array.from(ids),
-      Float64Array.from(ids, (id) => this.start[id]), Float64Array.from(ids, (id) => this.end[id]))));
+    this.tracks = sorted.map(([lane, ids]) => new Track(this, lane, SpanSet.of(this, ids)));
     this.trackOf = new Map(this.tracks.map((track) => [track.lane, track]));
   }
 

@@ -115,36 +115,56 @@ const GROUPINGS = {
 
 /** The operations of a rank in groups of equal values; each alone without a grouping. */
 function groups(rank, grouping) {
-  const columns = GROUPINGS[grouping];
+  const names = GROUPINGS[grouping];
+  if (!names) return Array.from({ length: rank.count }, (_, id) => [id]);
+  const columns = names.map((name) => rank.columns[name]);
+  // Indices of texts as digits of one number, which has to be exact.
+  const base = rank.run.data.texts.length + 1;
+  const exact = base ** columns.length <= Number.MAX_SAFE_INTEGER;
+  const key = exact ? (id) => columns.reduce((key, column) => key * base + (column[id] ?? -1) + 1, 0)
+    : (id) => columns.map((column) => column[id]).join();
   const all = new Map();
   for (let id = 0; id < rank.count; id++) {
-    const key = columns ? columns.map((column) => rank.columns[column][id] ?? -1).join() : id;
-    if (!all.has(key)) all.set(key, []);
-    all.get(key).push(id);
+    const of = key(id);
+    const group = all.get(of);
+    if (group) group.push(id);
+    else all.set(of, [id]);
   }
   return [...all.values()];
 }
 
-/** Sum over operations of a group; null if none has a value. */
-function total(ids, value) {
+/** Sum of a column over operations; null if none has a value. */
+function total(ids, column) {
   let sum = null;
-  for (const id of ids) {
-    const one = value(id);
-    if (one !== null && !Number.isNaN(one)) sum = (sum ?? 0) + one;
+  for (let at = 0; at < ids.length; at++) {
+    const one = column[ids[at]];
+    if (one !== null) sum += one;
   }
   return sum;
+}
+
+/** The function with its result for each group of operations kept: a table asks for it several times. */
+function kept(value) {
+  const known = new Map();
+  return (ids) => {
+    if (!known.has(ids)) known.set(ids, value(ids));
+    return known.get(ids);
+  };
 }
 
 /** The table of a rank's operations. `select` is called with the number of one. */
 function operationsTable(rank, grouping, select) {
   const { columns } = rank;
-  const words = (column) => (ids) => {
+  const words = (column) => kept((ids) => {
     const first = rank.text(column, ids[0]);
     const same = ids.every((id) => columns[column][id] === columns[column][ids[0]]);
     return same ? first : `${first} and others`;
-  };
-  const sum = (column) => (ids) => total(ids, (id) => columns[column][id]);
-  const work = (ids) => total(ids, (id) => rank.work(id));
+  });
+  const sums = new Map(["time_ns", "alone_ns", "ideal_ns", "bytes", "flops"].map((name) => [name, kept((ids) => total(ids, columns[name]))]));
+  const sum = (name) => sums.get(name);
+  const works = columns.time_ns.map((time, id) => columns.transfer_ns[id] ?? time);
+  const work = kept((ids) => total(ids, works));
+  const waits = columns.transfer_ns.map((transfer, id) => (transfer === null ? null : columns.time_ns[id] - transfer));
   const per = (amount) => (ids) => {
     const [of, time] = [amount(ids), work(ids)];
     return of > 0 && time > 0 ? of / time * 1e9 : null;
@@ -169,7 +189,7 @@ function operationsTable(rank, grouping, select) {
     { name: "place", value: words("place"), without: ["category", "phase", "stream"].includes(grouping) },
     { name: "time", value: sum("time_ns"), text: formatTime },
     { name: "of the iteration", value: (ids) => sum("time_ns")(ids) / rank.iteration, text: formatShare },
-    { name: "waiting", value: (ids) => total(ids, (id) => columns.transfer_ns[id] === null ? null : columns.time_ns[id] - columns.transfer_ns[id]), text: formatTime, without: columns.transfer_ns.every((time) => time === null) },
+    { name: "waiting", value: kept((ids) => total(ids, waits)), text: formatTime, without: columns.transfer_ns.every((time) => time === null) },
     { name: "alone", value: sum("alone_ns"), text: formatTime, without: columns.alone_ns.every((time) => time === null) },
     { name: "stretch", value: stretch, text: formatShare, without: columns.alone_ns.every((time) => time === null) },
     { name: "slack", value: (ids) => columns.slack_ns[ids[0]], text: formatTime, without: !one },

@@ -179,7 +179,7 @@ class Timeline {
   hit({ offsetX: x, offsetY: y }) {
     const inside = y - RULER + this.scroll;
     const row = this.rows.find((row) => row.y <= inside && inside < row.y + row.height);
-    if (x < NAMES || y < RULER) return null;
+    if (x < this.view.left || y < RULER) return null;
     if (row?.counter) return { counter: row.counter };
     if (!row?.track) return null;
     const { spans, rank } = row.track;

@@ -119,6 +119,11 @@ impl Runner {
         Ok(Some(case.light()))
     }
 
+    /// Removes the redrawn line of a terminal. Called before anything is printed on standard output.
+    pub fn clear_progress(&mut self) {
+        self.progress.clear();
+    }
+
     /// Prints where the cases are stored, and how to resume an interrupted command.
     pub fn print_location(self) {
         drop(self.progress);

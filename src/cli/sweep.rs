@@ -75,6 +75,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
         };
         ended.insert(planned.name.clone(), case);
     }
+    runner.clear_progress();
     let known = |planned: &Planned| ended.get(&planned.name).or_else(|| runner.known(&planned.name));
     let cases: Vec<&Case> = sweep.planned.iter().filter_map(known).collect();
     finish(&sweep, &args, &cases)?;

@@ -28,5 +28,6 @@ mod slurm;
 mod suggested;
 mod suite;
 mod suite_tables;
+mod terminal;
 mod trace;
 mod trust;

@@ -42,6 +42,7 @@ pub fn run(sweep: &Sweep, budget: usize, seed: u64, runner: &mut Runner) -> CliR
         (cases.pace, cases.taken, cases.last) = (Pace::Host, BTreeMap::new(), BTreeMap::new());
         (found, ended) = search.run(None, &mut cases);
     }
+    cases.runner.clear_progress();
     let shown = report::Searched {
         header,
         points: search.points(),

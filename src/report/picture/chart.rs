@@ -8,8 +8,11 @@ use super::{Picture, Shape, WIDTH};
 /// Height of a row.
 pub const ROW: f64 = 24.0;
 
-/// Room for the names of rows on the left, and for values on the right.
-const NAMES: f64 = 200.0;
+/// Room for the names of rows on the left: the least, the most, and that of a letter.
+const NAMES: (f64, f64) = (200.0, 330.0);
+const LETTER: f64 = 6.25;
+
+/// Room for values on the right.
 const VALUES: f64 = 70.0;
 
 /// Height of the axis below rows.
@@ -23,11 +26,16 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows for times up to `most` ns, with lines at round times.
-    pub fn new(rows: usize, most: f64) -> Rows {
-        let scale = Scale::new(Spread::Linear, (0.0, most.max(1.0)), (NAMES, WIDTH - VALUES));
-        let bottom = rows as f64 * ROW;
-        let mut shapes = Vec::new();
+    /// Rows with their names for times up to `most` ns, with lines at round times.
+    pub fn new<T: AsRef<str>>(names: &[T], most: f64) -> Rows {
+        let letters = names.iter().map(|name| name.as_ref().chars().count()).max().unwrap_or_default();
+        let left = (letters as f64 * LETTER).clamp(NAMES.0, NAMES.1);
+        let scale = Scale::new(Spread::Linear, (0.0, most.max(1.0)), (left, WIDTH - VALUES));
+        let (rows, bottom) = (names.len(), names.len() as f64 * ROW);
+        let label = |(row, name): (usize, &T)| {
+            Shape::label_within((left / LETTER) as usize, (0.0, row as f64 * ROW + 15.0), name.as_ref())
+        };
+        let mut shapes: Vec<Shape> = names.iter().enumerate().map(label).collect();
         for tick in scale.ticks(5) {
             let x = scale.at(tick);
             shapes.push(Shape::line("grid", (x, 0.0), (x, bottom + 4.0)));
@@ -39,11 +47,6 @@ impl Rows {
     /// The pixel of a time.
     pub fn x(&self, time: f64) -> f64 {
         self.scale.at(time)
-    }
-
-    /// The name of a row.
-    pub fn name(&mut self, row: usize, name: &str) {
-        self.shapes.push(Shape::label((0.0, row as f64 * ROW + 15.0), name));
     }
 
     /// A bar in a row.

@@ -31,10 +31,10 @@ fn draw(pair: &CaseComparison) -> Option<Picture> {
     let hidden = known.len().saturating_sub(ROWS);
     known.truncate(ROWS);
     let most = known.iter().map(|(_, base, other)| base.max(*other)).reduce(f64::max)?;
-    let mut rows = Rows::new(known.len(), most);
-    for (row, (operation, base, other)) in known.iter().enumerate() {
+    let names = known.iter().map(|(operation, ..)| format!("{} × {}", operation.count, operation.name));
+    let mut rows = Rows::new(&names.collect::<Vec<_>>(), most);
+    for (row, (_, base, other)) in known.iter().enumerate() {
         let y = row as f64 * ROW + 2.0;
-        rows.name(row, &format!("{} × {}", operation.count, operation.name));
         for (side, class, value, y) in
             [("base", "fill-part-7", *base, y), ("other", "fill-part-1", *other, y + (ROW - 6.0) / 2.0)]
         {

@@ -49,12 +49,15 @@ fn draw(name: &str, variant: &Variant) -> Option<Picture> {
         lanes.dedup();
         streams.extend(lanes.into_iter().map(|lane| (index, lane)));
     }
-    let mut rows = Rows::new(streams.len(), most.0 as f64);
+    let names = streams.iter().map(|(index, lane)| {
+        let rank = ranks[*index].0;
+        let first = rank.trace.iter().map(|span| &rank.operations[span.id as usize]).find(|one| one.lane == *lane);
+        rank_name(variant, &format!("{lane}: {}", first.map_or("", |operation| &operation.stream)), rank)
+    });
+    let mut rows = Rows::new(&names.collect::<Vec<_>>(), most.0 as f64);
     for (row, (index, lane)) in streams.iter().enumerate() {
         let (rank, shift) = ranks[*index];
         let bars = bars(&rows, rank, shift, *lane);
-        let stream = bars.first().map_or("", |bar| bar.operation.stream.as_str());
-        rows.name(row, &rank_name(variant, &format!("{lane}: {stream}"), rank));
         let path: HashSet<u32> =
             rank.analysis.iter().flat_map(|analysis| &analysis.critical_path.operations).copied().collect();
         bars.iter().for_each(|bar| draw_bar(&mut rows.shapes, bar, row, path.contains(&bar.operation.id)));

@@ -60,12 +60,12 @@ fn draw(name: &str, program: &Program, schedule: &Schedule, (slot, iteration): (
         (start, start + operation.duration_ns.0 as f64)
     };
     let most = (0..iteration.operations.len()).map(|op| span(op).1).fold(0.0, f64::max);
-    let mut rows = Rows::new(shown.len(), most);
+    let names = shown.iter().map(|index| program.names.name(program.memories[*index].name));
+    let mut rows = Rows::new(&names.collect::<Vec<_>>(), most);
     for (row, index) in shown.iter().enumerate() {
         let memory = &program.memories[*index];
         let bytes = Bytes(placement(*index).bytes);
         let title = program.names.name(memory.name).to_owned();
-        rows.name(row, &title);
         let used = &accesses[*index];
         let life = match memory.kind {
             MemoryKind::Scratch => {

@@ -207,7 +207,12 @@ impl Shape {
 
     /// A text cut to the room beside a row; the pointer shows all of it.
     fn label(at: (f64, f64), text: &str) -> Shape {
-        let shown = shortened(text, LABEL);
+        Shape::label_within(LABEL, at, text)
+    }
+
+    /// A text of at most so many characters; the pointer shows all of it.
+    fn label_within(most: usize, at: (f64, f64), text: &str) -> Shape {
+        let shown = shortened(text, most);
         let title = if shown == text { String::new() } else { text.to_owned() };
         Shape::text("ink", at, shown).titled(title)
     }

@@ -33,9 +33,8 @@ pub fn splits(records: &[RunRecord]) -> Option<Gallery> {
     let all: Vec<(String, &AnalysisRecord)> = all.collect();
     let shown = &all[..all.len().min(BARS)];
     let most = shown.iter().map(|(_, analysis)| analysis.split.time_ns).max()?;
-    let mut rows = Rows::new(shown.len(), most.0 as f64);
-    for (row, (name, AnalysisRecord { split, .. })) in shown.iter().enumerate() {
-        rows.name(row, name);
+    let mut rows = Rows::new(&shown.iter().map(|(name, _)| name).collect::<Vec<_>>(), most.0 as f64);
+    for (row, (_, AnalysisRecord { split, .. })) in shown.iter().enumerate() {
         // Operations that were faster than alone leave less of that part than it had alone.
         let sooner = split.stretch_ns.unwrap_or_default().min(Nanos(0));
         let mut at = 0.0;

@@ -144,10 +144,7 @@ fn along_time(name: &str, iteration: &Iteration, device: &str) -> Picture {
     let streams = streams_of(iteration);
     let ends = iteration.operations.iter().map(|operation| operation.start_ns + operation.duration_ns);
     let most = ends.max().unwrap_or_default();
-    let mut rows = Rows::new(streams.len(), most.0 as f64);
-    for (row, stream) in streams.iter().enumerate() {
-        rows.name(row, stream);
-    }
+    let mut rows = Rows::new(&streams.iter().collect::<Vec<_>>(), most.0 as f64);
     for operation in &iteration.operations {
         let row = streams.get_index_of(&*operation.stream).unwrap_or(0);
         let start = operation.start_ns.0 as f64;

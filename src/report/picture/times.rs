@@ -60,11 +60,10 @@ const NOTE: &str = "Bars are medians. A box is the interval that contains the tr
 fn bars(description: &str, all: &[(String, &'static str, &Times)]) -> Option<Picture> {
     let far = |times: &Times| [times.p50_ns, times.p50_high_ns, times.p95_ns].into_iter().flatten().max();
     let most = all.iter().filter_map(|(_, _, times)| far(times)).max()?;
-    let mut rows = Rows::new(all.len(), most.0 as f64);
+    let mut rows = Rows::new(&all.iter().map(|(name, ..)| name).collect::<Vec<_>>(), most.0 as f64);
     for (row, (name, class, times)) in all.iter().enumerate() {
         let Some(median) = times.p50_ns else { continue };
         let y = row as f64 * ROW;
-        rows.name(row, name);
         rows.bar(class, row, (0.0, median.0 as f64), format!("{name}: {median}"));
         let pair = |low: Option<Nanos>, high: Option<Nanos>| Some((rows.x(low?.0 as f64), rows.x(high?.0 as f64)));
         let (whisker, interval) = (pair(times.p5_ns, times.p95_ns), pair(times.p50_low_ns, times.p50_high_ns));
