@@ -163,10 +163,15 @@ fn printed(sandbox: &Sandbox, command: &str, file: &str, options: &str) -> (Opti
             let record = sandbox.json("out.json");
             ["seed", "rounds", "iterations", "way", "result"].map(|part| format!("{part} {}\n", record[part])).concat()
         }
-        _ => sandbox.read("out.json").lines().skip(1).map(|line| {
-            let case: Value = serde_json::from_str(line).expect("a line is JSON");
-            format!("{}\n", case["name"])
-        }).collect(),
+        _ => sandbox
+            .read("out.json")
+            .lines()
+            .skip(1)
+            .map(|line| {
+                let case: Value = serde_json::from_str(line).expect("a line is JSON");
+                format!("{}\n", case["name"])
+            })
+            .collect(),
     };
     std::fs::remove_file(sandbox.path("out.json")).expect("it was written");
     (output.code, output.stdout + &written)
