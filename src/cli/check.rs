@@ -7,7 +7,7 @@ use miette::Diagnostic;
 
 use crate::base::{counted, shell};
 use crate::compile::{Boxed, Ranks, boxed};
-use crate::config::Settings;
+use crate::config::{Scenario, Settings};
 use crate::ops::user_kernel;
 use crate::plan::Rank;
 use crate::schedule::{self, Topology};
@@ -15,7 +15,8 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, backends, exec, load, output, project, suite,
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, load, output, project,
+    suite, sweep,
 };
 
 #[derive(Debug, Args)]
@@ -79,11 +80,11 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     let mut rows = vec![("runs", shell::command(settled.words()))];
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
-    let axes = settled.scenario.iter().flat_map(|scenario| &scenario.axes);
-    let axes: Vec<String> =
-        axes.map(|(name, list)| format!("--{name}{}{list}", if name.contains(' ') { "=" } else { " " })).collect();
-    if !axes.is_empty() {
-        rows.push(("sweeps", axes.join(" ")));
+    if let Some(scenario) = settled.scenario.as_deref() {
+        let path = project::resolve(file)?;
+        sweep::check_scenario(&path, scenario)?;
+        ab::check_scenario(&path)?;
+        rows.extend(beyond_exec(scenario));
     }
     let loaded = exec::compile(&settled, &settings)?;
     rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
@@ -95,6 +96,17 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     }
     let lines = rows.into_iter().map(|(name, value)| format!("  {name:9} {value}\n"));
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
+}
+
+/// What a scenario says beyond the arguments of `aorta exec`.
+fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
+    let limits: Vec<String> = scenario.limits.iter().map(|(metric, span)| format!("{metric}: {span}")).collect();
+    let rows = [
+        ("limits", limits.join(", ")),
+        ("sweeps", shell::command(sweep::scenario_words(scenario))),
+        ("compares", shell::command(ab::scenario_words(scenario))),
+    ];
+    rows.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// Checks one file for each world size and returns the number of warnings.

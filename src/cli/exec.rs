@@ -29,7 +29,7 @@ use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, o
 pub use args::{ExecArgs, Mistake, exec_args};
 pub use limits::broken as broken_limit;
 pub use prepare::{compile, examine, settle, target};
-pub use scenario::{read as read_scenario, workload};
+pub use scenario::{read as read_scenario, scenario_arguments, workload};
 
 use measuring::Run;
 use prepare::{Ready, prepare};

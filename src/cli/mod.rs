@@ -218,7 +218,7 @@ pub fn run() -> ExitCode {
     let how = cli.diagnostics;
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
-        Command::Ab(args) => ab::run(&args),
+        Command::Ab(args) => ab::run(*args),
         Command::Check(args) => check::run(args, how),
         Command::Sweep(args) => sweep::run(*args, how),
         Command::Suite(args) => suite::run(*args),
