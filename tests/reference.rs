@@ -151,7 +151,7 @@ fn settings() -> String {
 /// Every field of a scenario, with the argument that it stands for: of `aorta exec`, or of the named commands.
 fn scenario() -> String {
     table(
-        ["field", "value", "the argument that comes before it", "what it says"],
+        ["field", "value", "option that overrides it", "what it says"],
         FIELDS.iter().map(|field| {
             let words = code(field.words.iter().copied());
             let form = if field.words.is_empty() { field.form.to_owned() } else { words };

@@ -68,8 +68,12 @@ pub fn bundle(args: BundleArgs) -> CliResult {
         None => None,
     };
     let bundle = gather(&args, record)?;
+    let held_record = bundle.record.is_none() && path.is_file() && container::record(&path).is_ok();
     output::write_file(&path, bundle.to_text().as_bytes())?;
     let path = path.display();
+    if held_record {
+        output::eprint(&format!("Replaced {path}, which held a record; add `--record RECORD` to keep one.\n"));
+    }
     let (parts, plan) = (counted(bundle.parts.len(), "file"), bundle.plan.as_ref().map_or("", |plan| &plan.hash[..12]));
     output::print(&format!(
         "Wrote {path}: {parts}, plan {plan}. `aorta show {path}` lists them, `aorta exec {path}` runs it.\n"

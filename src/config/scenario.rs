@@ -153,7 +153,7 @@ scenario! {
     /// Terms under which others may use it, such as `MIT`
     licence: Option<String>;
     /// A name of the [project's library](../sharing.md#a-project) or of the shipped one, or a path relative to the
-    /// scenario, [in its folder or project](../security.md#what-an-untrusted-file-cannot-do)
+    /// scenario, which [may not leave its folder or project](../security.md#what-an-untrusted-file-cannot-do)
     workload: String;
     /// The name of a preset
     preset: Option<String> = "--preset=";
