@@ -116,6 +116,7 @@ fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliErr
     let (settled, settings) = exec::settle(ExecArgs { config: args.config.clone(), ..exec })?;
     let scenario = settled.scenario.as_deref().cloned();
     let loaded = exec::compile(&settled, &settings)?;
+    exec::check_scenario(&file, &settled, &loaded)?;
     let profile = backends::profile_for(&settings, &settled.env)?;
     let schedules = loaded.compiled.schedules(Topology::of(&profile));
     let hash = dump::plan_hash(&loaded.compiled.ranks, &schedules);

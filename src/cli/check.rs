@@ -15,7 +15,7 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, load, output, project,
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, kinds, load, output, project,
     suite, sweep,
 };
 
@@ -50,9 +50,10 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     for file in &args.files {
         let path = project::resolve(file)?;
         if path.ends_with(".ron") {
-            output::print(&match suite::is_suite(&path)? {
-                true => suite::check(&path, &args.config)?,
-                false => scenario(file, &args.workload, &args.config)?,
+            output::print(&match kinds::supporting(&path)? {
+                Some((kind, text)) => format!("{file}: good: {}\n", kinds::describe(kind, &path, &text)?),
+                None if suite::is_suite(&path)? => suite::check(&path, &args.config)?,
+                None => scenario(file, &args.workload, &args.config)?,
             });
             continue;
         }
@@ -87,6 +88,7 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
         rows.extend(beyond_exec(scenario));
     }
     let loaded = exec::compile(&settled, &settings)?;
+    exec::check_scenario(file, &settled, &loaded)?;
     rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
     rows.push(("has", summary(&loaded.compiled.ranks)));
     let kernels = loaded.compiled.program().specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string());
@@ -112,6 +114,14 @@ fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
 /// Checks one file for each world size and returns the number of warnings.
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
+    if let Some(user) = load::user_of_module(&text, settings)? {
+        let loaded = load::load(&user, &args.workload, settings, Ranks::Exactly(1))?;
+        if how == DiagnosticsArg::Text {
+            let used = counted(loaded.files.parts.len().saturating_sub(2), "other file");
+            output::print(&format!("{}: good: a module, which uses {used}\n", text.name));
+        }
+        return Ok(0);
+    }
     let mut warnings = 0;
     for (place, &world) in args.ranks.iter().enumerate() {
         warnings += check_world(&text, (world, place == 0), args, settings, how)?;

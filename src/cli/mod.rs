@@ -24,6 +24,7 @@ mod fast_p;
 mod file_access;
 mod files;
 mod fmt;
+mod kinds;
 mod launcher;
 mod library;
 mod list;
