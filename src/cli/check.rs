@@ -15,8 +15,8 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, kinds, load, output, project,
-    suite, sweep,
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, kinds, load, output,
+    project, suite, sweep,
 };
 
 #[derive(Debug, Args)]

@@ -477,8 +477,11 @@ fn a_check_reads_ranges_and_limits() {
     let sandbox = project();
     let net = format!("{NET}metric rate = n / time \"rows/s\"\nmetric hidden = overlap(y, y)\n");
     sandbox.write("nets/net.aorta", net);
-    sandbox.write("broken.ron", r#"(devices: ["A"], sources: {"us": measured("a")}, ranges: [(name: "a",
-        figure: bandwidth, bytes: (from: "1Foo"), normal: (from: "1GB/s"), seen: "a", source: "us")])"#);
+    sandbox.write(
+        "broken.ron",
+        r#"(devices: ["A"], sources: {"us": measured("a")}, ranges: [(name: "a",
+        figure: bandwidth, bytes: (from: "1Foo"), normal: (from: "1GB/s"), seen: "a", source: "us")])"#,
+    );
     let wrong: [(&str, &[&str]); 4] = [
         ("expected: \"nosuch.ron\"", &["nosuch.ron cannot be read"]),
         ("expected: \"broken.ron\"", &["broken.ron", "1Foo"]),

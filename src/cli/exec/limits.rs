@@ -7,9 +7,9 @@ use crate::base::{suggest, units};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::Loaded;
 use crate::config::{Scenario, Span};
+use crate::measure::record::{ExpectationRecord, Variant};
 use crate::measure::{RunRecord, metric_unit};
 use crate::model::Metric;
-use crate::measure::record::{ExpectationRecord, Variant};
 
 /// Adds an expectation for each limit of a scenario to each variant of a record. Limits apply to measurements only.
 pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunRecord {
