@@ -148,15 +148,21 @@ fn settings() -> String {
     )
 }
 
-/// Every field of a scenario, with the argument of `aorta exec` that it stands for.
+/// Every field of a scenario, with the argument that it stands for: of `aorta exec`, or of the named commands.
 fn scenario() -> String {
     table(
-        ["field", "value", "the argument that comes before it", "what it says"],
+        ["field", "value", "option that overrides it", "what it says"],
         FIELDS.iter().map(|field| {
             let words = code(field.words.iter().copied());
             let form = if field.words.is_empty() { field.form.to_owned() } else { words };
             let option = field.option.trim_end_matches('=').replacen('=', " ", 1);
-            let option = if option.is_empty() { String::new() } else { code([option.as_str()]) };
+            let commands: Vec<String> = field.commands.iter().map(|command| format!("aorta {command}")).collect();
+            let of = if field.commands == ["exec"] {
+                String::new()
+            } else {
+                format!(" of {}", code(commands.iter().map(String::as_str)))
+            };
+            let option = if option.is_empty() { String::new() } else { code([option.as_str()]) + &of };
             [code([field.name]), form, option, field.help.trim().to_owned()]
         }),
     )

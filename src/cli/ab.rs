@@ -19,33 +19,34 @@ use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, exec, output};
 
 pub use args::AbArgs;
+pub use scenario::{check as check_scenario, words as scenario_words};
 pub use side::SideArgs;
 pub use unquoted::quoted;
 
-use args::{FailOnArg, ROUNDS};
+use args::{FailOnArg, ROUNDS, SEED};
 use process::Failure;
 use run::{Done, Plan};
 
-pub fn run(args: &AbArgs) -> CliResult {
+pub fn run(args: AbArgs) -> CliResult {
     cases::alone("ab")?;
     args.page.check()?;
     if let Some(path) = &args.json {
         output::check_file(path)?;
     }
-    let given = [args.a.clone(), args.b.clone()];
-    // A side on the command line replaces both of a scenario.
-    let own = if given == [""; 2] { scenario::sides(&args.file)? } else { None };
-    let [a, b] = own.unwrap_or(given);
+    let args = match scenario::arguments(&args.file)? {
+        Some(below) => args.over(below),
+        None => args,
+    };
     let plan = Plan {
-        sides: [side(AbSide::A, args, &a)?, side(AbSide::B, args, &b)?],
-        rounds: args.rounds as usize,
+        sides: [side(AbSide::A, &args, &args.a)?, side(AbSide::B, &args, &args.b)?],
+        rounds: args.rounds.unwrap_or(ROUNDS) as usize,
         iterations: args.iterations.map(u64::from),
-        seed: args.seed,
+        seed: args.seed.unwrap_or(SEED),
         fresh: args.fresh,
         apart: !args.no_apart,
     };
     match measured(&plan, &Interrupt::watch())? {
-        Some(done) => finish(args, done),
+        Some(done) => finish(&args, done),
         None => {
             output::eprint("Interrupted before anything was compared.\n");
             Ok(INTERRUPTED)
@@ -55,7 +56,7 @@ pub fn run(args: &AbArgs) -> CliResult {
 
 /// Compares two sides with the default options of `aorta ab` and shows the result. Returns false if it was interrupted.
 pub fn compare(sides: [SideArgs; 2], interrupt: &Interrupt) -> Result<bool, CliError> {
-    let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: 1, fresh: false, apart: false };
+    let plan = Plan { sides, rounds: ROUNDS as usize, iterations: None, seed: SEED, fresh: false, apart: false };
     let Some(mut done) = measured(&plan, interrupt)? else { return Ok(false) };
     done.record.judge(THRESHOLD);
     output::print(&page::text(&[report::ab(&done.record)]));

@@ -68,8 +68,12 @@ pub fn bundle(args: BundleArgs) -> CliResult {
         None => None,
     };
     let bundle = gather(&args, record)?;
+    let held_record = bundle.record.is_none() && path.is_file() && container::record(&path).is_ok();
     output::write_file(&path, bundle.to_text().as_bytes())?;
     let path = path.display();
+    if held_record {
+        output::eprint(&format!("Replaced {path}, which held a record; add `--record RECORD` to keep one.\n"));
+    }
     let (parts, plan) = (counted(bundle.parts.len(), "file"), bundle.plan.as_ref().map_or("", |plan| &plan.hash[..12]));
     output::print(&format!(
         "Wrote {path}: {parts}, plan {plan}. `aorta show {path}` lists them, `aorta exec {path}` runs it.\n"
@@ -112,6 +116,7 @@ fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliErr
     let (settled, settings) = exec::settle(ExecArgs { config: args.config.clone(), ..exec })?;
     let scenario = settled.scenario.as_deref().cloned();
     let loaded = exec::compile(&settled, &settings)?;
+    exec::check_scenario(&file, &settled, &loaded)?;
     let profile = backends::profile_for(&settings, &settled.env)?;
     let schedules = loaded.compiled.schedules(Topology::of(&profile));
     let hash = dump::plan_hash(&loaded.compiled.ranks, &schedules);

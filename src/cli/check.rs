@@ -7,7 +7,7 @@ use miette::Diagnostic;
 
 use crate::base::{counted, shell};
 use crate::compile::{Boxed, Ranks, boxed};
-use crate::config::Settings;
+use crate::config::{Scenario, Settings};
 use crate::ops::user_kernel;
 use crate::plan::Rank;
 use crate::schedule::{self, Topology};
@@ -15,7 +15,8 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, backends, exec, load, output, project, suite,
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, kinds, load, output,
+    project, suite, sweep,
 };
 
 #[derive(Debug, Args)]
@@ -49,9 +50,10 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     for file in &args.files {
         let path = project::resolve(file)?;
         if path.ends_with(".ron") {
-            output::print(&match suite::is_suite(&path)? {
-                true => suite::check(&path, &args.config)?,
-                false => scenario(file, &args.workload, &args.config)?,
+            output::print(&match kinds::supporting(&path)? {
+                Some((kind, text)) => format!("{file}: good: {}\n", kinds::describe(kind, &path, &text)?),
+                None if suite::is_suite(&path)? => suite::check(&path, &args.config)?,
+                None => scenario(file, &args.workload, &args.config)?,
             });
             continue;
         }
@@ -79,13 +81,14 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     let mut rows = vec![("runs", shell::command(settled.words()))];
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
-    let axes = settled.scenario.iter().flat_map(|scenario| &scenario.axes);
-    let axes: Vec<String> =
-        axes.map(|(name, list)| format!("--{name}{}{list}", if name.contains(' ') { "=" } else { " " })).collect();
-    if !axes.is_empty() {
-        rows.push(("sweeps", axes.join(" ")));
+    if let Some(scenario) = settled.scenario.as_deref() {
+        let path = project::resolve(file)?;
+        sweep::check_scenario(&path, scenario)?;
+        ab::check_scenario(&path)?;
+        rows.extend(beyond_exec(scenario));
     }
     let loaded = exec::compile(&settled, &settings)?;
+    exec::check_scenario(file, &settled, &loaded)?;
     rows.push(("workload", format!("{} ({})", loaded.origin, loaded.compiled.name)));
     rows.push(("has", summary(&loaded.compiled.ranks)));
     let kernels = loaded.compiled.program().specs.iter().filter_map(user_kernel).map(|kernel| kernel.name.to_string());
@@ -97,9 +100,28 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
 
+/// What a scenario says beyond the arguments of `aorta exec`.
+fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
+    let limits: Vec<String> = scenario.limits.iter().map(|(metric, span)| format!("{metric}: {span}")).collect();
+    let rows = [
+        ("limits", limits.join(", ")),
+        ("sweeps", shell::command(sweep::scenario_words(scenario))),
+        ("compares", shell::command(ab::scenario_words(scenario))),
+    ];
+    rows.into_iter().filter(|(_, value)| !value.is_empty()).collect()
+}
+
 /// Checks one file for each world size and returns the number of warnings.
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
+    if let Some(user) = load::user_of_module(&text, settings)? {
+        let loaded = load::load(&user, &args.workload, settings, Ranks::Exactly(1))?;
+        if how == DiagnosticsArg::Text {
+            let used = counted(loaded.files.parts.len().saturating_sub(2), "other file");
+            output::print(&format!("{}: good: a module, which uses {used}\n", text.name));
+        }
+        return Ok(0);
+    }
     let mut warnings = 0;
     for (place, &world) in args.ranks.iter().enumerate() {
         warnings += check_world(&text, (world, place == 0), args, settings, how)?;

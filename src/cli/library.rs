@@ -47,11 +47,15 @@ pub fn find(name: &str) -> Option<Shipped> {
     all().into_iter().find(|shipped| shipped.stem == name || shipped.path.strip_suffix(".aorta") == Some(name))
 }
 
+/// The shipped workload whose name is nearest to an unknown one; `None` if none is near.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    let wanted = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
+    suggest::nearest(wanted, all().iter().map(|shipped| shipped.stem))
+}
+
 /// The error for an unknown workload.
 pub fn unknown(name: &str) -> InputError {
-    let shipped = all();
-    let wanted = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
-    let help = suggest::nearest(wanted, shipped.iter().map(|shipped| shipped.stem))
+    let help = nearest(name)
         .map(|near| format!("did you mean `{near}`?"))
         .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
     InputError::UnknownWorkload { name: name.to_owned(), help }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::base::{counted, visible};
-use crate::config::{ConfigError, Scenario, Settings, Suite};
+use crate::config::{ConfigError, RonKind, Scenario, Settings, Suite};
 use crate::syntax;
 
 use super::error::InputError;
 use super::load::FileKind;
 use super::project::Library;
-use super::{CliResult, DONE, container, library, load, output, project};
+use super::{CliResult, DONE, container, kinds, library, load, output, project};
 
 pub fn run() -> CliResult {
     let mut text = String::new();
@@ -68,9 +68,10 @@ fn about_file(file: &Path) -> Result<String, InputError> {
     }
     if name.ends_with(".ron") {
         let text = load::read(file, FileKind::Scenario)?;
-        return Ok(match Suite::is_meant(&text) {
-            true => suite(&name, &text)?,
-            false => scenario(&name, &text)?,
+        return Ok(match RonKind::of(&text) {
+            RonKind::Suite => suite(&name, &text)?,
+            RonKind::Scenario => scenario(&name, &text)?,
+            kind => kinds::describe(kind, &name, &text)?,
         });
     }
     let text = load::read(file, FileKind::Workload(Settings::default().max_file_bytes))?;

@@ -15,7 +15,8 @@ use crate::exec::ExecError;
 use crate::measure::record::Workload;
 use crate::model;
 use crate::ops::DataFile;
-use crate::syntax::Limits;
+use crate::syntax::ast::DeclKind;
+use crate::syntax::{self, Limits};
 
 use super::error::{CliError, InputError};
 use super::progress::Progress;
@@ -176,6 +177,23 @@ fn module(text: &Text, settings: &Settings, path: &str, by: Option<&str>) -> Res
 pub fn parse(text: &Text, settings: &Settings) -> Result<Parsed, CliError> {
     let find = |path: &str, by: Option<&str>| module(text, settings, path, by);
     compile::parse(&text.name, &text.text, &limits(settings), &find).map_err(|error| failed(error, None))
+}
+
+/// A workload that only uses the module `text`; `None` if the text is no module: one has definitions, and neither a step
+/// nor anything else that only a workload can have.
+pub fn user_of_module(text: &Text, settings: &Settings) -> Result<Option<Text>, CliError> {
+    let Some(path) = &text.path else { return Ok(None) };
+    let (ast, _) = syntax::parse(&text.text, 0, &limits(settings));
+    let defines = |kind: &DeclKind| matches!(kind, DeclKind::Def { .. } | DeclKind::Kernel { .. } | DeclKind::Let(_));
+    let belongs = |kind: &DeclKind| defines(kind) || matches!(kind, DeclKind::Use { .. } | DeclKind::Meta(_));
+    let is_module =
+        ast.decls.iter().any(|decl| defines(&decl.kind)) && ast.decls.iter().all(|decl| belongs(&decl.kind));
+    let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|_| is_module) else { return Ok(None) };
+    Ok(Some(Text {
+        text: format!("use {name:?}\nstep {{ nop() }}\n"),
+        path: Some(path.with_file_name(format!("user of {name}"))),
+        ..text.clone()
+    }))
 }
 
 /// Compiles a workload for `ranks`. The error has all diagnostics of the file.

@@ -24,6 +24,7 @@ mod fast_p;
 mod file_access;
 mod files;
 mod fmt;
+mod kinds;
 mod launcher;
 mod library;
 mod list;
@@ -223,7 +224,7 @@ pub fn run() -> ExitCode {
     let how = cli.diagnostics;
     let result = match cli.command {
         Command::Exec(args) => exec::run(*args, how),
-        Command::Ab(args) => ab::run(&args),
+        Command::Ab(args) => ab::run(*args),
         Command::Check(args) => check::run(args, how),
         Command::Sweep(args) => sweep::run(*args, how),
         Command::Suite(args) => suite::run(*args),

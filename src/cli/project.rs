@@ -11,6 +11,12 @@ use super::{container, ownership};
 /// Largest number of files of a project's library.
 const MAX_FILES: usize = 4096;
 
+/// Largest number of entries in the folders of a library, those counted that are no part of it.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// Largest depth of a folder below one that the project names.
+const MAX_DEPTH: usize = 32;
+
 /// Extensions of files that a name can mean, in the order in which they are tried.
 const ENDINGS: [&str; 3] = ["aorta", "ron", container::BUNDLE];
 
@@ -54,13 +60,13 @@ fn of(from: &Path) -> Result<Option<Library>, InputError> {
     let Some(folder) = folder(from) else { return Ok(None) };
     let file = folder.join(PROJECT_FILE);
     let project = Project::parse(&file.display().to_string(), &container::read(&file, FileKind::Project)?)?;
-    let mut files = Vec::new();
+    let (mut files, mut entries) = (Vec::new(), 0);
     for library in &project.library {
         let library = folder.join(container::normal(Path::new(library)).unwrap_or_default());
         // A container's own folder is the container, so a file in the folder says whether it lies in one.
         match container::inside(&library.join(PROJECT_FILE))? {
             Some(inside) => files.extend(parts(&inside)),
-            None => walk(&library, &mut files)?,
+            None => walk(&library, MAX_DEPTH, &mut entries, &mut files)?,
         }
     }
     files.sort();
@@ -84,8 +90,8 @@ fn is_of_library(path: &Path) -> bool {
 }
 
 /// Adds the files of a folder and its subfolders. Hidden ones and links are left out, so that a project has only its own
-/// files.
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
+/// files. `entries` counts what has been looked at.
+fn walk(folder: &Path, depth: usize, entries: &mut usize, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let failed = |why: String| InputError::Unreadable {
         name: folder.display().to_string(),
         why,
@@ -95,13 +101,20 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     for entry in std::fs::read_dir(folder).map_err(|error| failed(error.to_string()))? {
         let entry = entry.map_err(|error| failed(error.to_string()))?;
         let kind = entry.file_type().map_err(|error| failed(error.to_string()))?;
+        *entries += 1;
+        if *entries > MAX_ENTRIES {
+            return Err(failed(format!("the library's folders have more than {MAX_ENTRIES} entries")));
+        }
         let name = entry.file_name();
         if name.as_encoded_bytes().starts_with(b".") {
             continue;
         }
         let path = if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) };
         if kind.is_dir() {
-            walk(&path, files)?;
+            if depth == 0 {
+                return Err(failed(format!("{} is more than {MAX_DEPTH} folders deep", path.display())));
+            }
+            walk(&path, depth - 1, entries, files)?;
         } else if kind.is_file() && is_of_library(&path) {
             files.push(path);
         }

@@ -6,12 +6,15 @@ use clap::Args;
 
 use crate::base::{SourceMap, visible};
 use crate::compile::Parsed;
+use crate::config::Settings;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
 
+use super::error::CliError;
 use super::load::FileKind;
 use super::{
-    CliResult, ConfigArgs, DONE, WorkloadArgs, bundle, check, container, diagnostics, load, output, project, suite,
+    CliResult, ConfigArgs, DONE, WorkloadArgs, bundle, check, container, diagnostics, kinds, load, output, project,
+    suite,
 };
 
 #[derive(Debug, Args)]
@@ -56,12 +59,29 @@ fn page(args: &ShowArgs, resolved: &str) -> CliResult {
         });
         return Ok(DONE);
     }
+    if is_text(resolved)? {
+        output::print_data(&load::read(Path::new(resolved), FileKind::Scenario)?);
+        return Ok(DONE);
+    }
     if resolved.ends_with(".ron") && suite::is_suite(resolved)? {
         output::print(&suite::check(resolved, &args.config)?);
         return Ok(DONE);
     }
     output::print(&check::scenario(&args.file, &WorkloadArgs::default(), &args.config)?);
     Ok(DONE)
+}
+
+/// True for a file that is neither run nor described, such as a part of a bundle with a module or with ranges: its text
+/// says everything.
+fn is_text(resolved: &str) -> Result<bool, CliError> {
+    if resolved.ends_with(".ron") {
+        return Ok(kinds::supporting(resolved)?.is_some());
+    }
+    if !resolved.ends_with(".aorta") {
+        return Ok(true);
+    }
+    let settings = Settings::default();
+    Ok(load::user_of_module(&load::find(resolved, &settings)?, &settings)?.is_some())
 }
 
 fn describe(parsed: &Parsed) -> String {

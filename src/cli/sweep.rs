@@ -3,6 +3,7 @@
 mod args;
 mod axes;
 mod preset;
+mod scenario;
 mod search;
 mod values;
 
@@ -11,8 +12,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
 
-use crate::base::{hex, shell, suggest};
-use crate::config::{Scenario, check_setting, check_variable};
+use crate::base::{hex, shell};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::measure::order::Order;
 use crate::report::{self, View};
@@ -21,13 +21,13 @@ use super::cases::{self, Planned, Runner, journal};
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::load::FileKind;
-use super::passed::{Mistake, PassedOptions, exec_args};
+use super::passed::{Mistake, exec_args};
 use super::report::cases_json;
 use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
+pub use scenario::{check as check_scenario, words as scenario_words};
 
-use args::Axes;
 use axes::Options;
 
 /// A sweep that is ready to run.
@@ -45,17 +45,18 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     cases::alone("sweep")?;
     args.page.check()?;
     args.files.check()?;
+    let args = scenario::completed(args)?;
     let mut sweep = ready(&args, how)?;
     sweep.header.divide(args.partition, &mut sweep.planned, |case| &case.name);
     if sweep.planned.is_empty() && !args.search {
         output::eprint(cases::NO_CASE);
     }
-    let total = if args.search { args.budget as usize } else { sweep.planned.len() };
+    let total = if args.search { args.budget() } else { sweep.planned.len() };
     let default_path = journal::own_path(&sweep.header);
     let mut runner = Runner::open(args.files.json.as_ref(), default_path, &sweep.header, args.resume, total)?;
     if args.search {
         // Known cases are reused in the order in which they ran, so that the search takes the same path.
-        let code = search::run(&sweep, args.budget as usize, args.seed, &mut runner);
+        let code = search::run(&sweep, args.budget(), args.seed(), &mut runner);
         runner.print_location();
         return code;
     }
@@ -68,7 +69,7 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     });
     let mut ended: IndexMap<String, Case> = IndexMap::new();
     let mut complete = true;
-    for planned in args.order.of(sweep.planned.len()).into_iter().map(|index| &sweep.planned[index]) {
+    for planned in args.order_of(sweep.planned.len()).into_iter().map(|index| &sweep.planned[index]) {
         let Some(case) = runner.case(&planned.name, |interrupt| sweep.run(planned, interrupt))? else {
             complete = false;
             break;
@@ -94,7 +95,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     for (option, given) in &args.lists.given {
         options.add(option, given.as_deref().unwrap_or_default())?;
     }
-    scenario_axes(args, &mut options)?;
+    scenario::add_axes(args, &mut options)?;
     preset_lists(args, &mut options)?;
     if options.axes.is_empty() {
         let why = "nothing varies: no option has several values".to_owned();
@@ -135,37 +136,6 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     let metrics = loaded.compiled.program().metrics.iter().map(|metric| metric.name.as_str());
     let order = super::report::order(args.sort.as_deref(), &header, metrics)?;
     Ok(Sweep { header, planned, workload, order })
-}
-
-/// Adds the axes of a scenario, except those that the command gives itself.
-fn scenario_axes(args: &SweepArgs, options: &mut Options) -> Result<(), CliError> {
-    let file = project::resolve(&args.file)?;
-    if !file.ends_with(".ron") {
-        return Ok(());
-    }
-    let scenario = Scenario::parse(&file, &load::read(Path::new(&file), FileKind::Scenario)?)?;
-    for (axis, list) in &scenario.axes {
-        let (option, name) = axis.split_once(' ').unwrap_or((axis, ""));
-        let Some(option) = Axes::OPTIONS.iter().find(|known| **known == option) else {
-            let help = format!("options with lists are {}", suggest::listed(Axes::OPTIONS));
-            let why = "it is no option of `aorta sweep` that takes a list";
-            return Err(InputError::bad_value(&format!("`axes` of {file}"), axis, why, &help).into());
-        };
-        for value in values::split(list) {
-            match *option {
-                "env" => check_variable(&file, name, values::unquoted(value))?,
-                "config" => check_setting(&file, name, value)?,
-                _ => {}
-            }
-        }
-        let given = if name.is_empty() { list.clone() } else { format!("{name}={list}") };
-        let is_same = |given: &str| name.is_empty() || given.split_once('=').is_some_and(|(own, _)| own.trim() == name);
-        let mut own = args.lists.given.iter().filter(|(given, _)| given == option);
-        if !own.any(|(_, given)| is_same(given.as_deref().unwrap_or_default())) {
-            options.add(option, &given)?;
-        }
-    }
-    Ok(())
 }
 
 /// Adds the lists of the selected preset, which a scenario may name.

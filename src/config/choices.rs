@@ -45,6 +45,14 @@ choices! {
         Both = "both",
     }
 
+    /// The order in which the cases of a sweep run.
+    CaseOrder {
+        /// A fixed shuffled order, so that a device that slows down causes no trend along an axis
+        Shuffled = "shuffled",
+        /// The order of the table
+        Given = "given",
+    }
+
     /// How iterations follow each other.
     SyncSetting {
         /// An iteration begins when the last is complete

@@ -139,7 +139,10 @@ pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError, help: &str) 
         file: file.to_owned(),
         line: error.span.start.line,
         column: error.span.start.col,
-        message: explain(&error.code),
+        message: match (&error.code, &near) {
+            (ron::Error::NoSuchStructField { found, .. }, Some(_)) => format!("there is no field `{found}`"),
+            (code, _) => explain(code),
+        },
         help: near.unwrap_or_else(|| help.to_owned()),
     }
 }
@@ -164,12 +167,17 @@ pub(super) fn explain(error: &ron::Error) -> String {
         ExpectedDifferentLength { expected, found } if expected.contains("struct ") => {
             format!("Expected `( … )` with another number of values than {found}")
         }
-        Eof => "the text ends too early".to_owned(),
-        ExpectedString => "a text in quotes is expected, such as \"60s\"".to_owned(),
+        Eof => "the text ends too early: a bracket is not closed".to_owned(),
+        ExpectedComma => "a `,` is expected before the next value, or the bracket's end".to_owned(),
+        ExpectedArrayEnd => "a `,` or the `]` of this list is expected".to_owned(),
+        ExpectedMapEnd => "a `,` or the `}` of this map is expected".to_owned(),
+        ExpectedStructLikeEnd => "a `,` or the `)` of these fields is expected".to_owned(),
+        ExpectedMapColon => "a `:` is expected between a name and its value".to_owned(),
+        ExpectedString => "a text in quotes is expected, such as \"4\" or \"60s\"".to_owned(),
         ExpectedInteger | InvalidIntegerDigit { .. } | IntegerOutOfBounds => "a whole number is expected".to_owned(),
         ExpectedFloat => "a number is expected".to_owned(),
         ExpectedBoolean => "`true` or `false` is expected".to_owned(),
-        ExpectedUnit | ExpectedIdentifier => "a word is expected".to_owned(),
+        ExpectedUnit | ExpectedIdentifier => "a word without quotes is expected".to_owned(),
         TrailingCharacters => "one value is expected, and there is more".to_owned(),
         error => error.to_string(),
     }

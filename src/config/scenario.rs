@@ -1,6 +1,6 @@
 //! Scenarios: a workload with all options of its run, as one team hands it to another.
 //!
-//! The table at the end of this file defines each field once, with the argument of `aorta exec` that it stands for. The
+//! The table at the end of this file defines each field once, with the commands and the argument that it stands for. The
 //! reader, the merge with the command line, the writer and the table in the documentation follow from it.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::base::shell;
 
-use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, SyncSetting};
+use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, SyncSetting};
 use super::error::{ConfigError, bad_ron};
 use super::field::FieldValue;
 use super::quantity::Span;
@@ -28,15 +28,28 @@ pub struct Field {
     pub form: &'static str,
     /// Allowed words; empty if the value is none of a few words.
     pub words: &'static [&'static str],
-    /// Beginning of the argument of `aorta exec` that the value completes, such as `--preset=`; empty if it has none.
+    /// Commands of which the value completes an argument. What `exec` is given also applies to the runs that `sweep` and
+    /// `ab` start.
+    pub commands: &'static [&'static str],
+    /// Beginning of the argument that the value completes, such as `--preset=`; empty if it has none.
     pub option: &'static str,
     /// Says what the field is for, in Markdown with links relative to `docs/start`.
     pub help: &'static str,
 }
 
-/// Defines the fields, each with its help, type and argument.
+/// The commands whose argument a field completes, `exec` if none is named.
+macro_rules! commands {
+    () => {
+        &["exec"]
+    };
+    ($($command:literal),+) => {
+        &[$($command),+]
+    };
+}
+
+/// Defines the fields, each with its help, type, argument and the commands that take it.
 macro_rules! scenario {
-    ($($(#[doc = $help:literal])+ $name:ident: $type:ty $(= $option:literal)?;)+) => {
+    ($($(#[doc = $help:literal])+ $name:ident: $type:ty $(= $option:literal $(of $($command:literal),+)?)?;)+) => {
         /// The contents of a scenario file. Flags on the command line take precedence.
         #[derive(Clone, Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields, default)]
@@ -49,16 +62,18 @@ macro_rules! scenario {
             name: stringify!($name),
             form: <$type as FieldValue>::FORM,
             words: <$type as FieldValue>::WORDS,
+            commands: commands!($($($($command),+)?)?),
             option: concat!($($option)?),
             help: concat!($($help),+),
         }),+];
 
         impl Scenario {
-            /// The arguments of `aorta exec` that each field stands for, in the order of [`FIELDS`].
-            pub fn arguments(&self) -> Vec<(&'static Field, Vec<String>)> {
+            /// The arguments of a command, such as `exec`, that each field stands for, in the order of [`FIELDS`].
+            pub fn arguments(&self, command: &str) -> Vec<(&'static Field, Vec<String>)> {
                 let values = [$(FieldValue::values(&self.$name)),+];
                 let arguments = |(field, values): (&'static Field, Vec<String>)| {
-                    let values = values.into_iter().filter(|_| !field.option.is_empty());
+                    let is_of_command = !field.option.is_empty() && field.commands.contains(&command);
+                    let values = values.into_iter().filter(|_| is_of_command);
                     (field, values.map(|value| format!("{}{value}", field.option)).collect())
                 };
                 FIELDS.iter().zip(values).map(arguments).collect()
@@ -138,7 +153,7 @@ scenario! {
     /// Terms under which others may use it, such as `MIT`
     licence: Option<String>;
     /// A name of the [project's library](../sharing.md#a-project) or of the shipped one, or a path relative to the
-    /// scenario, [in its folder or project](../security.md#what-an-untrusted-file-cannot-do)
+    /// scenario, which [may not leave its folder or project](../security.md#what-an-untrusted-file-cannot-do)
     workload: String;
     /// The name of a preset
     preset: Option<String> = "--preset=";
@@ -197,8 +212,32 @@ scenario! {
     limits: BTreeMap<String, Span>;
     /// Options of `aorta sweep` with their lists: `{"streams": "1,2,4", "set tokens": "1024,2048"}`
     axes: IndexMap<String, String>;
+    /// True to combine the first values of all axes, the second values, and so on
+    zip: bool = "--zip" of "sweep";
+    /// The order in which the cases of a sweep run
+    order: Option<CaseOrder> = "--order=" of "sweep";
+    /// How the table of a sweep is sorted: by an axis, `median`, `rate` or a metric
+    sort: Option<String> = "--sort=" of "sweep";
+    /// True to [search for the best case](../search.md) instead of running all
+    search: bool = "--search" of "sweep";
+    /// Runs that a search may make
+    budget: Option<u32> = "--budget=" of "sweep";
     /// Options of the sides `a` and `b` of `aorta ab`: `{"b": "--launch graph"}`
     sides: BTreeMap<String, String>;
+    /// Rounds of four blocks that `aorta ab` measures
+    rounds: Option<u32> = "--rounds=" of "ab";
+    /// Iterations of a block of `aorta ab`
+    block_iterations: Option<u32> = "--iterations=" of "ab";
+    /// Smallest difference between the sides that matters, such as `"3%"`
+    threshold: Option<String> = "--threshold=" of "ab";
+    /// True to run each block of `aorta ab` in a process of its own
+    fresh: bool = "--fresh" of "ab";
+    /// True to skip the runs of each side alone
+    no_apart: bool = "--no-apart" of "ab";
+    /// With which verdicts `aorta ab` ends with exit code 1: `"worse"`, `"cannot-tell"`
+    fail_on: Vec<String> = "--fail-on=" of "ab";
+    /// Seed of a search, and of the order of blocks
+    seed: Option<u64> = "--seed=" of "sweep", "ab";
 }
 
 #[cfg(test)]
@@ -242,14 +281,24 @@ mod tests {
         "streams": "1,2",
         "set n": "3,4",
     },
+    zip: true,
+    order: given,
+    fail_on: [
+        "worse",
+    ],
+    seed: 7,
 )
 "#;
         let scenario = Scenario::parse("a.ron", text).unwrap();
         assert_eq!(scenario.to_ron(), text);
-        let words: Vec<String> = scenario.arguments().into_iter().flat_map(|(_, words)| words).collect();
+        let words: Vec<String> = scenario.arguments("exec").into_iter().flat_map(|(_, words)| words).collect();
         let expected = ["--set=tokens=4 * 1024", "--sync=end", "--ranks=2", "--effort=quick", "--verify"];
         assert_eq!(words[..5], expected);
         assert_eq!(words[5..], ["--config=in_flight=3"]);
+        let of =
+            |command| -> Vec<String> { scenario.arguments(command).into_iter().flat_map(|(_, words)| words).collect() };
+        assert_eq!(of("sweep"), ["--zip", "--order=given", "--seed=7"]);
+        assert_eq!(of("ab"), ["--fail-on=worse", "--seed=7"]);
     }
 
     #[test]

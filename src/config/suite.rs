@@ -11,6 +11,7 @@ use crate::base::{suggest, visible};
 
 use super::choices::{Effort, LaunchSetting};
 use super::error::{ConfigError, bad_ron};
+use super::kind::RonKind;
 use super::quantity::{Quantity, Span};
 use super::scenario::check_setting;
 use super::settings::options;
@@ -177,17 +178,9 @@ impl Suite {
         Ok(suite)
     }
 
-    /// Whether a text is meant as a suite: it has a field `cases`, or, if it cannot be read, the word.
+    /// True if a text is meant as a suite.
     pub fn is_meant(text: &str) -> bool {
-        #[derive(Deserialize)]
-        struct Head {
-            #[serde(default)]
-            cases: Option<serde::de::IgnoredAny>,
-        }
-        match options().from_str::<Head>(text) {
-            Ok(head) => head.cases.is_some(),
-            Err(_) => text.contains("cases:"),
-        }
+        RonKind::of(text) == RonKind::Suite
     }
 
     /// Names of the embedded suites.

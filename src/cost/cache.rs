@@ -4,6 +4,7 @@
 //! small neighbour in the same page does not bring the others in. A range larger than the cache leaves nothing in it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
@@ -24,40 +25,81 @@ pub const WHOLE: u8 = 8;
 /// Maximum number of page accesses of a program; above it, the cache is not modelled page by page.
 const MAX_ACCESSES: u64 = 1 << 25;
 
+/// Pages whose entries lie side by side, so that a range of pages needs few lookups.
+const TOGETHER: u64 = 64;
+
+/// The time of a page's last use and a mask of its resident blocks, which is 0 for a page that is not resident.
+type Page = (u64, u64);
+
+/// Neighbouring pages, of which at least one is resident.
+#[derive(Debug)]
+struct Neighbours {
+    resident: usize,
+    pages: [Page; TOGETHER as usize],
+}
+
 #[derive(Debug, Default)]
 struct Cache {
     capacity: usize,
-    /// For each resident page, the time of its last use and a mask of its resident blocks.
-    used: FxHashMap<u64, (u64, u64)>,
-    /// Uses in order; entries that a later use has superseded are skipped.
-    order: VecDeque<(u64, u64)>,
+    /// Number of resident pages.
+    resident: usize,
+    /// Positions in `neighbours`, by the number of a page over [`TOGETHER`].
+    position: FxHashMap<u64, usize>,
+    neighbours: Vec<Neighbours>,
+    /// Positions in `neighbours` without a resident page.
+    free: Vec<usize>,
+    /// Ranges of pages with the time of their use, in order; pages that a later use has superseded are skipped.
+    order: VecDeque<(Range<u64>, u64)>,
     clock: u64,
 }
 
 impl Cache {
-    /// Uses some blocks of a page, given as a mask, and returns the number of those that were resident.
-    fn touch(&mut self, page: u64, blocks: u64) -> u32 {
-        self.clock += 1;
-        let entry = self.used.entry(page).or_default();
-        let hits = (entry.1 & blocks).count_ones();
-        *entry = (self.clock, entry.1 | blocks);
-        self.order.push_back((page, self.clock));
-        while self.used.len() > self.capacity {
-            let Some((page, time)) = self.order.pop_front() else { break };
-            if self.used.get(&page).is_some_and(|(last, _)| *last == time) {
-                self.used.remove(&page);
+    /// The position of the neighbours with this number, which are made if they have no resident page.
+    fn position(&mut self, number: u64) -> usize {
+        *self.position.entry(number).or_insert_with(|| {
+            self.free.pop().unwrap_or_else(|| {
+                self.neighbours.push(Neighbours { resident: 0, pages: [(0, 0); TOGETHER as usize] });
+                self.neighbours.len() - 1
+            })
+        })
+    }
+
+    /// True if the page was last used at this time, and is resident.
+    fn is_of(&self, page: u64, time: u64) -> bool {
+        let Some(position) = self.position.get(&(page / TOGETHER)) else { return false };
+        let (last, blocks) = self.neighbours[*position].pages[(page % TOGETHER) as usize];
+        blocks != 0 && last == time
+    }
+
+    fn remove(&mut self, page: u64) {
+        let number = page / TOGETHER;
+        let Some(&position) = self.position.get(&number) else { return };
+        let neighbours = &mut self.neighbours[position];
+        neighbours.pages[(page % TOGETHER) as usize] = (0, 0);
+        neighbours.resident -= 1;
+        self.resident -= 1;
+        if neighbours.resident == 0 {
+            self.position.remove(&number);
+            self.free.push(position);
+        }
+    }
+
+    /// Removes the pages that were not used for the longest time, until as many are resident as fit.
+    fn evict(&mut self) {
+        while self.resident > self.capacity {
+            let Some((pages, time)) = self.order.front_mut() else { break };
+            let time = *time;
+            match pages.next() {
+                Some(page) if self.is_of(page, time) => self.remove(page),
+                Some(_) => {}
+                None => drop(self.order.pop_front()),
             }
         }
-        if self.order.len() > 8 * self.capacity {
-            let used = &self.used;
-            self.order.retain(|(page, time)| used.get(page).is_some_and(|(last, _)| last == time));
-        }
-        hits
     }
 
     fn clear(&mut self) {
-        self.used.clear();
-        self.order.clear();
+        let Cache { capacity, clock, .. } = *self;
+        *self = Cache { capacity, clock, ..Cache::default() };
     }
 
     /// Uses a range, and returns the number of its bytes that were resident.
@@ -71,14 +113,50 @@ impl Cache {
             self.clear();
             return 0;
         }
+        self.clock += 1;
+        self.order.push_back((pages.clone(), self.clock));
         let blocks = offset / BLOCK..(offset + bytes).div_ceil(BLOCK);
         let mut hits = 0;
-        for page in pages {
-            let first = blocks.start.max(page * 64) - page * 64;
-            let end = blocks.end.min((page + 1) * 64) - page * 64;
-            hits += u64::from(self.touch(page, (u64::MAX >> (64 - (end - first))) << first));
+        let mut from = pages.start;
+        while from < pages.end {
+            let number = from / TOGETHER;
+            let to = pages.end.min((number + 1) * TOGETHER);
+            let position = self.position(number);
+            for page in from..to {
+                let first = blocks.start.max(page * 64) - page * 64;
+                let end = blocks.end.min((page + 1) * 64) - page * 64;
+                let mask = (u64::MAX >> (64 - (end - first))) << first;
+                let neighbours = &mut self.neighbours[position];
+                let entry = &mut neighbours.pages[(page % TOGETHER) as usize];
+                if entry.1 == 0 {
+                    neighbours.resident += 1;
+                    self.resident += 1;
+                }
+                hits += u64::from((entry.1 & mask).count_ones());
+                *entry = (self.clock, entry.1 | mask);
+                // The pages of this range fit, so older ones are removed and the position stays.
+                self.evict();
+            }
+            from = to;
         }
+        self.shorten();
         (u128::from(bytes) * u128::from(hits) / u128::from(blocks.end - blocks.start)) as u64
+    }
+
+    /// Drops uses of which no page is left, if there are many.
+    fn shorten(&mut self) {
+        if self.order.len() <= 8 * self.capacity {
+            return;
+        }
+        let mut order = std::mem::take(&mut self.order);
+        order.retain_mut(|(pages, time)| {
+            let is_left = |page: &u64| self.is_of(*page, *time);
+            let first = pages.clone().find(is_left);
+            let last = pages.clone().rev().find(is_left);
+            *pages = first.zip(last).map_or(0..0, |(first, last)| first..last + 1);
+            !pages.is_empty()
+        });
+        self.order = order;
     }
 }
 
@@ -173,8 +251,37 @@ mod tests {
     fn the_order_of_uses_stays_short() {
         let mut cache = cache(4);
         for turn in 0..10_000 {
-            assert_eq!(cache.touch(turn % 4, 1), u32::from(turn >= 4));
+            assert_eq!(cache.touch_range(turn % 4 * PAGE, PAGE), if turn >= 4 { PAGE } else { 0 });
         }
         assert!(cache.order.len() <= 8 * 4 + 1);
+    }
+
+    proptest::proptest! {
+        /// The cache is what its definition says: pages in the order of their last use, of which the first are removed.
+        #[test]
+        fn hits_are_those_of_the_definition(uses in proptest::collection::vec((0u64..160 * 64, 1u64..9 * 64), 1..200)) {
+            let mut cache = cache(6);
+            let mut resident: Vec<(u64, u64)> = Vec::new();
+            for (first, count) in uses {
+                let end = first + count;
+                let mut hits = 0;
+                if end.div_ceil(64) - first / 64 > 6 {
+                    resident.clear();
+                } else {
+                    for page in first / 64..end.div_ceil(64) {
+                        let mask = (first.max(page * 64)..end.min(page * 64 + 64)).fold(0, |mask, block| mask | 1 << (block % 64));
+                        let at = resident.iter().position(|(known, _)| *known == page);
+                        let before = at.map_or(0, |at| resident.remove(at).1);
+                        hits += u64::from((before & mask).count_ones());
+                        resident.push((page, before | mask));
+                        if resident.len() > 6 {
+                            resident.remove(0);
+                        }
+                    }
+                }
+                proptest::prop_assert_eq!(cache.touch_range(first * BLOCK, count * BLOCK), hits * BLOCK);
+                proptest::prop_assert!(cache.order.len() <= 8 * 6 && cache.neighbours.len() <= 7);
+            }
+        }
     }
 }

@@ -368,8 +368,7 @@ fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item
     };
     let to_si = |value: f64| units::unsigned_zero(value * metric.dimension.to_si());
     // The value is in SI units, so a unit of the language, such as `ms`, only affects its text.
-    let custom_unit = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
-    let unit = custom_unit.map_or_else(|| si_unit(metric.dimension), str::to_owned);
+    let unit = metric_unit(metric);
     let text = value.map_or_else(|| "–".to_owned(), |value| shown(metric, value));
     let slots: Vec<Option<f64>> = slots.collect();
     let over_slots = Summary::of(&slots.iter().copied().flatten().collect::<Vec<_>>()).map(|summary| OverSlots {
@@ -387,6 +386,12 @@ fn shown(metric: &Metric, value: f64) -> String {
         Some(unit) => metric.dimension.display_in(value, unit),
         None => metric.dimension.display(value),
     }
+}
+
+/// The unit of a metric's value in a record: that of the file if the language has none of that name, otherwise the SI unit.
+pub fn metric_unit(metric: &Metric) -> String {
+    let custom_unit = metric.unit.as_deref().filter(|name| units::unit(name).is_none());
+    custom_unit.map_or_else(|| si_unit(metric.dimension), str::to_owned)
 }
 
 fn si_unit(dimension: Dimension) -> String {

@@ -57,6 +57,7 @@ mod warmup;
 mod work;
 
 pub use contents::buffers;
+pub use metrics::metric_unit;
 pub use record::RunRecord;
 pub use request::{Measured, RankRequest, Request};
 pub use run::{iterations, measure};

@@ -309,7 +309,7 @@ impl<'a> Analyzer<'a> {
             let expected = expected_inputs(operation);
             let given = call.inputs.len();
             let help = match operation.name() {
-                "recv" => "what is received stands behind the arrow: `recv(-> y, from: 0)`".to_owned(),
+                "recv" => RECEIVED.to_owned(),
                 _ => format!("it is `{}`", usage(operation)),
             };
             self.error(ModelError::ArgumentCount {
@@ -440,7 +440,7 @@ impl<'a> Analyzer<'a> {
             if !operation.writes_to_peers() {
                 self.no_peer(arg);
             }
-            match self.output_argument(arg) {
+            match self.output_argument(Some(operation.name()), arg) {
                 Value::Output(cell) => outputs.push(Output::Cell(cell)),
                 Value::Tensor { view, .. } => outputs.push(Output::Given(view, arg.value.span)),
                 Value::Unknown => good = false,
@@ -455,7 +455,7 @@ impl<'a> Analyzer<'a> {
     }
 
     /// Evaluates an operand after the arrow: a slice, or an output of the enclosing definition that is not written yet.
-    pub(super) fn output_argument(&mut self, arg: &Arg) -> Value {
+    pub(super) fn output_argument(&mut self, operation: Option<&str>, arg: &Arg) -> Value {
         if let Some(name) = arg.value.as_name()
             && let Some(Value::Output(cell)) = self.scopes.get(name)
         {
@@ -463,7 +463,7 @@ impl<'a> Analyzer<'a> {
         }
         match self.eval(&arg.value) {
             Value::Type(..) | Value::DType(_) => {
-                self.error(ModelError::WrittenType { at: arg.value.span.into() });
+                self.error(written_type(operation, arg));
                 Value::Unknown
             }
             Value::Label(label) => match self.single_output(&Value::Label(label), arg.value.span) {
@@ -473,7 +473,7 @@ impl<'a> Analyzer<'a> {
             Value::Tensor { view, family } => {
                 let memory = self.program.views.memory(view);
                 if matches!(self.program.memory(memory).kind, MemoryKind::Bare(_)) {
-                    self.error(ModelError::WrittenType { at: arg.value.span.into() });
+                    self.error(written_type(operation, arg));
                     return Value::Unknown;
                 }
                 Value::Tensor { view, family }
@@ -492,4 +492,17 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
         (low, high) if low == high => format!("{low} inputs"),
         (low, high) => format!("{low} to {high} inputs"),
     }
+}
+
+/// Help for a `recv` whose memory is not declared: nothing else tells how much is received.
+const RECEIVED: &str =
+    "declare where it goes, `buffer y: f32[4]`, and write that behind the arrow: `recv(-> y, from: 0)`";
+
+/// The error for a type behind the arrow of a call.
+fn written_type(operation: Option<&str>, arg: &Arg) -> ModelError {
+    let help = match operation {
+        Some("recv") => RECEIVED,
+        _ => "leave `-> …` out for scratch memory, or declare it: `buffer y: f32[4]`",
+    };
+    ModelError::WrittenType { help, at: arg.value.span.into() }
 }

@@ -75,7 +75,7 @@ impl<'a> Analyzer<'a> {
             let given = call.outputs.get(index).filter(|arg| arg.value.as_name() != Some(self.builtins.unwanted));
             let value = given.map(|arg| {
                 self.no_peer(arg);
-                self.output_argument(arg)
+                self.output_argument(None, arg)
             });
             cells.push(value.unwrap_or_else(|| self.new_output()));
         }

@@ -169,7 +169,7 @@ impl<'a> Analyzer<'a> {
             };
             self.no_peer(arg);
             let at = arg.value.span;
-            let output = match self.output_argument(arg) {
+            let output = match self.output_argument(None, arg) {
                 Value::Output(cell) => Some(Output::Cell(cell)),
                 Value::Tensor { view, .. } => Some(Output::Given(view, at)),
                 Value::Unknown => None,

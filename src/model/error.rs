@@ -466,11 +466,9 @@ pub enum ModelError {
     },
 
     #[error("memory that has no name cannot be written")]
-    #[diagnostic(
-        code(aorta::model::written_type),
-        help("leave `-> …` out for scratch memory, or declare it: `buffer y: f32[4]`")
-    )]
+    #[diagnostic(code(aorta::model::written_type), help("{help}"))]
     WrittenType {
+        help: &'static str,
         #[label("this is a type, not a buffer")]
         at: SourceSpan,
     },

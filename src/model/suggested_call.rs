@@ -48,6 +48,10 @@ impl Analyzer<'_> {
             return false;
         }
         let Some(parts) = self.sorted(operation, call) else { return false };
+        // Memory without a name cannot be received into, so this call would be wrong too.
+        if parts.outputs.iter().any(|output| matches!(output.kind, ExprKind::Index { .. }) && self.is_type(output)) {
+            return false;
+        }
         let mended = Some(format!("write `{}`", self.written_call(operation.name(), &parts)));
         let of = operation.name().to_owned();
         let error = match foreign {
@@ -88,6 +92,12 @@ impl Analyzer<'_> {
             ([Input::Scalar(_)], [_, _]) => call.outputs.is_empty(),
             _ => false,
         }
+    }
+
+    /// True if an expression is a type with dimensions, such as `f32[4]`.
+    fn is_type(&self, expr: &Expr) -> bool {
+        let ExprKind::Index { base, .. } = &expr.kind else { return false };
+        base.as_name().is_some_and(|name| DType::from_name(self.names.name(name)).is_some())
     }
 
     /// The role of an argument, as far as it is known without an error.

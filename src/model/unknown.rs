@@ -51,6 +51,10 @@ const OPTIONS: [(&[&str], &str); 9] = [
 /// Built-in variables of CUDA and HIP kernels.
 const THREADS: [&str; 6] = ["threadIdx", "blockIdx", "blockDim", "gridDim", "hipThreadIdx_x", "hipBlockIdx_x"];
 
+/// Names of the number of ranks in other tools.
+const RANKS: [&str; 8] =
+    ["ranks", "nranks", "n_ranks", "num_ranks", "world_size", "size", "num_gpus", "local_world_size"];
+
 /// Prefix of metrics that describe the device, such as `device.units`.
 const DEVICE: &str = "device";
 
@@ -89,7 +93,7 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
     let by_rows = ops::find(of).is_some_and(|operation| operation.category() == Category::RowWise);
     let collective = ops::find(of).is_some_and(|operation| operation.category() == Category::Collective);
     match (near, known) {
-        _ if collective && ["group", "comm", "process_group", "ranks"].contains(&name) => {
+        _ if collective && ["over", "group", "comm", "process_group", "ranks"].contains(&name) => {
             format!("the group of ranks stands behind the call: `{of}(…) over tp`")
         }
         _ if along && by_rows => format!("`{of}` works along the last dimension: `transpose` brings another one there"),
@@ -133,6 +137,9 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
     }
     if THREADS.contains(&name) {
         return "an operation is for a whole tensor, and `map` goes through its elements: `map(x + 1 -> x)`".to_owned();
+    }
+    if place == NameRole::Any && RANKS.contains(&name) {
+        return "the number of ranks is `world`, and that of this rank is `rank`".to_owned();
     }
     if let Some(near) = suggest::nearest(name, known) {
         return format!("did you mean `{near}`?");

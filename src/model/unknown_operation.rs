@@ -9,12 +9,9 @@ use crate::syntax::written;
 use super::callee::{GRADIENT, MARKERS};
 use super::error::ModelError;
 
-/// Operations of the language that this version does not support.
-const LATER: [&str; 3] = ["attention", "conv", "pool"];
-
 /// Names of operations in other tools, without underscores, and the call to write instead: `$1` and `$2` are its
 /// inputs, `$>` the arrow with its outputs.
-const CALLS: [(&[&str], &str); 8] = [
+const CALLS: [(&[&str], &str); 9] = [
     (&["add"], "map($1 + $2$>)"),
     (&["sub", "subtract"], "map($1 - $2$>)"),
     (&["mul", "multiply", "scale"], "map($1 * $2$>)"),
@@ -23,10 +20,11 @@ const CALLS: [(&[&str], &str); 8] = [
     (&["zero", "zeros", "clear"], "fill(0 -> $1)"),
     (&["ones"], "fill(1 -> $1)"),
     (&["all2all", "alltoallsingle"], "all_to_all($1$>)"),
+    (&["conv1d", "conv2d", "conv3d", "convolution"], "conv($1, $2$>)"),
 ];
 
 /// Names of operations in other tools, with a sentence to show, if no single call replaces them.
-const TEXTS: [(&[&str], &str); 11] = [
+const TEXTS: [(&[&str], &str); 13] = [
     (
         &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
         "write `copy(src -> dst)`: the direction follows from where both lie",
@@ -52,6 +50,14 @@ const TEXTS: [(&[&str], &str); 11] = [
         "a buffer holds random values before the run: `buffer x: f32[1024] = random(1)`",
     ),
     (&["isend", "irecv"], "write `send` and `recv` in one `group { … }`: there, none waits for the other"),
+    (
+        &["maxpool", "maxpool1d", "maxpool2d", "maxpool3d"],
+        "write `pool(x, mode: max, size: 2)`, for one to three spatial dimensions",
+    ),
+    (
+        &["avgpool", "avgpool1d", "avgpool2d", "avgpool3d", "meanpool"],
+        "write `pool(x, mode: mean, size: 2)`, for one to three spatial dimensions",
+    ),
     (&["malloc", "mallocasync", "alloc", "empty"], "memory is declared: `buffer x: f32[1024]`"),
     (&["free", "freeasync", "del"], "remove it: memory of an output without a name is used again by itself"),
 ];
@@ -83,11 +89,6 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
         format!("here that is `{call}`")
     } else if let Some((_, text)) = TEXTS.iter().find(|(others, _)| others.contains(&plain.as_str())) {
         (*text).to_owned()
-    } else if LATER.contains(&last) {
-        format!(
-            "`{last}` comes with a later version; `map(…)` computes any expression of each element, and \
-             `work(flops: 2GFLOP, bytes: 64MiB)` stands for a kernel of that cost"
-        )
     } else if let Some(near) = suggest::nearest(last, all.clone()).or_else(|| suggest::nearest(&plain, all)) {
         format!("did you mean `{near}`?")
     } else {

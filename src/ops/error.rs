@@ -22,8 +22,13 @@ pub enum OpError {
     #[diagnostic(
         code(aorta::ops::rank),
         help(
-            "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension \
-             that an index, `x[i]`, takes away"
+            "{}",
+            match needs.contains("at most") && needs.contains("elements") {
+                true => "make the sizes smaller that decide it: those of the inputs, or the padding, stride and dilation of a \
+                         result; or work on some of the samples at a time",
+                false => "change the dimensions where it is declared, or the slice: a range, `x[i..i + 1]`, keeps a dimension \
+                          that an index, `x[i]`, takes away",
+            }
         )
     )]
     Rank {

@@ -19,6 +19,7 @@ mod outputs;
 mod partitions;
 mod ranks;
 pub mod sandbox;
+mod scenario_fields;
 mod search;
 mod secret;
 mod settings;

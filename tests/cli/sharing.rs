@@ -437,3 +437,64 @@ fn suites_are_checked_shown_and_formatted() {
     sandbox.write("bad.ron", "(a: [)");
     refused(&sandbox, "fmt bad.ron", &["aorta::cli::unreadable"]);
 }
+
+#[test]
+fn a_bundle_says_that_it_replaced_one_with_a_record() {
+    let sandbox = project();
+    good(&sandbox, "exec nets/net.aorta --backend sim --effort quick --json net.json");
+    good(&sandbox, "bundle nets/net.aorta --record net.json");
+    let said = "Replaced net.aortab, which held a record; add `--record RECORD` to keep one.";
+    let replaced = run(&sandbox, "bundle nets/net.aorta");
+    assert!(replaced.code == Some(0) && replaced.stderr.contains(said), "{replaced:?}");
+    let again = run(&sandbox, "bundle nets/net.aorta");
+    assert!(!again.stderr.contains("Replaced"), "{again:?}");
+}
+
+#[test]
+fn parts_that_cannot_run_are_shown_as_texts() {
+    let sandbox = project();
+    good(&sandbox, "bundle nets/net.aorta -o net.aortab");
+    assert_eq!(good(&sandbox, "show net.aortab/lib/blocks.aorta"), BLOCKS);
+    assert_eq!(good(&sandbox, "show net.aortab/rows.csv"), ROWS);
+    assert!(good(&sandbox, "show net.aortab/net.aorta").contains("net.aorta: good"));
+}
+
+#[test]
+fn modules_ranges_and_projects_are_checked_as_what_they_are() {
+    let sandbox = project();
+    let ranges = r#"(devices: ["NVIDIA H200"], sources: {"us": measured("our wiki")}, ranges: [(name: "a copy",
+        figure: bandwidth, operation: "copy", normal: (from: "40GB/s"), seen: "50 GB/s", source: "us")])"#;
+    sandbox.write("normal.ron", ranges);
+    sandbox.write("aorta.ron", r#"(library: ["."])"#);
+    assert_eq!(good(&sandbox, "check normal.ron"), "normal.ron: good: 1 range for NVIDIA H200\n");
+    assert_eq!(good(&sandbox, "check aorta.ron"), "aorta.ron: good: project with the library .\n");
+    assert!(good(&sandbox, "list").contains("normal.ron                   1 range for NVIDIA H200\n"));
+    assert_eq!(good(&sandbox, "show normal.ron"), ranges);
+    let checked = good(&sandbox, "check nets/lib/blocks.aorta");
+    assert_eq!(checked, "nets/lib/blocks.aorta: good: a module, which uses 1 other file\n");
+    sandbox.write("bad.aorta", "def twice(x -> y) { map(z * 2 -> y) }\n");
+    refused(&sandbox, "check bad.aorta", &["`z`", "bad.aorta:1:"]);
+}
+
+#[test]
+fn a_check_reads_ranges_and_limits() {
+    let sandbox = project();
+    let net = format!("{NET}metric rate = n / time \"rows/s\"\nmetric hidden = overlap(y, y)\n");
+    sandbox.write("nets/net.aorta", net);
+    sandbox.write(
+        "broken.ron",
+        r#"(devices: ["A"], sources: {"us": measured("a")}, ranges: [(name: "a",
+        figure: bandwidth, bytes: (from: "1Foo"), normal: (from: "1GB/s"), seen: "a", source: "us")])"#,
+    );
+    let wrong: [(&str, &[&str]); 4] = [
+        ("expected: \"nosuch.ron\"", &["nosuch.ron cannot be read"]),
+        ("expected: \"broken.ron\"", &["broken.ron", "1Foo"]),
+        ("limits: {\"hiden\": (from: 1)}", &["a limit of a.ron cannot be `hiden`", "did you mean `hidden`?"]),
+        ("limits: {\"rate\": (from: \"5us\")}", &["the limit `rate` of a.ron", "rows/s", "a plain number"]),
+    ];
+    for (field, says) in wrong {
+        sandbox.write("a.ron", format!("(workload: \"nets/net.aorta\", backend: \"sim\", {field})"));
+        refused(&sandbox, "check a.ron", says);
+        refused(&sandbox, "bundle a.ron", &says[..1]);
+    }
+}

@@ -22,6 +22,9 @@ side failed; 130 interrupted.";
 /// Default number of rounds.
 pub const ROUNDS: u32 = 16;
 
+/// Default seed of the order of blocks.
+pub const SEED: u64 = 1;
+
 /// Largest number of rounds.
 const MOST_ROUNDS: i64 = 1024;
 
@@ -36,19 +39,18 @@ pub struct AbArgs {
     /// Options of the second side, in quotes
     #[arg(long, value_name = "OPTIONS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub b: String,
-    /// Rounds of four blocks: A B B A, or B A A B
-    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
-    #[arg(value_parser = clap::value_parser!(u32).range(FEWEST as i64..=MOST_ROUNDS))]
-    pub rounds: u32,
+    /// Rounds of four blocks: A B B A, or B A A B; 16 by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(FEWEST as i64..=MOST_ROUNDS))]
+    pub rounds: Option<u32>,
     /// Iterations of a block, instead of as many as take about 20 ms
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     pub iterations: Option<u32>,
     /// Smallest difference that matters, 3% by default
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub threshold: Option<f64>,
-    /// Seed of the random order of blocks
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seed: u64,
+    /// Seed of the random order of blocks, 1 by default
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
     /// Run each block in a process of its own: the interval then includes differences between processes
     #[arg(long)]
     pub fresh: bool,
@@ -101,6 +103,24 @@ impl PassedOptions for SideOptions {
 }
 
 impl AbArgs {
+    /// These arguments, completed by those that a scenario gives. A side replaces both of the scenario.
+    pub fn over(self, below: AbArgs) -> AbArgs {
+        let is_own = !self.a.is_empty() || !self.b.is_empty();
+        let (a, b) = if is_own { (self.a, self.b) } else { (below.a, below.b) };
+        AbArgs {
+            a,
+            b,
+            rounds: self.rounds.or(below.rounds),
+            iterations: self.iterations.or(below.iterations),
+            threshold: self.threshold.or(below.threshold),
+            seed: self.seed.or(below.seed),
+            fresh: self.fresh || below.fresh,
+            no_apart: self.no_apart || below.no_apart,
+            fail_on: if self.fail_on.is_empty() { below.fail_on } else { self.fail_on },
+            ..self
+        }
+    }
+
     pub fn threshold(&self) -> f64 {
         self.threshold.unwrap_or(THRESHOLD)
     }

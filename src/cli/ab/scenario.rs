@@ -1,23 +1,24 @@
-//! The sides of a comparison that a scenario describes.
+//! The comparison that a scenario describes: its sides and options.
 
 use std::path::Path;
 
+use super::args::AbArgs;
 use crate::base::shell;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind};
 use crate::cli::passed::exec_args;
-use crate::cli::project;
+use crate::cli::{exec, project};
 use crate::config::{FIELDS, Scenario, check_setting, check_variable};
 
 /// Names of the sides.
 const SIDES: [&str; 2] = ["a", "b"];
 
-/// The options of both sides that the scenario at `file` gives; `None` for other files, and without any.
+/// The arguments of `aorta ab` that the scenario at `file` gives; `None` for other files.
 ///
 /// # Errors
 ///
-/// A side has an option, a variable or a setting that a scenario may not give.
-pub fn sides(file: &str) -> Result<Option<[String; 2]>, CliError> {
+/// A side has an option, a variable or a setting that a scenario may not give, or a value is invalid.
+pub fn arguments(file: &str) -> Result<Option<AbArgs>, CliError> {
     let file = project::resolve(file)?;
     if !file.ends_with(".ron") {
         return Ok(None);
@@ -29,18 +30,37 @@ pub fn sides(file: &str) -> Result<Option<[String; 2]>, CliError> {
         if !SIDES.contains(&side.as_str()) {
             return Err(bad("the sides are `a` and `b`", "write `sides: {\"b\": \"--launch graph\"}`").into());
         }
-        check(&file, options, &bad)?;
+        check_options(&file, options, &bad)?;
     }
-    let side = |name: &str| scenario.sides.get(name).cloned().unwrap_or_default();
-    Ok((!scenario.sides.is_empty()).then(|| SIDES.map(side)))
+    let given: AbArgs = exec::scenario_arguments("ab", Path::new(&file), &scenario)?;
+    let [a, b] = SIDES.map(|name| scenario.sides.get(name).cloned().unwrap_or_default());
+    Ok(Some(AbArgs { a, b, ..given }))
+}
+
+/// Checks what the scenario at `file` says about its comparison, with the errors of [`arguments`].
+pub fn check(file: &str) -> Result<(), CliError> {
+    arguments(file).map(|_| ())
+}
+
+/// The options of `aorta ab` that a scenario gives, as they would be typed; empty without any.
+pub fn words(scenario: &Scenario) -> Vec<String> {
+    let sides = scenario.sides.iter().flat_map(|(side, options)| [format!("--{side}"), options.clone()]);
+    let options = scenario.arguments("ab").into_iter().filter(|(field, _)| {
+        // A seed by itself may be that of a search.
+        field.commands == ["ab"] || !scenario.sides.is_empty()
+    });
+    sides.chain(options.flat_map(|(_, words)| words)).collect()
 }
 
 /// Fails unless a scenario may give these options.
-fn check(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputError) -> Result<(), CliError> {
+fn check_options(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputError) -> Result<(), CliError> {
     let words = shell::words(options).ok_or_else(|| bad("a quote is not closed", "write the quote's other end"))?;
     // Files of a side would need the checks of the scenario's own.
     let is_allowed = |option: &str| {
-        option != "--expected" && FIELDS.iter().any(|field| field.option.split('=').next() == Some(option))
+        option != "--expected"
+            && FIELDS
+                .iter()
+                .any(|field| field.commands.contains(&"exec") && field.option.split('=').next() == Some(option))
     };
     let given = words.iter().map(|word| word.split('=').next().unwrap_or(word)).filter(|word| word.starts_with('-'));
     if let Some(option) = given.into_iter().find(|option| !is_allowed(option)) {

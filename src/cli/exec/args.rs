@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, FromArgMatches, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use crate::config::{
     CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings,
@@ -256,13 +256,18 @@ impl Mistake {
 
 /// Parses words as `aorta exec` parses its arguments.
 pub fn exec_args(words: &[String]) -> Result<ExecArgs, Mistake> {
-    let command = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
-    let read = command.try_get_matches_from(words).and_then(|matches| ExecArgs::from_arg_matches(&matches));
+    parsed("exec", words)
+}
+
+/// Parses words as the command with this name parses its arguments.
+pub fn parsed<A: Args>(name: &'static str, words: &[String]) -> Result<A, Mistake> {
+    let command = A::augment_args(clap::Command::new(name).no_binary_name(true));
+    let read = command.try_get_matches_from(words).and_then(|matches| A::from_arg_matches(&matches));
     read.map_err(|error| {
         let text = error.to_string();
         let mut lines = text.trim_start_matches("error: ").lines().map(str::trim);
         let why = lines.by_ref().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
         let tip = lines.find_map(|line| line.strip_prefix("tip: ")).map(|tip| format!("{tip}; ")).unwrap_or_default();
-        Mistake { why, help: format!("{tip}`aorta exec --help` says what each option takes") }
+        Mistake { why, help: format!("{tip}`aorta {name} --help` says what each option takes") }
     })
 }

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::args::ExecArgs;
+use crate::base::{suggest, units};
+use crate::cli::error::{CliError, InputError};
+use crate::cli::load::Loaded;
 use crate::config::{Scenario, Span};
-use crate::measure::RunRecord;
 use crate::measure::record::{ExpectationRecord, Variant};
+use crate::measure::{RunRecord, metric_unit};
+use crate::model::Metric;
 
 /// Adds an expectation for each limit of a scenario to each variant of a record. Limits apply to measurements only.
 pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunRecord {
@@ -27,6 +32,39 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
         }
     }
     record
+}
+
+/// Fails if the ranges that a scenario names cannot be read, or a limit is on no metric of the workload or in another
+/// unit. `file` is the scenario in messages.
+pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
+    let Some(scenario) = &args.scenario else { return Ok(()) };
+    args.expected.own()?;
+    let metrics = &loaded.compiled.program().metrics;
+    let name = |metric: &Metric| metric.name.clone();
+    let names: Vec<String> = metrics.iter().map(name).chain(["time".to_owned()]).collect();
+    for (limit, span) in &scenario.limits {
+        let metric = metrics.iter().find(|metric| metric.name == *limit);
+        let (unit, example) = match metric {
+            Some(metric) => (metric_unit(metric), metric.dimension.example().unwrap_or("1")),
+            None if limit == "time" => ("s".to_owned(), "1ms"),
+            None => {
+                let why = format!("{} has no such metric", loaded.compiled.name);
+                let help = suggest::did_you_mean(limit, names.iter().map(String::as_str));
+                let help = help.unwrap_or_else(|| "`time` is the median of an iteration".to_owned());
+                return Err(InputError::bad_value(&format!("a limit of {file}"), limit, &why, &help).into());
+            }
+        };
+        if !span.fits(&unit) {
+            let why = if unit.is_empty() { "it is a plain number".to_owned() } else { format!("it is in {unit}") };
+            let help = match units::unit(&unit) {
+                Some(_) => format!("write a number with its unit, such as \"{example}\""),
+                None => "write a plain number, such as \"1e6\"".to_owned(),
+            };
+            let what = format!("the limit `{limit}` of {file}");
+            return Err(InputError::bad_value(&what, &span.to_string(), &why, &help).into());
+        }
+    }
+    Ok(())
 }
 
 /// Describes how a variant violates the limit on a metric, or on `time`, its median; `None` if it does not.

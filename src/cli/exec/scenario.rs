@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{ExecArgs, Mistake, exec_args};
+use clap::Args;
+
+use super::args::{ExecArgs, Mistake, exec_args, parsed};
 use crate::cli::backends::BackendArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::{container, file_access, library, load, project};
@@ -23,7 +25,7 @@ pub(super) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
     let scenario = read(&path)?;
     let words: Vec<String> = chosen(&scenario, &args).into_iter().flat_map(|(_, words)| words).collect();
     let below = exec_args(&[vec![scenario.workload.clone()], words].concat())
-        .map_err(|mistake| invalid(&path, &scenario, mistake))?;
+        .map_err(|mistake| invalid::<ExecArgs>("exec", &path, &scenario, mistake))?;
     let scenario = Some(Box::new(scenario));
     Ok(ExecArgs { scenario, ..args.over(below) })
 }
@@ -89,19 +91,30 @@ fn chosen(scenario: &Scenario, args: &ExecArgs) -> Vec<(&'static Field, Vec<Stri
         "emulate" | "rank" => args.emulate.is_some() || args.ranks.is_some(),
         name => configured(name),
     };
-    scenario.arguments().into_iter().filter(|(field, _)| !is_replaced(field.name)).collect()
+    scenario.arguments("exec").into_iter().filter(|(field, _)| !is_replaced(field.name)).collect()
+}
+
+/// The arguments of a command, such as `sweep`, that the scenario at `path` gives.
+///
+/// # Errors
+///
+/// The command does not accept a value.
+pub fn scenario_arguments<A: Args>(command: &'static str, path: &Path, scenario: &Scenario) -> Result<A, InputError> {
+    let words: Vec<String> = scenario.arguments(command).into_iter().flat_map(|(_, words)| words).collect();
+    parsed(command, &[vec![path.display().to_string()], words].concat())
+        .map_err(|mistake| invalid::<A>(command, path, scenario, mistake))
 }
 
 /// The error of a scenario whose arguments are invalid. Names the field, if it is invalid by itself.
-fn invalid(path: &Path, scenario: &Scenario, all: Mistake) -> InputError {
-    for (field, words) in scenario.arguments() {
+fn invalid<A: Args>(command: &'static str, path: &Path, scenario: &Scenario, all: Mistake) -> InputError {
+    for (field, words) in scenario.arguments(command) {
         // A rank is only valid with the world that it belongs to.
         if field.name == "rank" {
             continue;
         }
         for word in words {
             let value = word.strip_prefix(field.option).unwrap_or_default().to_owned();
-            if let Err(mistake) = exec_args(&["file".to_owned(), word]) {
+            if let Err(mistake) = parsed::<A>(command, &["file".to_owned(), word]) {
                 return mistake.of(&format!("`{}` of {}", field.name, path.display()), &value);
             }
         }

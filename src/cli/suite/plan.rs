@@ -113,11 +113,8 @@ fn command(
     let file = match workload(suite, &case.workload) {
         Ok(Some(file)) => file,
         Ok(None) => {
-            let near = match library::unknown(&case.workload) {
-                InputError::UnknownWorkload { help: Some(help), .. } if help.starts_with("did you mean") => Some(help),
-                _ => None,
-            };
-            let near = near.map(|help| format!(" as `{}`, {help}", case.workload)).unwrap_or_default();
+            let near = library::nearest(&case.workload);
+            let near = near.map(|near| format!(" as `{}`, did you mean `{near}`?", case.workload)).unwrap_or_default();
             return Err((Status::Missing, format!("there is no such workload{near}")));
         }
         Err(error) => return Err((Status::Failed, format!("bad input: {}", error.text()))),

@@ -1,10 +1,12 @@
 //! The arguments of `aorta sweep`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::axes::shuffled;
+use crate::cli::error::InputError;
 use crate::cli::outputs::{Files, PageArgs};
 use crate::cli::passed::{Passed, PassedOptions};
+use crate::config::CaseOrder;
 use crate::measure::cases::Partition;
 
 const AFTER_HELP: &str = "\
@@ -30,16 +32,16 @@ pub struct SweepArgs {
     /// Search for the best case instead of running all of them, for large spaces
     #[arg(long, conflicts_with_all = ["zip", "order", "csv", "retry", "format", "output", "html"], help_heading = "Search")]
     pub search: bool,
-    /// Runs that a search may make, in addition to comparing its best case with the unchanged file
-    #[arg(long, value_name = "N", default_value = "40", requires = "search", help_heading = "Search")]
+    /// Runs that a search may make, in addition to comparing its best case with the unchanged file; 40 by default
+    #[arg(long, value_name = "N", help_heading = "Search")]
     #[arg(value_parser = clap::value_parser!(u32).range(4..=4096))]
-    pub budget: u32,
-    /// Seed of the search
-    #[arg(long, value_name = "N", default_value = "1", requires = "search", help_heading = "Search")]
-    pub seed: u64,
-    /// In which order cases run
-    #[arg(long, value_name = "ORDER", default_value = "shuffled")]
-    pub order: Order,
+    pub budget: Option<u32>,
+    /// Seed of the search, 1 by default
+    #[arg(long, value_name = "N", help_heading = "Search")]
+    pub seed: Option<u64>,
+    /// In which order cases run, shuffled by default
+    #[arg(long, value_name = "ORDER")]
+    pub order: Option<CaseOrder>,
     /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "search")]
     pub sort: Option<String>,
@@ -93,21 +95,72 @@ impl PassedOptions for CaseOptions {
     ];
 }
 
-/// The order in which cases run.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum Order {
-    /// A fixed shuffled order, so that a device that slows down causes no trend along an axis
-    Shuffled,
-    /// The order of the table
-    Given,
-}
+/// Default number of runs of a search.
+const BUDGET: u32 = 40;
 
-impl Order {
-    /// The indices of `count` cases in this order.
-    pub fn of(self, count: usize) -> Vec<usize> {
-        match self {
-            Order::Shuffled => shuffled(count),
-            Order::Given => (0..count).collect(),
+/// Default seed of a search.
+const SEED: u64 = 1;
+
+impl SweepArgs {
+    /// These arguments, completed by those that a scenario gives.
+    ///
+    /// # Errors
+    ///
+    /// An option is for a search and there is none, or the other way around.
+    pub fn over(self, below: SweepArgs) -> Result<SweepArgs, InputError> {
+        self.check_search(below.search)?;
+        Ok(SweepArgs {
+            zip: self.zip || below.zip,
+            search: self.search || below.search,
+            budget: self.budget.or(below.budget),
+            seed: self.seed.or(below.seed),
+            order: self.order.or(below.order),
+            sort: self.sort.or(below.sort),
+            ..self
+        })
+    }
+
+    /// Fails if an option only makes sense with a search and there is none, neither here nor in the scenario, or if the
+    /// scenario searches and an option makes no sense then.
+    pub fn check_search(&self, scenario_searches: bool) -> Result<(), InputError> {
+        let of_search = [(self.budget.is_some(), "--budget"), (self.seed.is_some(), "--seed")];
+        let of_all = [
+            (self.zip, "--zip"),
+            (self.order.is_some(), "--order"),
+            (self.sort.is_some(), "--sort"),
+            (self.partition.is_some(), "--partition"),
+            (self.retry, "--retry"),
+            (self.files.csv.is_some(), "--csv"),
+            (self.page.is_given(), "--format"),
+            (self.page.html.is_some(), "--html"),
+        ];
+        let first =
+            |options: &[(bool, &'static str)]| options.iter().find(|(given, _)| *given).map(|(_, option)| *option);
+        let (option, why, help) = match (self.search, scenario_searches) {
+            (false, false) => (first(&of_search), "it is an option of a search", "add `--search`, or leave it out"),
+            (_, true) => (
+                first(&of_all),
+                "the scenario searches for the best case instead of running all",
+                "leave it out, or take `search: true` out of the scenario",
+            ),
+            _ => (None, "", ""),
+        };
+        option.map_or(Ok(()), |option| Err(InputError::bad_value("the option", option, why, help)))
+    }
+
+    pub fn budget(&self) -> usize {
+        self.budget.unwrap_or(BUDGET) as usize
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(SEED)
+    }
+
+    /// The indices of `count` cases in the order in which they run.
+    pub fn order_of(&self, count: usize) -> Vec<usize> {
+        match self.order.unwrap_or(CaseOrder::Shuffled) {
+            CaseOrder::Shuffled => shuffled(count),
+            CaseOrder::Given => (0..count).collect(),
         }
     }
 }

@@ -292,7 +292,7 @@ impl<'a> Analyzer<'a> {
                 good = false;
                 continue;
             }
-            match self.output_argument(arg) {
+            match self.output_argument(None, arg) {
                 Value::Output(_) if accumulates => {
                     let help = "`accumulate: true` adds to what an output holds: write a buffer that has been filled";
                     self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() }.into());

@@ -130,7 +130,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number(
         "scale",
         0.0,
-        "a factor of the products, above 0; 0 for `1 / sqrt(d)`, where d is a head's size",
+        "factor of the products; 0 (the default) means `1 / sqrt(d)`, where d is a head's size",
     ),
 ];
 

@@ -169,10 +169,15 @@ impl<'a> Builder<'a> {
     }
 
     fn kept(&mut self, found: &kept::Found, operations: &[Operation]) -> Kept {
+        let program = self.program;
+        let memory = program.views.memory(found.view);
+        let layout = program.layout(memory);
         let (from, to) = (&operations[found.from.index()], &operations[found.to.index()]);
         Kept {
-            value: self.slice(found.view),
-            bytes: self.program.memory_bytes(self.program.views.memory(found.view)),
+            memory: Text::from(format!("output of {}", program.names.name(program.memory(memory).name))),
+            space: Text::from(layout.space.name()),
+            form: Text::from(format!("{}{}", layout.dtype.name(), layout.dims)),
+            bytes: program.memory_bytes(memory),
             from: from.id,
             to: to.id,
             from_ns: from.start_ns,

@@ -53,7 +53,7 @@ fn inconsistency(document: &PlanDocument) -> Option<String> {
             }
         }
         if let Some(kept) = iteration.kept.iter().find(|kept| kept.from.max(kept.to) as usize >= count) {
-            return Some(format!("no operation writes or reads the kept {}", kept.value.slice));
+            return Some(format!("no operation writes or reads the kept {}", kept.memory));
         }
         if let Some(op) = iteration.critical_path.operations.iter().find(|op| **op as usize >= count) {
             return Some(format!("the critical path has operation {op}, which is not there"));

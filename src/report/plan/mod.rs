@@ -115,11 +115,16 @@ pub struct Iteration {
     pub kept: Vec<Kept>,
 }
 
-/// A value that is kept until a gradient has been computed with it.
+/// Memory that is kept until a gradient has been computed with its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    #[serde(flatten)]
-    pub value: Slice,
+    /// What holds the value: `output of h`.
+    pub memory: Text,
+    /// The space of the memory, such as `device`.
+    pub space: Text,
+    /// The type of all its elements, such as `f32[4, 8]`.
+    #[serde(rename = "type")]
+    pub form: Text,
     pub bytes: u64,
     /// The operation that writes it first.
     pub from: u32,

@@ -173,7 +173,7 @@ fn totals(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
 fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     let Some(most) = iteration.most_kept() else { return Ok(()) };
     writeln!(out, "kept for gradients, at most {} at a time:", Bytes(most))?;
-    let rows = iteration.kept.iter().map(|kept| (&*kept.value.slice, Bytes(kept.bytes).to_string(), kept));
+    let rows = iteration.kept.iter().map(|kept| (&*kept.memory, Bytes(kept.bytes).to_string(), kept));
     let rows: Vec<(&str, String, &Kept)> = rows.collect();
     let value = rows.iter().map(|(value, ..)| value.chars().count()).max().unwrap_or(0);
     let size = rows.iter().map(|(_, size, _)| size.chars().count()).max().unwrap_or(0);
