@@ -200,7 +200,16 @@ fn sample(
     // From here on the headline is kept, whatever fails.
     let index = sampled.len();
     let compile = session.compile_time();
-    sampled.push(VariantSamples { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes, compile });
+    sampled.push(VariantSamples {
+        mode,
+        blocks,
+        warmup,
+        ungated: None,
+        traces: Vec::new(),
+        observed_by: None,
+        notes,
+        compile,
+    });
     keep(request, sampled, &[], warnings);
     let more = || {
         failure.map_or(Ok(()), Err)?;
@@ -210,6 +219,7 @@ fn sample(
         }
         if !stopped {
             sampled.traces = session.observe(mode, request.observation(), request.control)?;
+            sampled.observed_by = session.observed_by().cloned();
         }
         Ok(())
     };
