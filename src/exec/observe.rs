@@ -135,7 +135,7 @@ impl Session {
                 let this = (issued == observed).then_some(timing);
                 let turn = this.filter(|timing| *timing == Timing::Records).map(|_| traces.len() as u32);
                 self.driver.record_turn(turn);
-                self.lead_in(mode, issued, this.is_some() && turn.is_none(), true)?;
+                self.lead_in(mode, issued, this, true)?;
                 self.issue(mode, issued, this, (1, None))?;
                 self.driver.record_turn(None);
                 issued += 1;

@@ -156,7 +156,8 @@ pub(super) fn lower(
     // Only iterations that do not overlap can be gated.
     let depth = if overlapping { 0 } else { options.gate_depth };
     let gate = Gate::new(&image, &period, depth, RING);
-    image.gates = if gate.on { RING as u32 } else { 0 };
+    let records = matches!(options.observe, ObserveSetting::Auto | ObserveSetting::Vendor);
+    image.gates = if gate.on || (gate.graphs && records) { RING as u32 } else { 0 };
     if options.cold && !overlapping {
         let before = period.iter().scan(0, |ops, step| Some(std::mem::replace(ops, *ops + step.ops.len() as u32)));
         image.cold = before.collect();

@@ -140,7 +140,8 @@ impl Ranks {
             }
         };
         if has_recorder || instead.is_some() {
-            self.observed_by = Some(ObservedBy { method: "events".to_owned(), instead });
+            let method = if has_recorder { "events" } else { "stamps" };
+            self.observed_by = Some(ObservedBy { method: method.to_owned(), instead });
         }
         let observe = |session: &mut Session| session.observe(mode, observation, control);
         let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;

@@ -457,7 +457,7 @@ impl Session {
                     samples.stopped = true;
                     continue;
                 }
-                self.lead_in(mode, issued, false, issued >= first)?;
+                self.lead_in(mode, issued, None, issued >= first)?;
                 let start = self.driver.now();
                 let like_the_last = issued >= first && *retired >= warmup;
                 let left = like_the_last.then_some(total - issued - 1);
@@ -522,7 +522,7 @@ impl Session {
     fn single(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
         self.begin();
         let run = |session: &mut Session| {
-            session.lead_in(mode, iteration, false, false)?;
+            session.lead_in(mode, iteration, None, false)?;
             session.issue(mode, iteration, None, (1, None))?;
             session.retire(mode, iteration, control)?;
             session.driver.synchronize().map_err(device)

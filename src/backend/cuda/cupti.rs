@@ -36,11 +36,15 @@ functions! {
         node_id = "cuptiGetGraphNodeId"(*mut c_void, *mut u64);
     }
     optional {
+        finalize = "cuptiFinalize"();
     }
 }
 
 /// The first version of the interface that has every offset below: that of CUDA 12.0.
 const OLDEST: u32 = 19;
+
+/// The first version whose `cuptiFinalize` is sound in a process with graphs: that of CUDA 12.6.
+const FINALIZES: u32 = 24;
 
 /// Versions from here on are 10000 · major + 100 · minor of the toolkit; earlier ones count from 1.
 const BY_TOOLKIT: u32 = 100_000;
@@ -216,6 +220,10 @@ impl Cupti {
                 (self.table.enable_domain)(0, subscriber, domain);
             }
             (self.table.unsubscribe)(subscriber);
+            // Without this, the graphs that run later in the process are slower than before.
+            if let Some(finalize) = self.table.finalize.filter(|_| self.version >= FINALIZES) {
+                finalize();
+            }
         }
         // Records that arrive only now belong to no operation.
         let full = std::mem::take(&mut *lock(&FULL));
