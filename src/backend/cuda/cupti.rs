@@ -371,3 +371,6 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mu
 unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     lock(&FULL).push((buffer as usize, valid));
 }
+
+#[cfg(test)]
+mod tests;
