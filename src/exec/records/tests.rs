@@ -1,3 +1,5 @@
+//! Random programs whose records are known, in any order, with records that are lost.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -18,11 +20,14 @@ fn programs() -> impl Strategy<Value = Vec<Planned>> {
     prop::collection::vec(planned, 1..24)
 }
 
+/// Start and end of each part of each operation.
+type Run = Vec<Vec<(u64, u64)>>;
+
 /// What a device would do: the time of each part of each operation. Streams run in order; an operation waits for an
 /// earlier one.
-fn run(program: &[Planned], begin: u64) -> Vec<Vec<(u64, u64)>> {
+fn run(program: &[Planned], begin: u64) -> Run {
     let mut streams = [begin; 4];
-    let mut done: Vec<Vec<(u64, u64)>> = Vec::new();
+    let mut done: Run = Vec::new();
     for (number, op) in program.iter().enumerate() {
         let waited = if number > 0 { done[op.waits.index(number)].last().expect("it has parts").1 } else { begin };
         let mut now = streams[op.stream].max(waited);
@@ -38,7 +43,7 @@ fn run(program: &[Planned], begin: u64) -> Vec<Vec<(u64, u64)>> {
 }
 
 /// Records of `turns` iterations in the order of launch, with foreign records in between.
-fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Vec<Vec<(u64, u64)>>>) {
+fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>) {
     let mut recorded =
         Recorded { least: program.iter().map(|op| op.parts.len() as u32).collect(), ..Recorded::default() };
     let mut truth = Vec::new();

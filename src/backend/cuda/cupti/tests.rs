@@ -10,8 +10,10 @@ static LOST_BUFFERS: AtomicUsize = AtomicUsize::new(0);
 static FINALIZED: AtomicUsize = AtomicUsize::new(0);
 static ENABLED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 static REGISTERED: Mutex<Option<(Requested, Completed)>> = Mutex::new(None);
-/// Records that the next flush delivers: kind, number of the call, node, start and end.
-static WAITING: Mutex<Vec<(u32, u32, u64, u64, u64)>> = Mutex::new(Vec::new());
+/// A record that the next flush delivers: kind, number of the call, node, start and end.
+type Waiting = (u32, u32, u64, u64, u64);
+
+static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 
 /// Size of every record of the double. The real ones have several sizes; the library steps from one to the next.
 const SIZE: usize = 216;
