@@ -100,7 +100,7 @@ pub fn library_paths() -> SearchPaths {
     installed.reverse();
     installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "cuda"));
     for root in installed {
-        toolkits.extend([root.join("lib64"), root.join("targets/x86_64-linux/lib")]);
+        toolkits.extend(["lib64", "targets/x86_64-linux/lib", "extras/CUPTI/lib64"].map(|folder| root.join(folder)));
     }
     for folder in ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"] {
         toolkits.push(PathBuf::from(folder));

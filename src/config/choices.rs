@@ -69,6 +69,18 @@ choices! {
         Off = "off",
     }
 
+    /// How single operations are timed in observed iterations.
+    ObserveSetting {
+        /// By the vendor's records where they are available, else by events
+        Auto = "auto",
+        /// By the vendor's records of kernels and copies; by events where there are none
+        Vendor = "vendor",
+        /// By an event before and after each operation
+        Events = "events",
+        /// Not at all
+        Off = "off",
+    }
+
     /// State of the device's caches at the begin of an iteration.
     CacheSetting {
         /// As the iteration before left them

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, SyncSetting};
+use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
 use super::quantity::Span;
 
 /// The type of a field.
@@ -118,7 +118,7 @@ macro_rules! words {
     )+};
 }
 
-words!(SyncSetting, GateSetting, CacheSetting, DataSetting, Effort, CaseOrder);
+words!(SyncSetting, GateSetting, ObserveSetting, CacheSetting, DataSetting, Effort, CaseOrder);
 
 macro_rules! texts_by_name {
     ($($type:ty),+) => {$(

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::base::shell;
 
-use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, SyncSetting};
+use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
 use super::error::{ConfigError, bad_ron};
 use super::field::FieldValue;
 use super::quantity::Span;
@@ -188,6 +188,8 @@ scenario! {
     launch: Option<String> = "--launch=";
     /// Whether iterations are [held until they are issued](../method.md#the-gate)
     gate: Option<GateSetting> = "--gate=";
+    /// How each operation is [timed](../method.md#the-vendors-records) in observed iterations
+    observe: Option<ObserveSetting> = "--observe=";
     /// State of the device's [caches](../method.md#caches) at the begin of an iteration
     cache: Option<CacheSetting> = "--cache=";
     /// Initial values of [floats](../method.md#data) where a file says `random`

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::base::{Bytes, Nanos, suggest};
 
-use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting};
+use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 use super::error::{ConfigError, bad_ron, explain};
 use super::value::{EffortPlan, Value};
 
@@ -216,6 +216,8 @@ settings! {
     /// Iterations [of each slot](method.md#operation-by-operation) in which each operation is timed, in addition to the
     /// measured ones, since timing disturbs them
     observed_iterations: u32 = "5" in 0, 1000;
+    /// [How each operation is timed](method.md#the-vendors-records) in these iterations
+    observe: ObserveSetting = "auto";
     /// Largest number of operations of an iteration for which each operation is timed
     observed_operations: usize = "100000";
     /// Number of iterations by which the host can be ahead of the device

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::base::units::{self, Dimension};
 use crate::base::{Bytes, Nanos};
 
-use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting};
+use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 
 /// Largest number of iterations of a run, and of its warm-up.
 pub const MAX_ITERATIONS: u32 = 1 << 20;
@@ -97,7 +97,7 @@ macro_rules! words {
     )+};
 }
 
-words!(Effort, LaunchSetting, GateSetting, CacheSetting, DataSetting);
+words!(Effort, LaunchSetting, GateSetting, ObserveSetting, CacheSetting, DataSetting);
 
 impl Value for bool {
     type Repr = bool;

@@ -11,6 +11,7 @@ use super::driver::Fault;
 use super::error::ExecError;
 use super::hang::{self, HangSnapshot, LaneState};
 use super::image::{NO_COMM, Step};
+use super::observe::Timing;
 use super::ranks::Ranks;
 use super::session::{LaunchMode, RING, Session, at_operation, device};
 
@@ -36,7 +37,10 @@ impl Session {
         self.begin();
         for iteration in 0..self.period().max(2) as u64 {
             match diagnosis {
-                Diagnosis::Hang => self.issue(LaunchMode::Stream, iteration, true, (1, None))?,
+                Diagnosis::Hang => {
+                    let observed = self.lowered.observed.map(Timing::Stamps);
+                    self.issue(LaunchMode::Stream, iteration, observed, (1, None))?;
+                }
                 Diagnosis::Fault => self.one_by_one(iteration, control)?,
             }
             if self.retire(LaunchMode::Stream, iteration, control)?.is_none() {

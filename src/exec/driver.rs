@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::{Nanos, Space};
 use crate::schedule::Topology;
 
+use super::records::Recorded;
 use super::watchdog::CommMonitor;
 use super::{ExecError, Health, Image, Peers, Timer};
 
@@ -225,6 +226,26 @@ pub trait Driver: Send {
     /// number in 1/32 from then on. Empty if the device does not know it.
     fn units_since(&mut self, _begin: u32) -> Vec<(Nanos, u32)> {
         Vec::new()
+    }
+
+    /// Whether the vendor has a library that records when operations run. Otherwise stamps are exact, or the only way.
+    fn has_recorder(&self) -> bool {
+        false
+    }
+
+    /// Begins to record what the device runs, and returns the name of the library. Called on all ranks of a process before
+    /// one of them issues observed iterations. The error says in words why it cannot.
+    fn begin_records(&mut self) -> Result<String, String> {
+        Err("the backend has no such library".to_owned())
+    }
+
+    /// Announces that the calling thread's following calls belong to the observed iteration with this number, or to none.
+    fn record_turn(&mut self, _turn: Option<u32>) {}
+
+    /// Ends the recording and returns what was recorded of this rank since it began. Called once all ranks of the process
+    /// are idle. The error says in words why there is nothing.
+    fn end_records(&mut self) -> Result<Recorded, String> {
+        Err("nothing was recorded".to_owned())
     }
 
     /// Whether stamps use a clock of the device; otherwise they use the host's.

@@ -11,6 +11,7 @@ use crate::ops::Launch;
 use super::driver::Issued;
 use super::error::ExecError;
 use super::image::{Image, Step, StepCommands};
+use super::observe::Timing;
 use super::session::{LaunchMode, POLLS, RING, Session, device};
 
 /// Number of gates that may open by themselves before gating is turned off for the session: whatever delays the host is
@@ -30,6 +31,8 @@ pub struct Gate {
     able: bool,
     /// Why iterations cannot be held, in words; `None` if they can, or if no gate was asked for.
     pub refused: Option<String>,
+    /// True if the launch of a graph can be held: it takes few commands of a queue, whatever its size.
+    pub graphs: bool,
     /// True if observed iterations, with their stamps, fit into the queues too.
     observed_fit: bool,
     /// Whether each iteration under way was held, by its place in the ring.
@@ -45,9 +48,10 @@ impl Gate {
             return Gate::default();
         }
         let plain = most(image, period, 0);
+        let blocks = blocks(image, period);
         let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
             Some("a `host_sync()` makes the host wait for the device".to_owned())
-        } else if blocks(image, period) {
+        } else if blocks {
             Some("a copy from or to ordinary host memory makes the host wait for the device".to_owned())
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
@@ -56,7 +60,7 @@ impl Gate {
         };
         let observed_fit = most(image, period, 2) <= depth;
         let able = refused.is_none();
-        Gate { on: able, able, refused, observed_fit, held: vec![false; ring as usize], forced: 0 }
+        Gate { on: able, able, refused, graphs: !blocks, observed_fit, held: vec![false; ring as usize], forced: 0 }
     }
 
     /// Turns gating on, if the image allows it, or off.
@@ -64,9 +68,14 @@ impl Gate {
         self.on = on && self.able;
     }
 
-    /// Whether the next iteration will be held.
-    pub fn holds(&self, observed: bool) -> bool {
-        self.on && self.forced < ENOUGH && (self.observed_fit || !observed)
+    /// Whether the next iteration will be held. `stamped` says that it has stamps around its operations.
+    pub fn holds(&self, stamped: bool) -> bool {
+        self.on && self.forced < ENOUGH && (self.observed_fit || !stamped)
+    }
+
+    /// Whether the next launch of a graph will be held.
+    fn holds_graph(&self) -> bool {
+        self.graphs && self.forced < ENOUGH
     }
 
     /// Notes whether the iteration at place `gate` of the ring is held.
@@ -94,7 +103,7 @@ impl Session {
         &mut self,
         mode: LaunchMode,
         iteration: u64,
-        observe: bool,
+        observe: Option<Timing>,
         hold: bool,
     ) -> Result<(), ExecError> {
         let gate = (iteration % RING) as u32;
@@ -108,7 +117,13 @@ impl Session {
         if self.lowered.cold {
             self.driver.flush(origin).map_err(device)?;
         }
-        let is_gated = hold && mode == LaunchMode::Stream && self.lowered.gate.holds(observe);
+        let stamped = observe.is_some_and(|timing| timing.first_stamp().is_some());
+        let is_gated = hold
+            && match mode {
+                LaunchMode::Stream => self.lowered.gate.holds(stamped),
+                // A vendor's library makes the launch of a graph many times longer than the graph.
+                LaunchMode::Graph => observe == Some(Timing::Records) && self.lowered.gate.holds_graph(),
+            };
         self.lowered.gate.set_held(gate, is_gated);
         if is_gated {
             self.driver.hold(gate, origin).map_err(device)?;

@@ -1,4 +1,4 @@
-//! Observed iterations: each operation runs between two stamps, which gives a trace.
+//! Observed iterations: each operation runs between two stamps, or the vendor's library records it, which gives a trace.
 
 use crate::base::{LaneId, Nanos, gcd};
 
@@ -46,6 +46,25 @@ impl Observation {
     }
 }
 
+/// How the operations of an observed iteration are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timing {
+    /// By a stamp before and one after each. The first stamp has this number.
+    Stamps(u32),
+    /// By the vendor's records.
+    Records,
+}
+
+impl Timing {
+    /// The first stamp around operations; `None` if there are none.
+    pub(super) fn first_stamp(self) -> Option<u32> {
+        match self {
+            Timing::Stamps(first) => Some(first),
+            Timing::Records => None,
+        }
+    }
+}
+
 impl Session {
     /// Traces some iterations, with a stamp before and after each operation. Unobserved iterations precede each, so
     /// that the host is ahead of the device. Returns no traces if an iteration has too many operations, and fewer if
@@ -56,9 +75,24 @@ impl Session {
         observation: Observation,
         control: &Control,
     ) -> Result<Vec<Trace>, ExecError> {
+        self.observe_by(mode, observation, control, self.lowered.observed.map(Timing::Stamps))
+    }
+
+    /// Like [`Session::observe`], with the given timing; `None` observes nothing. The vendor's records are to be added to
+    /// the traces later.
+    pub(super) fn observe_by(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+        timing: Option<Timing>,
+    ) -> Result<Vec<Trace>, ExecError> {
         self.set_up(control)?;
         self.begin();
-        let traces = self.observations(mode, observation, control);
+        let traces = match timing {
+            Some(timing) => self.observations(mode, observation, control, timing),
+            None => Ok(Vec::new()),
+        };
         let oldest = self.stamped.unwrap_or(0);
         traces.map_err(|error| self.explained(error, oldest, control))
     }
@@ -68,15 +102,15 @@ impl Session {
         mode: LaunchMode,
         observation: Observation,
         control: &Control,
+        timing: Timing,
     ) -> Result<Vec<Trace>, ExecError> {
-        let Some(first) = self.lowered.observed else { return Ok(Vec::new()) };
         // The end stamp of an overlapping iteration orders it only after those more than `ahead` before it.
         let overlapping = self.overlap(mode);
         let ahead = if overlapping { self.lowered.ahead } else { self.lowered.ahead.max(2) };
         let lead = if overlapping { ahead.max(2) - 1 } else { 1 };
         let wanted = observation.iterations(lead);
         if mode == LaunchMode::Graph {
-            self.capture_observed(&wanted, first)?;
+            self.capture_observed(&wanted, timing)?;
         }
         let began = self.driver.now();
         let mut clock = self.begin_clock()?;
@@ -98,8 +132,12 @@ impl Session {
                 if issued == observed {
                     self.driver.watch_units();
                 }
-                self.lead_in(mode, issued, issued == observed, true)?;
-                self.issue(mode, issued, issued == observed, (1, None))?;
+                let this = (issued == observed).then_some(timing);
+                let turn = this.filter(|timing| *timing == Timing::Records).map(|_| traces.len() as u32);
+                self.driver.record_turn(turn);
+                self.lead_in(mode, issued, this, true)?;
+                self.issue(mode, issued, this, (1, None))?;
+                self.driver.record_turn(None);
                 issued += 1;
             }
             let Some(time) = self.retire(mode, observed, control)? else { return Ok(traces) };
@@ -107,9 +145,10 @@ impl Session {
             self.driver.synchronize().map_err(device)?;
             let begin = self.first_stamp(mode, observed);
             let slot = (observed % observation.slots.max(1)) as usize;
-            let trace = self.trace(observed, slot, (begin, first), time)?;
+            let trace = self.trace(observed, slot, (begin, timing), time)?;
             let longest = trace.spans.iter().flat_map(|span| [span.start, span.end]).max_by_key(|time| time.0.abs());
             self.within(longest.unwrap_or_default(), began)?;
+            self.recording.note(self.index(observed));
             traces.push(trace);
             self.note_begin(&mut clock, begin, began)?;
         }
@@ -117,24 +156,28 @@ impl Session {
         Ok(traces)
     }
 
-    /// Captures the graphs of observed iterations, with stamps from `first` on around their operations.
-    fn capture_observed(&mut self, iterations: &[u64], first: u32) -> Result<(), ExecError> {
+    /// Captures the graphs of observed iterations.
+    fn capture_observed(&mut self, iterations: &[u64], timing: Timing) -> Result<(), ExecError> {
         for iteration in iterations {
             let index = (iteration % self.period() as u64) as usize;
+            if timing == Timing::Records {
+                self.capture_recorded(index)?;
+                continue;
+            }
             if self.observed_graphs[index].is_none() {
-                self.observed_graphs[index] = Some(self.capture_step(index, Some(first))?);
+                self.observed_graphs[index] = Some(self.capture_step(index, Some(timing))?);
             }
         }
         Ok(())
     }
 
-    /// Returns the trace of a completed iteration. Its time counts from stamp `begin`; the stamps around operations
-    /// start at `first`.
+    /// Returns the trace of a completed iteration, without spans if the vendor's records are to tell them. Its time counts
+    /// from stamp `begin`.
     fn trace(
         &mut self,
         iteration: u64,
         slot: usize,
-        (begin, first): (u32, u32),
+        (begin, timing): (u32, Timing),
         time: Nanos,
     ) -> Result<Trace, ExecError> {
         let outline = self.lowered.outline.clone();
@@ -145,7 +188,8 @@ impl Session {
             _ => None,
         });
         let mut spans = Vec::with_capacity(step.ops.len());
-        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip((first..).step_by(2)) {
+        let stamps = timing.first_stamp().into_iter().flat_map(|first| (first..).step_by(2));
+        for ((&op, lane), stamp) in step.ops.iter().zip(lanes).zip(stamps) {
             let start = self.driver.elapsed(begin, stamp).map_err(device)?;
             let end = self.driver.elapsed(begin, stamp + 1).map_err(device)?;
             self.in_order(end - start)?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::base::{Around, Bytes, MemoryId, Nanos, OnceBlock, Space, SrcSpan};
-use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, Settings};
+use crate::config::{CacheSetting, DataSetting, Effort, GateSetting, ObserveSetting, Settings};
 use crate::model::{MemoryKind, Program, Sync};
 use crate::ops::init::Init;
 use crate::ops::{Collective, CollectiveKind, Launch};
@@ -27,6 +27,8 @@ pub struct Options {
     pub gemm_candidates: u32,
     /// Most operations that an observed iteration may have.
     pub observed_operations: usize,
+    /// How operations are timed in observed iterations.
+    pub observe: ObserveSetting,
     /// Number of commands that a hardware queue is sure to take. Iterations that fit are gated. 0 disables the gate.
     pub gate_depth: u32,
     /// Flush the data caches before each iteration.
@@ -44,6 +46,7 @@ impl Options {
             // Speed does not matter where nothing is measured.
             gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
             observed_operations: settings.observed_operations,
+            observe: settings.observe,
             gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
             cold: settings.cache == CacheSetting::Cold,
             contents: match settings.data {
@@ -153,7 +156,8 @@ pub(super) fn lower(
     // Only iterations that do not overlap can be gated.
     let depth = if overlapping { 0 } else { options.gate_depth };
     let gate = Gate::new(&image, &period, depth, RING);
-    image.gates = if gate.on { RING as u32 } else { 0 };
+    let records = matches!(options.observe, ObserveSetting::Auto | ObserveSetting::Vendor);
+    image.gates = if gate.on || (gate.graphs && records) { RING as u32 } else { 0 };
     if options.cold && !overlapping {
         let before = period.iter().scan(0, |ops, step| Some(std::mem::replace(ops, *ops + step.ops.len() as u32)));
         image.cold = before.collect();

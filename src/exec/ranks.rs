@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{MemoryId, Nanos, OnceBlock, parallel, threads};
+use crate::config::ObserveSetting;
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
 
@@ -22,13 +23,12 @@ use super::error::ExecError;
 use super::hang;
 use super::health::Health;
 use super::image::{Address, Commands, Image};
-use super::observe::Observation;
 use super::peers::{self, Peers};
 use super::prepare::{self, Options};
+use super::recorded::ObservedBy;
 use super::samples::Samples;
 use super::session::{self, LaunchMode, Session};
 use super::stopping::Stopping;
-use super::trace::Trace;
 use super::watchdog::{self, Watched};
 
 /// The program and schedule of one rank.
@@ -83,9 +83,12 @@ impl RankSamples {
 
 /// All ranks of a world, with the sessions of those that run in this process: all of them, or one.
 pub struct Ranks {
-    sessions: Vec<Session>,
+    pub(super) sessions: Vec<Session>,
     /// Numbers of all ranks of the world.
-    numbers: Vec<u32>,
+    pub(super) numbers: Vec<u32>,
+    /// How operations are timed in observed iterations, and how they were in the last ones.
+    pub(super) observe: ObserveSetting,
+    pub(super) observed_by: Option<ObservedBy>,
     /// Number of iterations after which the programs of all ranks repeat.
     slots: usize,
     infos: Vec<SessionInfo>,
@@ -156,7 +159,8 @@ pub(super) fn prepare_with(
     match (opened, infos) {
         (Ok(sessions), Ok(infos)) => {
             let infos = infos.into_iter().flatten().collect();
-            Ok(Ranks { sessions, numbers, slots, infos, first: own.start, peers })
+            let (observe, observed_by) = (options.observe, None);
+            Ok(Ranks { sessions, numbers, observe, observed_by, slots, infos, first: own.start, peers })
         }
         (Ok(mut sessions), Err(error)) => {
             // Another rank may have failed while communicators were created; synchronizing could block.
@@ -542,19 +546,6 @@ impl Ranks {
             }
         };
         Ok(self.agree("health", Ok(readings))?.into_iter().flatten().collect())
-    }
-
-    /// Observes iterations on every rank: [`Session::observe`]. With several processes, only rank 0 gets the traces of
-    /// other ranks; elsewhere theirs are empty.
-    pub fn observe(
-        &mut self,
-        mode: LaunchMode,
-        observation: Observation,
-        control: &Control,
-    ) -> Result<Vec<Vec<Trace>>, ExecError> {
-        let observe = |session: &mut Session| session.observe(mode, observation, control);
-        let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;
-        Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Restores the initial contents of all memory.

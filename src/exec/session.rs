@@ -15,7 +15,9 @@ use super::gate::Gate;
 use super::hang::HangSnapshot;
 use super::health::Health;
 use super::image::Step;
+use super::observe::Timing;
 use super::prepare::{Lowered, Outline};
+use super::recorded::Recording;
 use super::samples::Samples;
 use super::stopping::Stopping;
 use super::watchdog::RankProgress;
@@ -61,7 +63,10 @@ pub struct Session {
     pub(super) lowered: Lowered,
     /// Graphs of the period; empty until captured.
     graphs: Vec<u32>,
+    /// Graphs with a stamp before and after each operation, made when an iteration is first observed so.
     pub(super) observed_graphs: Vec<Option<u32>>,
+    /// Graphs whose nodes the vendor's library knows, and the iterations that it recorded.
+    pub(super) recording: Recording,
     /// True if this is the only rank.
     pub(super) alone: bool,
     pub(super) rank: u32,
@@ -109,6 +114,7 @@ impl Session {
             lowered,
             graphs: Vec::new(),
             observed_graphs,
+            recording: Recording::default(),
             alone,
             rank,
             progress: Arc::default(),
@@ -147,9 +153,8 @@ impl Session {
         Ok(())
     }
 
-    /// Captures the graph of an iteration of the period and returns its number. `observed` is the first stamp around
-    /// operations, if it is to be observed.
-    pub(super) fn capture_step(&mut self, index: usize, observed: Option<u32>) -> Result<u32, ExecError> {
+    /// Captures the graph of an iteration of the period and returns its number. `observed` says how it is to be observed.
+    pub(super) fn capture_step(&mut self, index: usize, observed: Option<Timing>) -> Result<u32, ExecError> {
         let origin = self.origin(index);
         self.driver.begin_capture(origin).map_err(device)?;
         let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
@@ -212,11 +217,11 @@ impl Session {
         Ok(())
     }
 
-    /// Issues the commands of an iteration. This is the measured loop. `observed` is the first stamp around operations;
+    /// Issues the commands of an iteration. This is the measured loop. `observed` says how operations are timed;
     /// `alone` drops waits for earlier iterations, and those of the host.
-    fn commands(&mut self, index: usize, observed: Option<u32>, alone: bool) -> Result<(), ExecError> {
+    fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
         let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
-        let mut stamp = observed;
+        let mut stamp = observed.and_then(Timing::first_stamp);
         driver.observing(observed.is_some());
         for command in &period[index].commands {
             if let Step::Launch { op, .. } = *command {
@@ -270,25 +275,25 @@ impl Session {
         &mut self,
         mode: LaunchMode,
         iteration: u64,
-        observe: bool,
+        observe: Option<Timing>,
         ahead: (u64, Option<u64>),
     ) -> Result<(), ExecError> {
         self.issued = iteration + 1;
-        self.stamped = if observe { Some(iteration) } else { self.stamped };
+        self.stamped = observe.map(|_| iteration).or(self.stamped);
         let issued = self.issue_held(mode, iteration, observe);
         self.issued_at = None;
         self.release_gate(iteration, ahead);
         issued
     }
 
-    fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observe: bool) -> Result<(), ExecError> {
+    fn issue_held(&mut self, mode: LaunchMode, iteration: u64, observed: Option<Timing>) -> Result<(), ExecError> {
         let index = self.index(iteration);
         let (begin, end) = (Self::begin_stamp(iteration), Self::end_stamp(iteration));
-        let observed = self.lowered.observed.filter(|_| observe);
         match (mode, self.lowered.sync) {
             (LaunchMode::Graph, _) => {
                 let graph = match observed {
-                    Some(_) => self.observed_graphs[index].expect("captured before it is observed"),
+                    Some(Timing::Stamps(_)) => self.observed_graphs[index].expect("captured before it is observed"),
+                    Some(Timing::Records) => self.recording.graph(index),
                     None => self.graphs[index],
                 };
                 self.driver.stamp(begin, 0).map_err(device)?;
@@ -452,11 +457,11 @@ impl Session {
                     samples.stopped = true;
                     continue;
                 }
-                self.lead_in(mode, issued, false, issued >= first)?;
+                self.lead_in(mode, issued, None, issued >= first)?;
                 let start = self.driver.now();
                 let like_the_last = issued >= first && *retired >= warmup;
                 let left = like_the_last.then_some(total - issued - 1);
-                self.issue(mode, issued, false, (issued + 1 - *retired, left))?;
+                self.issue(mode, issued, None, (issued + 1 - *retired, left))?;
                 if issued >= warmup {
                     let issue = self.issued_at.unwrap_or_else(|| self.driver.now()) - start;
                     if issue < Nanos(0) || issue > self.lowered.outline.timeout {
@@ -517,8 +522,8 @@ impl Session {
     fn single(&mut self, mode: LaunchMode, iteration: u64, control: &Control) -> Result<(), ExecError> {
         self.begin();
         let run = |session: &mut Session| {
-            session.lead_in(mode, iteration, false, false)?;
-            session.issue(mode, iteration, false, (1, None))?;
+            session.lead_in(mode, iteration, None, false)?;
+            session.issue(mode, iteration, None, (1, None))?;
             session.retire(mode, iteration, control)?;
             session.driver.synchronize().map_err(device)
         };

@@ -91,6 +91,12 @@ fn headlines(
         sample(request, &mut session, mode, sampled, warnings)
             .inspect_err(|error| warnings.push(failed(run_name(mode), error)))?;
     }
+    // A vendor's library that has been attached may slow down what runs after it, so all headlines precede it.
+    for index in 0..sampled.len() {
+        observe(request, &mut session, &mut sampled[index])
+            .inspect_err(|error| warnings.push(failed(run_name(sampled[index].mode), error)))?;
+        keep(request, sampled, &[], warnings);
+    }
     tear_down(request, &mut session)
 }
 
@@ -200,7 +206,16 @@ fn sample(
     // From here on the headline is kept, whatever fails.
     let index = sampled.len();
     let compile = session.compile_time();
-    sampled.push(VariantSamples { mode, blocks, warmup, ungated: None, traces: Vec::new(), notes, compile });
+    sampled.push(VariantSamples {
+        mode,
+        blocks,
+        warmup,
+        ungated: None,
+        traces: Vec::new(),
+        observed_by: None,
+        notes,
+        compile,
+    });
     keep(request, sampled, &[], warnings);
     let more = || {
         failure.map_or(Ok(()), Err)?;
@@ -208,16 +223,22 @@ fn sample(
         if gated && !stopped {
             sampled.ungated = Some(as_issued(request, session, mode)?);
         }
-        if !stopped {
-            sampled.traces = session.observe(mode, request.observation(), request.control)?;
-        }
         Ok(())
     };
     let done = more();
-    let unobserved = sampled[index].traces.first().and_then(|traces| unobserved_note(traces, request.slots()));
     sampled[index].notes.extend(session.notes().unwrap_or_default());
-    sampled[index].notes.extend(unobserved);
     done
+}
+
+/// Observes iterations of a launch mode, unless the run has been stopped.
+fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples) -> Result<(), ExecError> {
+    if sampled.blocks.samples.slowest.stopped || request.control.stopped() {
+        return Ok(());
+    }
+    sampled.traces = session.observe(sampled.mode, request.observation(), request.control)?;
+    sampled.observed_by = session.observed_by().cloned();
+    sampled.notes.extend(sampled.traces.first().and_then(|traces| unobserved_note(traces, request.slots())));
+    Ok(())
 }
 
 /// Measures ungated iterations.

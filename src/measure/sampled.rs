@@ -1,7 +1,7 @@
 //! Samples of a launch mode and of the run on one stream, before they become a record.
 
 use crate::base::Nanos;
-use crate::exec::{LaunchMode, Samples, Trace};
+use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
 
 use super::alone::Alone;
 use super::blocks::Blocks;
@@ -17,6 +17,8 @@ pub(super) struct VariantSamples {
     /// Observed iterations of each rank, slot by slot. Empty for ranks that were not observed, and for those of other
     /// processes unless this is rank 0.
     pub traces: Vec<Vec<Trace>>,
+    /// How the operations of these iterations were timed; `None` if the backend has one method alone.
+    pub observed_by: Option<ObservedBy>,
     pub notes: Vec<String>,
     /// Time that a compiler took for kernels; `None` if nothing is compiled.
     pub compile: Option<Nanos>,

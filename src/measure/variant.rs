@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::Space;
-use crate::exec::{LaunchMode, Samples, Trace};
+use crate::exec::{LaunchMode, ObservedBy, Samples, Trace};
 use crate::schedule;
 
 use super::alone::Alone;
@@ -91,7 +91,10 @@ pub fn record(
         }
     }
     let effects = ranks.iter().filter_map(|rank| rank.observer_effect);
-    if let Some(effect) = effects.max_by(|a, b| a.abs().total_cmp(&b.abs())).filter(|effect| effect.abs() > OBSERVER) {
+    let effect = effects.max_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let mut notes = sampled.notes.clone();
+    notes.extend(sampled.observed_by.as_ref().map(|by| observation_note(by, effect)));
+    if let Some(effect) = effect.filter(|effect| effect.abs() > OBSERVER) {
         warnings.push(format!(
             "{name}: timing single operations changes the iteration by {:+.0} %: \
              take their times as shares, and the headline for the whole",
@@ -114,9 +117,17 @@ pub fn record(
         ungated,
         health: blocks.edges().map(HealthRecord::of).collect(),
         blocks: blocks.records(),
-        notes: sampled.notes.clone(),
+        notes,
         compile_ns: sampled.compile,
     }
+}
+
+/// Note about how single operations were timed, and what that cost.
+fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
+    let cost = effect.map(|effect| format!("; observing changes the iteration by {:+.1} %", effect * 100.0));
+    let instead = by.instead.as_ref().map(|why| format!(", since {why}"));
+    let (instead, cost) = (instead.unwrap_or_default(), cost.unwrap_or_default());
+    format!("single operations are timed by {}{instead}{cost}", by.method)
 }
 
 /// Warning if the host needs nearly as long to issue an iteration as the device to run it.

@@ -93,6 +93,7 @@ pub fn exec_options() -> exec::Options {
         timeout: aorta::base::Nanos(20_000_000_000),
         gemm_candidates: 1,
         observed_operations: 100_000,
+        observe: aorta::config::ObserveSetting::Auto,
         gate_depth: 512,
         cold: false,
         contents: None,

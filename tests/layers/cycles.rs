@@ -23,7 +23,7 @@ const KNOWN: [(&str, &str, &str); 9] = [
     ),
     (
         "exec",
-        "clock driver gate hang image observe prepare ranks session watchdog",
+        "clock driver gate hang image observe prepare ranks recorded session watchdog",
         "the methods of `Session`: it holds the gate and what the watchdog reads, which drive it",
     ),
     ("measure", "evidence metrics", "metrics are methods of `Evidence`, which caches their values"),

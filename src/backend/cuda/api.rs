@@ -1,11 +1,13 @@
 //! Implements `Api` for CUDA: each method is one driver call, or a few that belong together.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
+use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
@@ -22,6 +24,7 @@ use super::nvml::Nvml;
 impl Api for Cuda {
     const NAME: &'static str = "cuda";
     const EVENTS_IN_GRAPHS: bool = true;
+    const HAS_TRACER: bool = true;
     const STEPS_ON_STREAMS: bool = true;
     const HOST_COPIES_BY_KERNEL: bool = false;
 
@@ -81,6 +84,10 @@ impl Api for Cuda {
 
     fn topology(&self) -> Topology {
         Topology { queues: self.connections, by_priority: false, units_apart: false }
+    }
+
+    fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
+        Ok(self.cupti()?)
     }
 
     fn health(&self) -> Option<Health> {

@@ -3,6 +3,7 @@
 mod api;
 mod cublaslt;
 mod cudnn;
+mod cupti;
 mod driver;
 mod nvml;
 mod nvrtc;
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::{CUcontext, CUdevice};
 
 use crate::backend::collective::Collectives;
+use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Api, no_such};
 use crate::backend::libraries::{NotOpened, SearchPaths, once, text};
 use crate::exec::ExecError;
@@ -21,6 +23,7 @@ use crate::ops::Source;
 
 use cublaslt::CublasLt;
 use cudnn::Cudnn;
+use cupti::Cupti;
 use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;
@@ -171,6 +174,11 @@ impl Cuda {
         opened.as_ref()
     }
 
+    /// The library that records when kernels and copies run.
+    fn cupti(&self) -> Result<Arc<Cupti>, String> {
+        Cupti::open(&self.paths, &versioned("libcupti.so", self.major()))
+    }
+
     fn open_collectives(&self) -> Result<&(Collectives, &'static str), ExecError> {
         once(&self.collectives, || {
             let names = ["libnccl.so.2", "libnccl.so"].map(str::to_owned);
@@ -197,7 +205,17 @@ impl Cuda {
                 self.open_collectives()
                     .map(|(library, path)| at(library.version().unwrap_or_else(|| "unknown".to_owned()), path)),
             ),
+            ("CUPTI", self.cupti().map(|library| at(library.name(), library.path)).map_err(no_tracer)),
         ]
+    }
+}
+
+/// The error for a missing library that records when kernels run.
+fn no_tracer(why: String) -> ExecError {
+    ExecError::MissingLibrary {
+        library: "CUPTI (libcupti)".to_owned(),
+        purpose: "to time single operations by the device's records".to_owned(),
+        help: Some(why),
     }
 }
 

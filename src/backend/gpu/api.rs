@@ -3,6 +3,7 @@
 #![expect(clippy::missing_safety_doc, reason = "one contract for all unsafe methods stands at the trait")]
 
 use std::ffi::{CString, c_int, c_void};
+use std::sync::Arc;
 
 use crate::backend::collective::Collectives;
 use crate::base::Nanos;
@@ -13,6 +14,7 @@ use crate::schedule::Topology;
 
 use super::parts::Part;
 use super::runtime::{Event, Function, Graph, Module, Runtime, Stream, number};
+use super::tracer::Tracer;
 
 /// Addresses of a product's operands.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +106,14 @@ pub trait Api: Send + Sync + 'static {
     /// Notes for the run's report that arose since the device was opened.
     fn notes(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// True if the vendor's library that records when kernels and copies run is supported.
+    const HAS_TRACER: bool = false;
+
+    /// That library, loaded at the first call. The error says in words why it cannot be used.
+    fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
+        Err(format!("the backend {} has no library for it", Self::NAME))
     }
 
     /// Number of copy engines that work beside kernels, as the driver reports it.

@@ -9,6 +9,7 @@ use crate::backend::collective::{Collectives, Comm};
 use crate::backend::ranges::Ranges;
 use crate::backend::system::{self};
 use crate::base::{DType, Nanos, Space};
+use crate::exec::records::Recorded;
 use crate::exec::{CommMonitor, Driver, Fault, Health, Image};
 use crate::ops::Direction;
 
@@ -24,6 +25,7 @@ use super::pageable::{CapturedUses, Pageable};
 use super::runtime::{Event, Graph, Stream};
 use super::stamps::Stamps;
 use super::timer;
+use super::tracer::Recorder;
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
@@ -65,6 +67,8 @@ pub struct GpuDriver<A: Api> {
     captured_uses: CapturedUses,
     /// True while each operation is timed.
     observing: bool,
+    /// The vendor's library while it records; `None` otherwise.
+    recorder: Option<Recorder>,
     /// True if the device no longer answers.
     abandoned: bool,
     pageable: Pageable,
@@ -148,7 +152,9 @@ impl<A: Api> Driver for GpuDriver<A> {
         if let Some((ranges, names)) = &self.ranges {
             ranges.enter(&names[op as usize]);
         }
+        self.recorder.iter().for_each(|recorder| recorder.begin_operation(op));
         let issued = (first..end).try_for_each(|call| self.issue(call));
+        self.recorder.iter().for_each(Recorder::end_calls);
         if let Some((ranges, _)) = &self.ranges {
             ranges.leave();
         }
@@ -197,8 +203,11 @@ impl<A: Api> Driver for GpuDriver<A> {
         if let Some(cells) = cells {
             cells.launch(api.as_ref(), graph, stream)?;
         }
+        self.recorder.iter().for_each(Recorder::begin_graph);
         // SAFETY: both live as long as the driver.
-        unsafe { api.launch_graph(graphs[graph as usize], stream) }
+        let launched = unsafe { api.launch_graph(graphs[graph as usize], stream) };
+        self.recorder.iter().for_each(Recorder::end_calls);
+        launched
     }
 
     fn reached(&mut self, stamp: u32) -> Call<bool> {
@@ -223,10 +232,11 @@ impl<A: Api> Driver for GpuDriver<A> {
 
     fn hold(&mut self, gate: u32, lane: u32) -> Call {
         let Self { api, gates, streams, .. } = self;
-        match gates {
-            Some(gates) => gates.hold(api.as_ref(), gate, streams[lane as usize]),
-            None => Err(Fault::new("hold", "the image has no gates")),
-        }
+        let Some(gates) = gates else { return Err(Fault::new("hold", "the image has no gates")) };
+        self.recorder.iter().for_each(Recorder::begin_gate);
+        let held = gates.hold(api.as_ref(), gate, streams[lane as usize]);
+        self.recorder.iter().for_each(Recorder::end_calls);
+        held
     }
 
     fn release(&mut self, gate: u32) {
@@ -280,6 +290,33 @@ impl<A: Api> Driver for GpuDriver<A> {
 
     fn observing(&mut self, on: bool) {
         self.observing = on;
+    }
+
+    fn has_recorder(&self) -> bool {
+        A::HAS_TRACER
+    }
+
+    fn begin_records(&mut self) -> Result<String, String> {
+        if self.host.is_used() {
+            return Err("threads of the CPU do the work of a host stream, which no device records".to_owned());
+        }
+        if self.image.crossings > 0 {
+            return Err("copies to other ranks wait for each other outside of what is recorded".to_owned());
+        }
+        let recorder = Recorder::begin(self.api.tracer()?, self.calls.least_records())?;
+        let name = recorder.name();
+        self.recorder = Some(recorder);
+        Ok(name)
+    }
+
+    fn record_turn(&mut self, turn: Option<u32>) {
+        self.recorder.iter_mut().for_each(|recorder| recorder.set_turn(turn));
+    }
+
+    fn end_records(&mut self) -> Result<Recorded, String> {
+        let recorder = self.recorder.take().ok_or_else(|| "nothing was recorded".to_owned())?;
+        self.api.make_current().map_err(|fault| fault.to_string())?;
+        recorder.end()
     }
 
     fn synchronize(&mut self) -> Call {
@@ -367,6 +404,8 @@ impl<A: Api> Drop for GpuDriver<A> {
             std::mem::forget(self.api.clone());
             std::mem::forget(std::mem::take(&mut self.inter_process));
             self.flags.hide();
+            // Ending a recording waits for the device.
+            std::mem::forget(self.recorder.take());
             std::mem::forget(std::mem::take(&mut self.flags));
             std::mem::forget(std::mem::take(&mut self.pageable.words));
             return;

@@ -136,6 +136,16 @@ impl<A: Api> Calls<A> {
         }
     }
 
+    /// For each operation, the number of kernels, copies and fills that it launches at least. Libraries may launch more.
+    pub fn least_records(&self) -> Vec<u32> {
+        let of_call = |call: &Prepared| match call {
+            Prepared::Kernel { .. } | Prepared::Copy { .. } | Prepared::Memset { .. } | Prepared::Multiply { .. } => 1,
+            _ => 0,
+        };
+        let of_op = |&(first, end): &(u32, u32)| self.calls[first as usize..end as usize].iter().map(of_call).sum();
+        self.observed.iter().map(of_op).collect()
+    }
+
     /// Adds a note, once.
     fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {

@@ -27,6 +27,7 @@ pub(super) mod runtime;
 pub mod stamps;
 mod streams;
 mod timer;
+pub(super) mod tracer;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::config::{
-    CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, Scenario, Settings,
+    CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, ObserveSetting, Scenario, Settings,
 };
 
 use crate::cli::backends::BackendArg;
@@ -69,6 +69,9 @@ pub struct ExecArgs {
     /// Hold each iteration on the device until the host has issued it
     #[arg(long, value_name = "WHEN")]
     pub gate: Option<GateSetting>,
+    /// How single operations are timed, in iterations besides the measured ones
+    #[arg(long, value_name = "HOW")]
+    pub observe: Option<ObserveSetting>,
     /// State of the device's caches at the begin of an iteration
     #[arg(long, value_name = "STATE")]
     pub cache: Option<CacheSetting>,
@@ -156,6 +159,7 @@ impl ExecArgs {
             emulate: self.emulate.or(below.emulate),
             launch: self.launch.or(below.launch),
             gate: self.gate.or(below.gate),
+            observe: self.observe.or(below.observe),
             cache: self.cache.or(below.cache),
             data: self.data.or(below.data),
             expected: self.expected.over(below.expected),
@@ -174,6 +178,7 @@ impl ExecArgs {
     pub fn change(&self, settings: &mut Settings) {
         settings.launch = self.launch.unwrap_or(settings.launch);
         settings.gate = self.gate.unwrap_or(settings.gate);
+        settings.observe = self.observe.unwrap_or(settings.observe);
         settings.cache = self.cache.unwrap_or(settings.cache);
         settings.data = self.data.unwrap_or(settings.data);
         settings.effort = self.effort.unwrap_or(settings.effort);
@@ -195,6 +200,7 @@ impl ExecArgs {
             ("--rank", self.emulate.map(|_| self.rank.to_string())),
             ("--launch", self.launch.map(|launch| launch.name().to_owned())),
             ("--gate", self.gate.map(|gate| gate.name().to_owned())),
+            ("--observe", self.observe.map(|how| how.name().to_owned())),
             ("--cache", self.cache.map(|cache| cache.name().to_owned())),
             ("--data", self.data.map(|data| data.name().to_owned())),
             ("--effort", self.effort.map(|effort| effort.name().to_owned())),

@@ -137,6 +137,7 @@ impl<A: Api> GpuDriver<A> {
             capturing: false,
             captured_uses: CapturedUses::default(),
             observing: false,
+            recorder: None,
             abandoned: false,
             pageable: Pageable { words: Vec::new() },
             notes: Vec::new(),

@@ -1,0 +1,376 @@
+//! CUPTI, NVIDIA's library that records when kernels, copies and fills run, with the device's own timestamps.
+//!
+//! Attached while iterations are observed, and never otherwise. A process has one copy of the library, which has one
+//! subscriber, so its state here is that of the process. Only offsets are read that all versions since CUDA 12 share: newer
+//! versions append fields.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::backend::gpu::tracer::Tracer;
+use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::exec::records::{Activity, Cause, Node, NotedCall};
+
+type Subscriber = *mut c_void;
+type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const u8);
+type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+
+functions! {
+    /// The library's functions.
+    Table {
+        version = "cuptiGetVersion"(*mut u32);
+        result_string = "cuptiGetResultString"(i32, *mut *const c_char);
+        subscribe = "cuptiSubscribe"(*mut Subscriber, Callback, *mut c_void);
+        unsubscribe = "cuptiUnsubscribe"(Subscriber);
+        enable_domain = "cuptiEnableDomain"(u32, Subscriber, u32);
+        enable_callback = "cuptiEnableCallback"(u32, Subscriber, u32, u32);
+        register = "cuptiActivityRegisterCallbacks"(Requested, Completed);
+        enable = "cuptiActivityEnable"(u32);
+        disable = "cuptiActivityDisable"(u32);
+        flush_all = "cuptiActivityFlushAll"(u32);
+        next_record = "cuptiActivityGetNextRecord"(*mut u8, usize, *mut *mut u8);
+        dropped = "cuptiActivityGetNumDroppedRecords"(*mut c_void, u32, *mut usize);
+        node_id = "cuptiGetGraphNodeId"(*mut c_void, *mut u64);
+    }
+    optional {
+        finalize = "cuptiFinalize"();
+    }
+}
+
+/// The first version of the interface that has every offset below: that of CUDA 12.0.
+const OLDEST: u32 = 19;
+
+/// The first version whose `cuptiFinalize` is sound in a process with graphs: that of CUDA 12.6.
+const FINALIZES: u32 = 24;
+
+/// Versions from here on are 10000 · major + 100 · minor of the toolkit; earlier ones count from 1.
+const BY_TOOLKIT: u32 = 100_000;
+
+const MAX_LIMIT_REACHED: i32 = 12;
+const INSUFFICIENT_PRIVILEGES: i32 = 35;
+const MULTIPLE_SUBSCRIBERS: i32 = 39;
+const FLUSH_FORCED: u32 = 1;
+
+/// Domains of callbacks, and the callbacks of the last one that are used.
+const DRIVER: u32 = 1;
+const RUNTIME: u32 = 2;
+const RESOURCE: u32 = 3;
+const NODE_CREATED: u32 = 13;
+const NODE_CLONED: u32 = 20;
+
+/// Kinds of records.
+const MEMCPY: u32 = 1;
+const MEMSET: u32 = 2;
+const CONCURRENT_KERNEL: u32 = 10;
+const MEMCPY_PEER: u32 = 22;
+const KINDS: [u32; 4] = [CONCURRENT_KERNEL, MEMCPY, MEMSET, MEMCPY_PEER];
+
+/// Size of a buffer for records in 8-byte words: 4 MiB, which hold 17 000 kernels or more.
+const BUFFER_WORDS: usize = 4 << 17;
+
+/// Offsets in the records of each kind: `CUpti_ActivityKernel9`, `CUpti_ActivityMemcpy5`, `CUpti_ActivityMemcpyPtoP4`,
+/// `CUpti_ActivityMemset4` and their successors. Start and end have the same offsets in all of them.
+const START: usize = 16;
+const END: usize = 24;
+
+/// Offsets of the number of the call and of the graph's node; `None` for another kind of record.
+fn offsets(kind: u32) -> Option<(usize, usize)> {
+    match kind {
+        CONCURRENT_KERNEL => Some((92, 144)),
+        MEMCPY | MEMSET => Some((44, 64)),
+        MEMCPY_PEER => Some((60, 72)),
+        _ => None,
+    }
+}
+
+/// Offset of the number of a call in `CUpti_CallbackData`.
+const CALL_CORRELATION: usize = 64;
+
+/// Offset of the description in `CUpti_ResourceData`, and of the node and its original in `CUpti_GraphData`.
+const RESOURCE_DESCRIPTOR: usize = 16;
+const GRAPH_NODE: usize = 16;
+const ORIGINAL_NODE: usize = 24;
+
+/// What a rank's thread notes.
+#[derive(Default)]
+struct Notes {
+    cause: Option<Cause>,
+    calls: Vec<NotedCall>,
+    nodes: HashMap<u64, u32>,
+}
+
+thread_local! {
+    static NOTES: RefCell<Notes> = RefCell::new(Notes::default());
+}
+
+/// The state of the process.
+#[derive(Default)]
+struct State {
+    /// Number of ranks that record.
+    ranks: u32,
+    /// The subscriber's handle while a rank records.
+    subscriber: usize,
+    /// Records that have been read and that no rank has taken.
+    activities: Vec<Activity>,
+    dropped: u64,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activities: Vec::new(), dropped: 0 });
+
+/// Full buffers by their address, with the number of valid bytes; and empty ones. The library has all others.
+static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
+static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// The library, opened at most once by a process.
+static LIBRARY: OnceLock<Result<Arc<Cupti>, String>> = OnceLock::new();
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The opened library.
+pub struct Cupti {
+    table: &'static Table,
+    version: u32,
+    pub path: &'static str,
+}
+
+impl Cupti {
+    /// Opens the library whose major version is first in `names`. The error says in words why it cannot be used.
+    pub fn open(paths: &SearchPaths, names: &[String]) -> Result<Arc<Cupti>, String> {
+        LIBRARY.get_or_init(|| Self::load(paths, names).map(Arc::new)).clone()
+    }
+
+    fn load(paths: &SearchPaths, names: &[String]) -> Result<Cupti, String> {
+        let opened = paths.open(names).map_err(|why| match why {
+            NotOpened::Absent => "there is no CUPTI (libcupti), which is part of the CUDA toolkit".to_owned(),
+            NotOpened::Broken(why) => format!("CUPTI does not load: {why}"),
+        })?;
+        let table: &'static Table = Box::leak(Box::new(Table::load(&opened).map_err(|error| error.to_string())?));
+        let mut version = 0;
+        // SAFETY: the output pointer is valid for the call.
+        let code = unsafe { (table.version)(&mut version) };
+        let cupti = Cupti { table, version, path: opened.path };
+        cupti.check("cuptiGetVersion", code)?;
+        if version < OLDEST {
+            return Err(format!("{} is older than that of CUDA 12", cupti.name()));
+        }
+        Ok(cupti)
+    }
+
+    /// Returns the reason, in words, if a call's status is not 0.
+    fn check(&self, call: &str, code: i32) -> Result<(), String> {
+        match code {
+            0 => return Ok(()),
+            MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
+            INSUFFICIENT_PRIVILEGES => return Err("the driver permits CUPTI to administrators alone".to_owned()),
+            _ => {}
+        }
+        let mut text: *const c_char = std::ptr::null();
+        // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
+        let said = unsafe {
+            match (self.table.result_string)(code, &mut text) {
+                0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
+                _ => "unknown".to_owned(),
+            }
+        };
+        Err(format!("`{call}` returned {code} ({said})"))
+    }
+
+    /// Attaches to the process, and enables callbacks and records.
+    fn attach(&self, state: &mut State) -> Result<(), String> {
+        let mut subscriber: Subscriber = std::ptr::null_mut();
+        // SAFETY: the callbacks have the types of the library's header, and the table that they get is never freed.
+        unsafe {
+            let table = self.table;
+            let user = std::ptr::from_ref(table).cast_mut().cast();
+            self.check("cuptiSubscribe", (table.subscribe)(&mut subscriber, noted, user))?;
+            state.subscriber = subscriber as usize;
+            self.check("cuptiActivityRegisterCallbacks", (table.register)(requested, completed))?;
+            for domain in [DRIVER, RUNTIME] {
+                self.check("cuptiEnableDomain", (table.enable_domain)(1, subscriber, domain))?;
+            }
+            for callback in [NODE_CREATED, NODE_CLONED] {
+                self.check("cuptiEnableCallback", (table.enable_callback)(1, subscriber, RESOURCE, callback))?;
+            }
+            for kind in KINDS {
+                let code = (table.enable)(kind);
+                // Some versions record copies between devices with the other copies.
+                if kind != MEMCPY_PEER {
+                    self.check("cuptiActivityEnable", code)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Disables everything again, and detaches from the process.
+    fn detach(&self, state: &mut State) {
+        let subscriber = state.subscriber as Subscriber;
+        // SAFETY: the subscriber is attached. A status other than 0 leaves nothing else to do.
+        unsafe {
+            for kind in KINDS {
+                (self.table.disable)(kind);
+            }
+            (self.table.flush_all)(FLUSH_FORCED);
+            for domain in [DRIVER, RUNTIME, RESOURCE] {
+                (self.table.enable_domain)(0, subscriber, domain);
+            }
+            (self.table.unsubscribe)(subscriber);
+            // Without this, the graphs that run later in the process are slower than before.
+            if let Some(finalize) = self.table.finalize.filter(|_| self.version >= FINALIZES) {
+                finalize();
+            }
+        }
+        // Records that arrive only now belong to no operation.
+        let full = std::mem::take(&mut *lock(&FULL));
+        lock(&EMPTY).extend(full.into_iter().map(|(buffer, _)| buffer));
+        *state = State::default();
+    }
+
+    /// Reads the records of all full buffers. All devices are idle.
+    fn collect(&self, state: &mut State) -> Result<(), String> {
+        // SAFETY: the library is attached.
+        self.check("cuptiActivityFlushAll", unsafe { (self.table.flush_all)(FLUSH_FORCED) })?;
+        let mut dropped = 0;
+        // SAFETY: the output pointer is valid for the call; no context stands for the buffers of all contexts.
+        let code = unsafe { (self.table.dropped)(std::ptr::null_mut(), 0, &mut dropped) };
+        self.check("cuptiActivityGetNumDroppedRecords", code)?;
+        state.dropped += dropped as u64;
+        let full = std::mem::take(&mut *lock(&FULL));
+        for (buffer, valid) in full {
+            let read = self.read(buffer as *mut u8, valid, &mut state.activities);
+            lock(&EMPTY).push(buffer);
+            read?;
+        }
+        Ok(())
+    }
+
+    /// Appends the records of one buffer.
+    fn read(&self, buffer: *mut u8, valid: usize, activities: &mut Vec<Activity>) -> Result<(), String> {
+        let mut record: *mut u8 = std::ptr::null_mut();
+        loop {
+            // SAFETY: the buffer has as many valid bytes, and the record is null or the one before.
+            match unsafe { (self.table.next_record)(buffer, valid, &mut record) } {
+                MAX_LIMIT_REACHED => return Ok(()),
+                code => self.check("cuptiActivityGetNextRecord", code)?,
+            }
+            // SAFETY: a record begins with its kind, and has at least the fields of the oldest version. Records are packed
+            // to 8 bytes.
+            unsafe {
+                let word = |at: usize| record.add(at).cast::<u64>().read_unaligned();
+                let Some((call, node)) = offsets(record.cast::<u32>().read_unaligned()) else { continue };
+                activities.push(Activity {
+                    correlation: record.add(call).cast::<u32>().read_unaligned(),
+                    node: word(node),
+                    start: word(START),
+                    end: word(END),
+                });
+            }
+        }
+    }
+}
+
+impl Tracer for Cupti {
+    fn name(&self) -> String {
+        match self.version {
+            version if version >= BY_TOOLKIT => format!("CUPTI {}.{}", version / 10_000, version % 10_000 / 100),
+            version => format!("CUPTI, version {version} of its interface,"),
+        }
+    }
+
+    fn begin(&self) -> Result<(), String> {
+        let mut state = lock(&STATE);
+        if state.ranks == 0 {
+            let attached = self.attach(&mut state);
+            if attached.is_err() && state.subscriber != 0 {
+                self.detach(&mut state);
+            }
+            attached?;
+        }
+        state.ranks += 1;
+        Ok(())
+    }
+
+    fn set_cause(&self, cause: Option<Cause>) {
+        NOTES.with_borrow_mut(|notes| notes.cause = cause);
+    }
+
+    fn take_notes(&self) -> (Vec<NotedCall>, Vec<Node>) {
+        let notes = NOTES.take();
+        (notes.calls, notes.nodes.into_iter().map(|(id, op)| Node { id, op }).collect())
+    }
+
+    fn end(&self, calls: &HashSet<u32>) -> Result<(Vec<Activity>, u64), String> {
+        let mut state = lock(&STATE);
+        let collected = self.collect(&mut state);
+        let (own, others) = std::mem::take(&mut state.activities)
+            .into_iter()
+            .partition(|activity: &Activity| calls.contains(&activity.correlation));
+        state.activities = others;
+        let dropped = state.dropped;
+        state.ranks = state.ranks.saturating_sub(1);
+        if state.ranks == 0 && state.subscriber != 0 {
+            self.detach(&mut state);
+        }
+        collected.map(|()| (own, dropped))
+    }
+}
+
+/// Notes the number of a call, and the operation of a node. The library calls it within the thread's own calls.
+unsafe extern "C" fn noted(user: *mut c_void, domain: u32, callback: u32, data: *const u8) {
+    // A thread that ends has no notes any more, and no cause.
+    let _ = NOTES.try_with(|notes| {
+        let Ok(mut notes) = notes.try_borrow_mut() else { return };
+        // SAFETY: the data are those of the domain's callbacks, and the user's pointer is the table, as registered.
+        unsafe {
+            if domain != RESOURCE {
+                let Some(cause) = notes.cause else { return };
+                let correlation = data.add(CALL_CORRELATION).cast::<u32>().read();
+                // Each call is announced when it begins and when it ends.
+                if notes.calls.last().is_none_or(|last| last.correlation != correlation) {
+                    notes.calls.push(NotedCall { correlation, cause });
+                }
+                return;
+            }
+            let table = &*user.cast_const().cast::<Table>();
+            let graph = data.add(RESOURCE_DESCRIPTOR).cast::<*const u8>().read();
+            let id = |offset: usize| {
+                let mut id = 0;
+                let node = graph.add(offset).cast::<*mut c_void>().read();
+                ((table.node_id)(node, &mut id) == 0).then_some(id)
+            };
+            let op = match (callback, notes.cause) {
+                (NODE_CREATED, Some(Cause::Operation { op, .. })) => Some(op),
+                (NODE_CLONED, _) => id(ORIGINAL_NODE).and_then(|original| notes.nodes.get(&original).copied()),
+                _ => None,
+            };
+            if let Some((op, id)) = op.and_then(|op| Some((op, id(GRAPH_NODE)?))) {
+                notes.nodes.insert(id, op);
+            }
+        }
+    });
+}
+
+/// Gives the library an empty buffer.
+unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
+    let empty = lock(&EMPTY).pop();
+    let address = empty.unwrap_or_else(|| Box::leak(vec![0u64; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr() as usize);
+    // SAFETY: the library passes valid pointers. As many records as fit may be written.
+    unsafe {
+        *buffer = address as *mut u8;
+        *size = 8 * BUFFER_WORDS;
+        *most = 0;
+    }
+}
+
+/// Takes a buffer back from the library.
+unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
+    lock(&FULL).push((buffer as usize, valid));
+}
+
+#[cfg(test)]
+mod tests;

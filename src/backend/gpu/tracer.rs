@@ -1,0 +1,105 @@
+//! A vendor's library that records when kernels, copies and fills run, with the device's own timestamps.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::exec::records::{Activity, Cause, Node, NotedCall, Recorded};
+
+/// A vendor's library. One process has one, which the devices of all its ranks share.
+pub trait Tracer: Send + Sync {
+    /// Name with version.
+    fn name(&self) -> String;
+
+    /// Begins to record for one more rank. The error says in words why it cannot.
+    fn begin(&self) -> Result<(), String>;
+
+    /// Announces the cause of the calling thread's following calls; `None` for calls that nobody asks for.
+    fn set_cause(&self, cause: Option<Cause>);
+
+    /// The calls and nodes that this rank's thread has noted since this was called last.
+    fn take_notes(&self) -> (Vec<NotedCall>, Vec<Node>);
+
+    /// Ends the recording for one rank. Returns the records of the given calls, and the number of dropped records of all
+    /// ranks. The devices of all ranks are idle.
+    fn end(&self, calls: &HashSet<u32>) -> Result<(Vec<Activity>, u64), String>;
+}
+
+/// The recording of one rank. Dropping it ends the recording.
+pub struct Recorder {
+    tracer: Arc<dyn Tracer>,
+    least: Vec<u32>,
+    turn: Option<u32>,
+    launches: Vec<NotedCall>,
+    nodes: Vec<Node>,
+    ended: bool,
+}
+
+impl Recorder {
+    /// Begins to record. `least` has for each operation the least number of records that it leaves.
+    pub fn begin(tracer: Arc<dyn Tracer>, least: Vec<u32>) -> Result<Recorder, String> {
+        tracer.begin()?;
+        Ok(Recorder { tracer, least, turn: None, launches: Vec::new(), nodes: Vec::new(), ended: false })
+    }
+
+    /// Name of the library with its version.
+    pub fn name(&self) -> String {
+        self.tracer.name()
+    }
+
+    /// Sets the observed iteration that the following calls belong to. Called on the thread that makes them.
+    pub fn set_turn(&mut self, turn: Option<u32>) {
+        if turn.is_none() && self.turn.is_some() {
+            let (launches, nodes) = self.tracer.take_notes();
+            self.launches.extend(launches);
+            self.nodes.extend(nodes);
+        }
+        self.turn = turn;
+    }
+
+    /// Announces the calls of an operation.
+    #[inline]
+    pub fn begin_operation(&self, op: u32) {
+        if let Some(turn) = self.turn {
+            self.tracer.set_cause(Some(Cause::Operation { turn, op }));
+        }
+    }
+
+    /// Announces the launch of a graph.
+    pub fn begin_graph(&self) {
+        if let Some(turn) = self.turn {
+            self.tracer.set_cause(Some(Cause::Graph { turn }));
+        }
+    }
+
+    /// Announces the launch of the kernel that holds an iteration.
+    pub fn begin_gate(&self) {
+        if let Some(turn) = self.turn {
+            self.tracer.set_cause(Some(Cause::Gate { turn }));
+        }
+    }
+
+    /// Ends what was announced.
+    #[inline]
+    pub fn end_calls(&self) {
+        if self.turn.is_some() {
+            self.tracer.set_cause(None);
+        }
+    }
+
+    /// Ends the recording and returns the records of this rank.
+    pub fn end(mut self) -> Result<Recorded, String> {
+        self.ended = true;
+        let calls: HashSet<u32> = self.launches.iter().map(|call| call.correlation).collect();
+        let (activities, dropped) = self.tracer.end(&calls)?;
+        let (launches, nodes) = (std::mem::take(&mut self.launches), std::mem::take(&mut self.nodes));
+        Ok(Recorded { launches, nodes, activities, dropped, least: std::mem::take(&mut self.least) })
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.tracer.end(&HashSet::new());
+        }
+    }
+}

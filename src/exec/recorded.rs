@@ -1,0 +1,201 @@
+//! Observes iterations by the vendor's records where they are available, else by stamps.
+//!
+//! All ranks use the same method: iterations that one rank issues again, the others have to issue too.
+
+use crate::base::{LaneId, Nanos};
+use crate::config::ObserveSetting;
+
+use super::control::Control;
+use super::error::ExecError;
+use super::image::Step;
+use super::observe::{Observation, Timing};
+use super::ranks::Ranks;
+use super::records::{self, TurnTimes};
+use super::session::{LaunchMode, Session};
+use super::trace::{Span, Trace};
+
+/// The method by which the operations of observed iterations were timed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedBy {
+    /// Name of the vendor's library with its version, or `events`.
+    pub method: String,
+    /// Why the vendor's records are not used; `None` if they are, or were not asked for.
+    pub instead: Option<String>,
+}
+
+/// The state of a session that the vendor's library records.
+#[derive(Default)]
+pub(super) struct Recording {
+    /// Graphs of the period that were captured while the library was attached.
+    graphs: Vec<(usize, u32)>,
+    /// Index in the period of each observed iteration.
+    indices: Vec<usize>,
+    /// The same iterations, still without spans.
+    traces: Vec<Trace>,
+    /// True if iterations overlap.
+    overlapping: bool,
+}
+
+impl Recording {
+    /// Notes the index in the period of an iteration that has been observed.
+    pub(super) fn note(&mut self, index: usize) {
+        self.indices.push(index);
+    }
+
+    /// The graph of an iteration of the period, which has been captured.
+    pub(super) fn graph(&self, index: usize) -> u32 {
+        let graph = self.graphs.iter().find(|(known, _)| *known == index);
+        graph.expect("captured before it is observed").1
+    }
+}
+
+impl Session {
+    /// Captures the graph of an iteration of the period, so that the vendor's library knows the operation of each node.
+    pub(super) fn capture_recorded(&mut self, index: usize) -> Result<(), ExecError> {
+        if self.recording.graphs.iter().any(|(known, _)| *known == index) {
+            return Ok(());
+        }
+        self.driver.record_turn(Some(0));
+        let graph = self.capture_step(index, Some(Timing::Records));
+        self.driver.record_turn(None);
+        self.recording.graphs.push((index, graph?));
+        Ok(())
+    }
+
+    /// Observes iterations while the vendor's library records them.
+    fn observe_recorded(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+    ) -> Result<(), ExecError> {
+        self.recording = Recording { overlapping: self.overlap(mode), ..Recording::default() };
+        let timing = self.lowered.observed.map(|_| Timing::Records);
+        self.recording.traces = self.observe_by(mode, observation, control, timing)?;
+        Ok(())
+    }
+
+    /// Ends the recording and returns the traces. The device must be idle. The error says in words why there are none.
+    fn finish_records(&mut self) -> Result<Vec<Trace>, String> {
+        let recorded = self.driver.end_records()?;
+        let Recording { indices, traces, overlapping, .. } = std::mem::take(&mut self.recording);
+        let outline = self.lowered.outline.clone();
+        let launches = |index: usize| {
+            outline.period[index].commands.iter().filter_map(|command| match *command {
+                Step::Launch { op, lane } => Some((op, LaneId(lane))),
+                _ => None,
+            })
+        };
+        let ops: Vec<Vec<u32>> = indices.iter().map(|index| launches(*index).map(|(op, _)| op).collect()).collect();
+        let times = records::correlate(&recorded, &ops)?;
+        let whole = |((index, trace), times): ((usize, Trace), TurnTimes)| {
+            let launches = launches(index).zip(&outline.period[index].ops);
+            let spans =
+                launches.map(|((number, lane), &op)| (number, Span { op, lane, start: Nanos(0), end: Nanos(0) }));
+            complete(trace, &times, spans, overlapping)
+        };
+        Ok(indices.into_iter().zip(traces).zip(times).map(whole).collect())
+    }
+}
+
+/// Adds the spans of the launches to a trace.
+fn complete(trace: Trace, times: &TurnTimes, launches: impl Iterator<Item = (u32, Span)>, overlapping: bool) -> Trace {
+    let Some(placed) = times.place(trace.time, overlapping) else { return trace };
+    let since = |at: u64| Nanos(at as i64 - placed.begin);
+    let span = |(number, span): (u32, Span)| {
+        let &(start, end) = times.ops.get(&number)?;
+        Some(Span { start: since(start), end: since(end), ..span })
+    };
+    let mut trace = Trace { time: placed.time, spans: launches.filter_map(span).collect(), ..trace };
+    if let Some(origin) = &mut trace.origin {
+        origin.error = origin.error + placed.error;
+    }
+    trace
+}
+
+impl Ranks {
+    /// Observes iterations on every rank: [`Session::observe`], or by the vendor's records. With several processes, only
+    /// rank 0 gets the traces of other ranks; elsewhere theirs are empty.
+    pub fn observe(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+    ) -> Result<Vec<Vec<Trace>>, ExecError> {
+        self.observed_by = None;
+        let has_recorder = self.sessions.iter().all(|session| session.driver.has_recorder());
+        let instead = match self.observe {
+            ObserveSetting::Off => return Ok(vec![Vec::new(); self.numbers.len()]),
+            ObserveSetting::Events => None,
+            ObserveSetting::Auto if !has_recorder => None,
+            ObserveSetting::Vendor if !has_recorder => Some("the backend has no library that records them".to_owned()),
+            ObserveSetting::Auto | ObserveSetting::Vendor => {
+                match self.observe_by_records(mode, observation, control)? {
+                    Ok((traces, method)) => {
+                        self.observed_by = Some(ObservedBy { method, instead: None });
+                        return Ok(traces);
+                    }
+                    Err(why) => Some(why),
+                }
+            }
+        };
+        if has_recorder || instead.is_some() {
+            let method = if has_recorder { "events" } else { "stamps" };
+            self.observed_by = Some(ObservedBy { method: method.to_owned(), instead });
+        }
+        let observe = |session: &mut Session| session.observe(mode, observation, control);
+        let (_, traces) = self.each_or_none("observed iterations", control, observe, |_| ())?;
+        Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// How the operations of the last observed iterations were timed; `None` if none were observed, or if the backend has
+    /// one method alone.
+    pub fn observed_by(&self) -> Option<&ObservedBy> {
+        self.observed_by.as_ref()
+    }
+
+    /// Observes iterations by the vendor's records, and returns the library's name too. The inner error says in words why
+    /// they cannot be used.
+    #[expect(clippy::type_complexity, reason = "two kinds of failure: one of the run, and one of this method alone")]
+    fn observe_by_records(
+        &mut self,
+        mode: LaunchMode,
+        observation: Observation,
+        control: &Control,
+    ) -> Result<Result<(Vec<Vec<Trace>>, String), String>, ExecError> {
+        let begin = |session: &mut Session| Ok(session.driver.begin_records());
+        let (begun, _) = self.each_or_none("records", control, begin, first_error)?;
+        let method = match begun {
+            Ok(method) => method,
+            Err(why) => {
+                self.sessions.iter_mut().for_each(|session| drop(session.driver.end_records()));
+                return Ok(Err(why));
+            }
+        };
+        let observe = |session: &mut Session| session.observe_recorded(mode, observation, control);
+        self.each_or_none("observed iterations", control, observe, |_| ())?;
+        // All ranks are idle now, so the records are complete.
+        let finish = |session: &mut Session| Ok(session.finish_records());
+        let common = |all: &[&Result<Vec<Trace>, String>]| first_error_of(all.iter().map(|one| one.as_ref().err()));
+        let (failed, traces) = self.each_or_none("records", control, finish, common)?;
+        Ok(match failed {
+            Some(why) => Err(why),
+            None => {
+                let traces = traces.into_iter().map(|traces| traces.and_then(Result::ok).unwrap_or_default());
+                Ok((traces.collect(), method))
+            }
+        })
+    }
+}
+
+/// The first rank's value, or the first error of any rank.
+fn first_error(all: &[&Result<String, String>]) -> Result<String, String> {
+    match first_error_of(all.iter().map(|one| one.as_ref().err())) {
+        Some(why) => Err(why),
+        None => all.first().map_or_else(|| Err("there is no rank".to_owned()), |first| (*first).clone()),
+    }
+}
+
+fn first_error_of<'a>(mut errors: impl Iterator<Item = Option<&'a String>>) -> Option<String> {
+    errors.find_map(|error| error.cloned())
+}

@@ -1,0 +1,153 @@
+//! Correlates a vendor's records of kernels, copies and fills with the operations that launched them.
+//!
+//! A record has the number of the call that launched its work, and in a graph that of its node. The driver notes which
+//! operation each call and each node belongs to. Times are in ns on the vendor's clock.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::base::Nanos;
+
+/// What a call to the vendor's libraries belongs to. `turn` numbers the observed iterations of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// An operation, by its number in the image.
+    Operation { turn: u32, op: u32 },
+    /// The launch of a graph, whose nodes belong to operations.
+    Graph { turn: u32 },
+    /// The kernel that holds the iteration: the iteration begins when it ends.
+    Gate { turn: u32 },
+}
+
+/// A call with the vendor's number of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotedCall {
+    pub correlation: u32,
+    pub cause: Cause,
+}
+
+/// A node of a graph, with the operation that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub id: u64,
+    pub op: u32,
+}
+
+/// The vendor's record of one kernel, copy or fill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Number of the call that launched it.
+    pub correlation: u32,
+    /// Node of the graph; 0 outside of graphs.
+    pub node: u64,
+    /// Both are 0 if the vendor has no timestamp.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// Everything that a driver noted and received in a pass of observed iterations.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    pub launches: Vec<NotedCall>,
+    pub nodes: Vec<Node>,
+    pub activities: Vec<Activity>,
+    /// Records that the vendor's library dropped.
+    pub dropped: u64,
+    /// For each operation of the image, the number of records that it leaves at least.
+    pub least: Vec<u32>,
+}
+
+/// The times of an observed iteration, on the vendor's clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnTimes {
+    /// First start and last end of each operation.
+    pub ops: BTreeMap<u32, (u64, u64)>,
+    /// End of the kernel that held the iteration; `None` if none did.
+    pub gate: Option<u64>,
+}
+
+/// Returns the times of the first `turns` observed iterations, whose operations are `ops` of each.
+///
+/// # Errors
+///
+/// Says in words which records are missing or have no time. Times of a part of an operation would be wrong, so a pass
+/// has all records or none.
+pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>, String> {
+    if recorded.dropped > 0 {
+        return Err(format!("{} records were dropped, since its buffers were full", recorded.dropped));
+    }
+    let causes: HashMap<u32, Cause> = recorded.launches.iter().map(|call| (call.correlation, call.cause)).collect();
+    let nodes: HashMap<u64, u32> = recorded.nodes.iter().map(|node| (node.id, node.op)).collect();
+    let mut turns = vec![TurnTimes::default(); ops.len()];
+    let mut counts: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); ops.len()];
+    for activity in &recorded.activities {
+        let (turn, op) = match causes.get(&activity.correlation) {
+            None => continue,
+            Some(&Cause::Operation { turn, op }) => (turn, Some(op)),
+            Some(&Cause::Gate { turn }) => (turn, None),
+            Some(&Cause::Graph { turn }) => match nodes.get(&activity.node) {
+                Some(&op) => (turn, Some(op)),
+                None => continue,
+            },
+        };
+        let Some(times) = turns.get_mut(turn as usize) else { continue };
+        if activity.start == 0 || activity.end < activity.start {
+            return Err("a record has no time".to_owned());
+        }
+        match op {
+            None => times.gate = times.gate.max(Some(activity.end)),
+            Some(op) => {
+                let (start, end) = times.ops.entry(op).or_insert((activity.start, activity.end));
+                (*start, *end) = ((*start).min(activity.start), (*end).max(activity.end));
+                *counts[turn as usize].entry(op).or_default() += 1;
+            }
+        }
+    }
+    let least = |op: u32| recorded.least.get(op as usize).copied().unwrap_or(1);
+    let lacking = |(turn, ops): (&BTreeMap<u32, u32>, &Vec<u32>)| {
+        ops.iter().filter(|&&op| turn.get(&op).copied().unwrap_or(0) < least(op).max(1)).count()
+    };
+    let lost: usize = counts.iter().zip(ops).map(lacking).sum();
+    let all: usize = ops.iter().map(Vec::len).sum();
+    match lost {
+        0 => Ok(turns),
+        lost => Err(format!("{lost} of {all} observed operations lack a record")),
+    }
+}
+
+/// Where an observed iteration lies on the vendor's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The vendor's time of the iteration's begin, and its error in either direction.
+    pub begin: i64,
+    pub error: Nanos,
+    /// Time of the iteration: that of its stamps, or from its first start to its last end if that is longer.
+    pub time: Nanos,
+}
+
+impl TurnTimes {
+    /// Places an iteration that takes `time` by its stamps; `None` without operations.
+    ///
+    /// The stamp at the end follows the last operation, and the one at the begin precedes the first, unless iterations
+    /// overlap. The kernel that held the iteration precedes the stamp at the begin directly.
+    pub fn place(&self, time: Nanos, overlapping: bool) -> Option<Placed> {
+        let first = self.ops.values().map(|times| times.0).min()? as i64;
+        let last = self.ops.values().map(|times| times.1).max()? as i64;
+        let earliest = last - time.0;
+        if overlapping {
+            return Some(Placed { begin: earliest, error: Nanos(0), time });
+        }
+        if earliest >= first {
+            return Some(Placed { begin: first, error: Nanos(0), time: Nanos(last - first) });
+        }
+        Some(match self.gate.map(|gate| (gate as i64).max(earliest)) {
+            Some(begin) if begin <= first => Placed { begin, error: Nanos(first - begin), time },
+            _ => {
+                let slack = first - earliest;
+                Placed { begin: earliest + slack / 2, error: Nanos(slack - slack / 2), time }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
