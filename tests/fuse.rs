@@ -37,7 +37,7 @@ fn told(text: &str) -> Vec<String> {
 /// A step of one stream with operations on `f32[64, 128]`.
 fn on_s(step: &str) -> String {
     format!(
-        "stream s\nstream t\nbuffer x, y, z, r: f32[64, 128]\nbuffer b: f32[128]\nbuffer total: f32\nbuffer w: f32[128, 128]\nstep {{ {step} }}\n"
+        "stream s\nstream t\nbuffer x, y, z, r: f32[64, 128]\nbuffer b: f32[128]  buffer total: f32\nbuffer w: f32[128, 128]\nstep {{ {step} }}\n"
     )
 }
 
@@ -144,7 +144,7 @@ fn copies_keep_their_places() {
     let text = |step: &str| {
         format!(
             "stream s\nbuffer pool: f32[2, 8] = random(1)\nbuffer y: f32[2, 8]\nbuffer x: f32[2, 1] = iota\nbuffer z, q: f32[2, 2]\n\
-             buffer at: i64[2]\nbuffer k: i64[2] = iota\nstep {{ on s {{ {step} }} }}\n"
+             buffer best: i64[2]\nbuffer k: i64[2] = iota\nstep {{ on s {{ {step} }} }}\n"
         )
     };
     let list = text("c: copy(pool, indices: [1, 0]) m: map(c * 2 -> y)");
@@ -153,7 +153,7 @@ fn copies_keep_their_places() {
     assert_eq!(check_alike(&turned, 1, 0.0), 0);
     assert_eq!(check_alike(&text("c: copy(pool) m: map(c * 2 -> y)"), 1, 0.0), 1);
     // A kernel that finds places computes in the type of the values.
-    assert_eq!(check_alike(&text("c: map(pool * 2) m: argmax(c, dims: [1] -> at)"), 1, 0.0), 1);
+    assert_eq!(check_alike(&text("c: map(pool * 2) m: argmax(c, dims: [1] -> best)"), 1, 0.0), 1);
 }
 
 /// A merged operation that waits for the answer to what its own rank sends would never begin: no rank merges any.
@@ -165,7 +165,7 @@ fn ranks_that_would_wait_in_a_circle_merge_nothing() {
                 on s { h: map(x * 2 -> a) }\n\
                 on u { send(a, to: 1) }\n\
                 on s { g: map(a + y -> q) }\n\
-                } else { on t { recv(-> a, from: 0) send(a, to: 0) k: map(x * 2) l: map(k + a -> q) } } }\n";
+                } else { on u { recv(-> a, from: 0) } on t { send(a, to: 0) k: map(x * 2) l: map(k + a -> q) } } }\n";
     let options = compile::Options { fuse: true, ranks: compile::Ranks::Exactly(2), ..compile::Options::default() };
     let compiled = common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
     let record = FusionRecord::of_rank(&compiled, 1).expect("it was asked for");

@@ -157,13 +157,13 @@ impl Generator {
             return String::new();
         }
         // A buffer or a slice: labels are scratch of others.
-        let named: Vec<String> = self.values[shape].iter().filter(|value| !value.starts_with('t')).cloned().collect();
+        let named: Vec<String> = self.values[shape].iter().filter(|value| !value.starts_with('o')).cloned().collect();
         format!(" -> {}", named[self.draw.below(named.len())])
     }
 
     fn statement(&mut self, number: usize, ranks: u32) -> String {
         let stream = self.draw.below(self.streams);
-        let label = format!("t{number}");
+        let label = format!("o{number}");
         let kind = self.draw.below(if ranks > 1 { 31 } else { 27 });
         // The operation, and the shape of its result where that may be scratch.
         let (operation, shape): (String, Option<usize>) = match kind {
@@ -306,12 +306,11 @@ impl Generator {
                 return format!("  on s[{stream}] {{ {pair} }}\n");
             }
             29 => {
-                // One way, and perhaps an answer on another stream.
+                // One way. Another such statement may be the answer.
                 let (x, to) = (self.value(FULL), self.target(FULL, 100));
                 let ranks = if self.draw.is(50) { [0, 1] } else { [1, 0] };
-                let (one, two) = (stream, self.draw.below(self.streams));
                 return format!(
-                    "  if rank == {} {{ on s[{one}] {{ send({x}, to: {}) }} }} else {{ on s[{two}] {{ recv({}, from: {}) }} }}\n",
+                    "  if rank == {} {{ on s[{stream}] {{ send({x}, to: {}) }} }} else {{ on s[{stream}] {{ recv({}, from: {}) }} }}\n",
                     ranks[0],
                     ranks[1],
                     &to[1..],
