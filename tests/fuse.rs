@@ -128,7 +128,11 @@ fn chains_that_stay_apart_say_why() {
             "h -> g at t.aorta:6:32: no operation does the work of `map` and `softmax`",
         ),
         // `k` runs once `o` is complete, because `h` waits for it on the same stream.
-        ("on t { o: spin(2us) } on s after o { h: map(x * 2) } on s { k: softmax(r -> z) g: map(h + z -> y) }", ""),
+        (
+            "on t { o: spin(2us) } on s after o { h: map(x * 2) } on s { k: softmax(r -> z) g: map(h + z -> y) }",
+            "k -> g at t.aorta:6:90: no operation does the work of `softmax` and `map` | \
+             h -> g at t.aorta:6:90: broken by `k` on stream `s` at t.aorta:6:71",
+        ),
     ];
     for (step, expected) in cases {
         let told = told(&on_s(step)).join(" | ");
@@ -169,7 +173,10 @@ fn ranks_that_would_wait_in_a_circle_merge_nothing() {
     let options = compile::Options { fuse: true, ranks: compile::Ranks::Exactly(2), ..compile::Options::default() };
     let compiled = common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
     let record = FusionRecord::of_rank(&compiled, 1).expect("it was asked for");
-    assert_eq!(record.lines(), [""]);
+    assert_eq!(
+        record.lines(),
+        ["not fused: with merged operations, rank 0 and rank 1 wait for each other, at t.aorta:7:8"]
+    );
     assert!(!compiled.is_fused());
     let operations = |rank: usize| compiled.ranks[rank].program.cycle[0].ops.len();
     assert_eq!([operations(0), operations(1)], [4, 4]);
