@@ -1,5 +1,8 @@
 //! `--fuse`: what is merged and what is not, and that results stay.
 
+mod generator;
+mod random;
+
 use std::collections::BTreeMap;
 
 use aorta::backend::host::Host;
@@ -34,7 +37,7 @@ fn told(text: &str) -> Vec<String> {
 /// A step of one stream with operations on `f32[64, 128]`.
 fn on_s(step: &str) -> String {
     format!(
-        "stream s\nstream t\nbuffer x, y, z, r: f32[64, 128]\nbuffer b: f32[128]\nbuffer w: f32[128, 128]\nstep {{ {step} }}\n"
+        "stream s\nstream t\nbuffer x, y, z, r: f32[64, 128]\nbuffer b: f32[128]  buffer total: f32\nbuffer w: f32[128, 128]\nstep {{ {step} }}\n"
     )
 }
 
@@ -109,7 +112,27 @@ fn chains_that_stay_apart_say_why() {
             "on s { p: gemm(x, w) g: map(tanh(p) -> y) }",
             "p -> g at t.aorta:6:32: no library computes this with a product",
         ),
-        ("on s { h: map(x * 2 -> x) g: map(x[0..32] + 1 -> y[0..32]) }", ""),
+        (
+            "on s { h: map(x * 2 -> x) g: map(x[0..32] + 1 -> y[0..32]) }",
+            "h -> g at t.aorta:6:37: one writes a part of `x` that the other uses as another slice",
+        ),
+        // The sum would be stored over the result.
+        (
+            "on s { a: map(x + r -> x) n: rms_norm(x, b -> x) }",
+            "a -> n at t.aorta:6:37: both write `x`, and one operation would store one over the other",
+        ),
+        // Each element of a sum of constants counts once for each element that they fill.
+        ("on s { h: fill(0.5 -> y) g: sum(y + b -> total) }", "h -> g at t.aorta:6:36: they go over different shapes"),
+        (
+            "on s { h: map(x * 2) g: softmax(h -> y) }",
+            "h -> g at t.aorta:6:32: no operation does the work of `map` and `softmax`",
+        ),
+        // `k` runs once `o` is complete, because `h` waits for it on the same stream.
+        (
+            "on t { o: spin(2us) } on s after o { h: map(x * 2) } on s { k: softmax(r -> z) g: map(h + z -> y) }",
+            "k -> g at t.aorta:6:90: no operation does the work of `softmax` and `map` | \
+             h -> g at t.aorta:6:90: broken by `k` on stream `s` at t.aorta:6:71",
+        ),
     ];
     for (step, expected) in cases {
         let told = told(&on_s(step)).join(" | ");
@@ -117,6 +140,46 @@ fn chains_that_stay_apart_say_why() {
     }
     let metric = on_s("on s { h: map(x * 2) g: map(h + 1 -> y) }") + "metric own = time(h)\n";
     assert!(told(&metric).join(" ").contains("a metric or an expectation names `h`"), "{:?}", told(&metric));
+}
+
+/// Copies that move elements to other places, and places of a wide type.
+#[test]
+fn copies_keep_their_places() {
+    let text = |step: &str| {
+        format!(
+            "stream s\nbuffer pool: f32[2, 8] = random(1)\nbuffer y: f32[2, 8]\nbuffer x: f32[2, 1] = iota\nbuffer z, q: f32[2, 2]\n\
+             buffer best: i64[2]\nbuffer k: i64[2] = iota\nstep {{ on s {{ {step} }} }}\n"
+        )
+    };
+    let list = text("c: copy(pool, indices: [1, 0]) m: map(c * 2 -> y)");
+    assert_eq!(check_alike(&list, 1, 0.0), 0);
+    let turned = text("c: map(0 * x -> q[.., 0..1]) buffer h: f32[1, 2] copy(x -> h) m: map(h + z -> q)");
+    assert_eq!(check_alike(&turned, 1, 0.0), 0);
+    assert_eq!(check_alike(&text("c: copy(pool) m: map(c * 2 -> y)"), 1, 0.0), 1);
+    // A kernel that finds places computes in the type of the values.
+    assert_eq!(check_alike(&text("c: map(pool * 2) m: argmax(c, dims: [1] -> best)"), 1, 0.0), 1);
+}
+
+/// A merged operation that waits for the answer to what its own rank sends would never begin: no rank merges any.
+#[test]
+fn ranks_that_would_wait_in_a_circle_merge_nothing() {
+    let text = "stream s\nstream t\nstream u\nbuffer x, a, y, q: f32[64]\nstep {\n\
+                if rank == 0 {\n\
+                on t { recv(-> y, from: 1) }\n\
+                on s { h: map(x * 2 -> a) }\n\
+                on u { send(a, to: 1) }\n\
+                on s { g: map(a + y -> q) }\n\
+                } else { on u { recv(-> a, from: 0) } on t { send(a, to: 0) k: map(x * 2) l: map(k + a -> q) } } }\n";
+    let options = compile::Options { fuse: true, ranks: compile::Ranks::Exactly(2), ..compile::Options::default() };
+    let compiled = common::compile("t.aorta", text, &options).unwrap_or_else(|errors| panic!("{errors}"));
+    let record = FusionRecord::of_rank(&compiled, 1).expect("it was asked for");
+    assert_eq!(
+        record.lines(),
+        ["not fused: with merged operations, rank 0 and rank 1 wait for each other, at t.aorta:7:8"]
+    );
+    assert!(!compiled.is_fused());
+    let operations = |rank: usize| compiled.ranks[rank].program.cycle[0].ops.len();
+    assert_eq!([operations(0), operations(1)], [4, 4]);
 }
 
 /// The bytes of every buffer after some iterations on the CPU, by name.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
+use crate::base::counted;
 use crate::config::{LaunchSetting, Level, Suite, SuiteCase};
 use crate::measure::cases::Case;
 use crate::measure::kernelbench::{ProblemTimes, Timings, baseline_json};
@@ -113,7 +114,12 @@ fn write(timings: &Timings, mode: Mode, hardware: Option<&str>, folder: &Path, i
     let test = if is_test { "_test" } else { "" };
     let path = folder.join(format!("baseline_time_aorta_{}{test}.json", word(mode)));
     output::write_text(&path, &baseline_json(timings))?;
-    output::eprint(&format!("{} times of {} problems are in {}\n", word(mode), count(timings), path.display()));
+    output::eprint(&format!(
+        "{} times of {} are in {}\n",
+        word(mode),
+        counted(count(timings), "problem"),
+        path.display()
+    ));
     Ok(())
 }
 

@@ -83,6 +83,11 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
+/// Says on standard error why operations were not merged in spite of `--fuse`.
+fn note_unfused(why: &str) {
+    output::eprint(&format!("The run goes on without merged operations: {why}.\n"));
+}
+
 /// Runs a prepared workload, then prints and writes the results.
 fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     let Ready { args, loaded, chosen, .. } = ready;
@@ -94,6 +99,9 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
             output::eprint(ONE_RANK);
         }
         note_warnings(loaded, how);
+        if let Some(why) = &loaded.compiled.refused {
+            note_unfused(why);
+        }
     }
     let results = Arc::new(Results::of(ready, role.leads));
     let unfused;
@@ -115,7 +123,7 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     let mut recorded = run.record();
     if let Some((loaded, why)) = recorded.as_ref().err().and_then(|error| run.unfused(error)) {
         if role.leads {
-            output::eprint(&format!("The run goes on without merged operations: {why}.\n"));
+            note_unfused(&why);
         }
         unfused = loaded;
         run = run.with(&unfused);

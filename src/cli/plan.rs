@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::compile::Ranks;
 use crate::config::Profile;
+use crate::measure::record::FusionRecord;
 use crate::plan::ranks::pairs;
 use crate::report::page;
 use crate::report::plan::{self as report, PlanDocument};
@@ -208,7 +209,7 @@ impl Planned {
             program: &own.program,
             plan: &own.plan,
             schedule,
-            fusion: loaded.compiled.fused.get(*rank as usize).map(|fusion| &**fusion),
+            fusion: FusionRecord::of_rank(&loaded.compiled, *rank as usize),
             rank: *rank,
             profile,
             places: &|span| loaded.compiled.sources.place(span),

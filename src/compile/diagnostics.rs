@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, Severity};
 
-use crate::base::SourceMap;
+use crate::base::{SourceMap, SrcSpan};
 use crate::model::{Mistake, ModelError};
+use crate::plan::PlanError;
 use crate::syntax::{self, Ast};
 
 /// A diagnostic of any stage.
@@ -75,6 +76,18 @@ pub(super) struct Reporting {
 }
 
 impl Reporting {
+    /// Why merged operations do not run: an error of their plan, which is no mistake of the file.
+    pub fn refusal(&self, error: &PlanError, rank: u32) -> String {
+        let is_about_a_rank =
+            !matches!(error, PlanError::Deadlock { .. } | PlanError::Unmatched { .. } | PlanError::Differ { .. });
+        let on = if is_about_a_rank && self.world > 1 { format!(" on rank {rank}") } else { String::new() };
+        let place = error.labels().and_then(|mut labels| labels.next()).map_or(String::new(), |label| {
+            let span = SrcSpan::new(label.offset(), label.offset() + label.len());
+            format!(", at {}", self.sources.place(span))
+        });
+        format!("with merged operations{on}, {error}{place}")
+    }
+
     /// The error with these diagnostics.
     pub fn all<D: Diagnostic + Send + Sync + 'static>(&self, all: impl IntoIterator<Item = D>) -> CompileError {
         self.mistakes(boxed(all))

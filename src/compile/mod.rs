@@ -150,13 +150,11 @@ impl Parsed {
             }
         };
         let unfused = all_ranks(first, &ast, settings, &reporting, options.progress)?;
-        let (ranks, fused, unfused) = match options.fuse {
-            true => {
-                let (ranks, fused) = fused(&unfused, &reporting)?;
-                (ranks, fused, unfused)
-            }
-            false => (unfused, Vec::new(), Vec::new()),
+        let all = match options.fuse {
+            true => fused(unfused, &reporting),
+            false => Fused { ranks: unfused, ..Fused::default() },
         };
+        let Fused { ranks, fusions: fused, refused, unfused } = all;
         Ok(Compiled {
             name,
             sha256,
@@ -164,7 +162,7 @@ impl Parsed {
             preset: options.preset.clone(),
             ranks,
             fused,
-            refused: None,
+            refused,
             unfused,
             sources: reporting.sources,
             max_streams: options.streams.filter(|_| !has_streams).map(NonZeroU32::get),
@@ -213,24 +211,45 @@ fn all_ranks(
     Ok(ranks)
 }
 
-/// Merges operations of every rank. Ranks that share a program share the result.
-fn fused(ranks: &[Rank], reporting: &Reporting) -> Result<(Vec<Rank>, Vec<Arc<Fusion>>), CompileError> {
-    let (mut all, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
-    for (number, rank) in ranks.iter().enumerate() {
-        let shared = ranks[..number].iter().rposition(|other| Arc::ptr_eq(&other.program, &rank.program));
-        let (one, fusion) = match shared {
-            Some(other) => (all[other].clone(), fusions[other].clone()),
-            None => {
-                let (program, fusion) = fuse::fuse(Program::clone(&rank.program));
-                // An order that the file declares may need the operations as they were.
-                planned(program).map_or_else(|_| (rank.clone(), Arc::default()), |rank| (rank, Arc::new(fusion)))
+/// The ranks of a program after [`fuse`]. The fields are those of [`Compiled`].
+#[derive(Default)]
+struct Fused {
+    ranks: Vec<Rank>,
+    fusions: Vec<Arc<Fusion>>,
+    refused: Option<String>,
+    unfused: Vec<Rank>,
+}
+
+/// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank cannot
+/// be planned, or ranks would wait for each other in a circle, all ranks keep their operations, and `refused` says why.
+fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
+    let (mut ranks, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
+    let mut refused = None;
+    for (number, rank) in unfused.iter().enumerate() {
+        let shared = unfused[..number].iter().rposition(|other| Arc::ptr_eq(&other.program, &rank.program));
+        if let Some(other) = shared {
+            ranks.push(ranks[other].clone());
+            fusions.push(fusions[other].clone());
+            continue;
+        }
+        let (program, fusion) = fuse::fuse(Program::clone(&rank.program));
+        fusions.push(Arc::new(fusion));
+        match planned(program) {
+            Ok(rank) => ranks.push(rank),
+            Err(errors) => {
+                ranks.push(rank.clone());
+                refused = refused.or_else(|| errors.first().map(|error| reporting.refusal(error, number as u32)));
             }
-        };
-        all.push(one);
-        fusions.push(fusion);
+        }
     }
-    plan::ranks::check(&all).map_err(|errors| reporting.all(errors))?;
-    Ok((all, fusions))
+    if refused.is_none() {
+        let errors = plan::ranks::check(&ranks).err();
+        refused = errors.and_then(|errors| errors.first().map(|error| reporting.refusal(error, 0)));
+    }
+    match refused {
+        None => Fused { ranks, fusions, refused, unfused },
+        Some(_) => Fused { ranks: unfused, fusions, refused, unfused: Vec::new() },
+    }
 }
 
 fn planned(program: Program) -> Result<Rank, Vec<PlanError>> {

@@ -54,7 +54,10 @@ impl<'a> Line<'a> {
     /// Fails unless a node can move over all nodes between two places: forwards, as the first, or backwards.
     fn passes(&self, node: usize, (from, to): (OpId, OpId), forwards: bool) -> Result<(), Reason> {
         let moved = &self.nodes[node];
+        // With `order: declared`, operations of other streams may rely on the order within this stream.
         let declared = self.program.step.declared_order;
+        let is_observed = |node: &Node| declared && node.members.iter().any(|member| self.observed[member.index()]);
+        let moved_waits = moved.members.iter().any(|member| self.waits(*member));
         let inside = |target: OpId| {
             let other = self.node_of[target.index()];
             self.nodes[other].stream == moved.stream && other >= from.index()
@@ -75,18 +78,23 @@ impl<'a> Line<'a> {
             let is_marker = !matches!(other.kind, OpKind::Run(_)) && (is_own || other.kind.joins_all());
             let afters = || other.members.iter().flat_map(|member| self.step.after(*member));
             let waits = forwards && afters().any(|after| !after.previous && inside(after.op));
-            // In a file that declares every order, operations of other streams rely on the order of this one.
-            let relied_on = declared
-                && is_own
+            let relied_on = is_own
                 && match forwards {
-                    true => other.members.iter().any(|member| self.observed[member.index()]),
-                    false => afters().next().is_some(),
+                    // Operations behind one that waits for another stream wait with it.
+                    true => moved_waits || is_observed(other),
+                    false => is_observed(moved) || (declared && afters().next().is_some()),
                 };
             if is_marker || waits || relied_on || conflict(&self.program.views, moved, other) {
                 return Err(self.between(between.index()));
             }
         }
         Ok(())
+    }
+
+    /// True if the file says that an operation waits for one of another stream, or for one of the iteration before.
+    fn waits(&self, op: OpId) -> bool {
+        let is_other = |target: OpId| self.step.op(target).stream != self.step.op(op).stream;
+        self.step.after(op).iter().any(|after| after.previous || is_other(after.op))
     }
 
     fn between(&self, node: usize) -> Reason {

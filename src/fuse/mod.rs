@@ -7,6 +7,7 @@
 mod between;
 mod node;
 mod pass;
+mod producers;
 mod reason;
 
 use crate::base::SrcSpan;
@@ -22,14 +23,16 @@ const REMEMBERED: usize = 256;
 pub struct Fusion {
     /// Operations that took the place of several, in the order of the text.
     pub merged: Vec<Merged>,
-    /// Pairs that stay apart although an operation could do the work of both.
+    /// Pairs of operations that stay apart: the first computes what the second reads, and at least one of them computes
+    /// each element by itself.
     pub broken: Vec<Broken>,
 }
 
 /// An operation in place of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merged {
-    /// Its name, such as `f[3].up+act`.
+    /// The labels of the operations that it replaces, joined by `+` inside of the label that they share, such as
+    /// `f[3].up+act` for `f[3].up` and `f[3].act`.
     pub name: String,
     /// The kind of the operation, such as `map` or `gemm`.
     pub operation: &'static str,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{OpId, ViewId};
 use crate::model::{MemoryKind, Op, OpSet, Program};
@@ -10,6 +10,7 @@ use crate::ops::fused::{self, Apart, Joined, OfPair, Related, traffic};
 
 use super::between::Line;
 use super::node::Node;
+use super::producers;
 use super::reason::Reason;
 use super::{Broken, Fusion, Member, Merged};
 
@@ -28,6 +29,7 @@ pub fn run(program: Program) -> (Program, Fusion) {
             let mut pass = Pass { line: Line::new(&program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
             pass.walk();
             pass.beside();
+            pass.rest();
             pass.tell(&mut fusion);
             let nodes = pass.line.nodes.into_iter().filter(|node| !node.is_gone);
             slots.push(nodes.map(Node::rewritten).collect::<Vec<_>>());
@@ -70,7 +72,7 @@ struct Pass<'a> {
     slot: usize,
     uses: &'a Uses,
     sets: &'a [&'a OpSet],
-    /// Operations that stay apart, with the reason.
+    /// Operations that stay apart, with the reason: one that writes and one that reads.
     broken: Vec<(OpId, OpId, Reason)>,
 }
 
@@ -83,12 +85,10 @@ impl Pass<'_> {
             let mut current = op.index();
             self.line.nodes.push(Node::of(step, op));
             self.line.node_of.push(current);
-            let mut refused = Vec::new();
-            while let Some(joined) = self.next(current, &writers, &mut refused) {
+            while let Some(joined) = self.next(current, &writers) {
                 current = joined;
             }
             writers.extend(step.outputs(op).iter().map(|view| (*view, op)));
-            self.broken.extend(refused.into_iter().map(|(first, why)| (first, op, why)));
         }
     }
 
@@ -118,6 +118,55 @@ impl Pass<'_> {
         }
     }
 
+    /// Joins what could not be joined before the chains around it grew, and finds the reasons of all pairs that stay apart.
+    fn rest(&mut self) {
+        let pairs = producers::pairs(self.line.program, self.line.step);
+        let mut is_joined = true;
+        while std::mem::take(&mut is_joined) {
+            self.broken.clear();
+            let mut known = FxHashSet::default();
+            for &(first, second) in &pairs {
+                let [a, b] = [first, second].map(|op| self.line.node_of[op.index()]);
+                // A node that has moved in front of another passes nothing on to it.
+                if a >= b || !known.insert((a, b)) {
+                    continue;
+                }
+                match self.passing(a, b) {
+                    Some(Ok((place, node))) => {
+                        self.join((a, b), place, node);
+                        is_joined = true;
+                    }
+                    Some(Err(why)) => self.broken.push((first, second, why)),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Two nodes as one, of which the second reads what the first writes, or the reason why they stay apart; `None` if
+    /// neither of them computes each element by itself.
+    fn passing(&self, first: usize, second: usize) -> Option<Result<(OpId, Node), Reason>> {
+        let program = self.line.program;
+        let (a, b) = (&self.line.nodes[first], &self.line.nodes[second]);
+        let specs = [a.spec(program)?, b.spec(program)?];
+        if b.inputs.iter().any(|view| a.outputs.contains(view))
+            && let Some(found) = self.pair(first, second, fused::joined)
+        {
+            return Some(found);
+        }
+        if !specs.iter().any(|spec| fused::is_elementwise(spec)) {
+            return None;
+        }
+        let is_cut = |view: &&ViewId| b.inputs.iter().any(|read| read != *view && program.views.overlap(*read, **view));
+        let names = || Reason::Kinds(specs[0].name().to_owned(), specs[1].name().to_owned());
+        let why = match a.outputs.iter().find(is_cut) {
+            _ if a.stream != b.stream => self.streams(a, b),
+            Some(view) => Reason::Overlap(program.view_text(*view)),
+            None => names(),
+        };
+        Some(Err(why))
+    }
+
     /// Puts a node in place of two.
     fn join(&mut self, (first, second): (usize, usize), place: OpId, node: Node) {
         node.members.iter().for_each(|member| self.line.node_of[member.index()] = place.index());
@@ -125,28 +174,17 @@ impl Pass<'_> {
         self.line.nodes[place.index()] = node;
     }
 
-    /// Joins a node with one of those whose results it reads, and returns the place of both. `refused` gets the reasons for
-    /// those that stay apart.
-    fn next(
-        &mut self,
-        current: usize,
-        writers: &FxHashMap<ViewId, OpId>,
-        refused: &mut Vec<(OpId, Reason)>,
-    ) -> Option<usize> {
-        refused.clear();
+    /// Joins a node with one of those whose results it reads, and returns the place of both.
+    fn next(&mut self, current: usize, writers: &FxHashMap<ViewId, OpId>) -> Option<usize> {
         let inputs = self.line.nodes[current].inputs.iter();
         let written = inputs.filter_map(|view| Some(self.line.node_of[writers.get(view)?.index()]));
         let mut before: Vec<usize> = written.filter(|&node| node < current).collect();
         before.sort_unstable();
         before.dedup();
         for first in before.into_iter().rev() {
-            match self.pair(first, current, fused::joined) {
-                Some(Ok((place, node))) => {
-                    self.join((first, current), place, node);
-                    return Some(place.index());
-                }
-                Some(Err(why)) => refused.push((*self.line.nodes[first].members.last()?, why)),
-                None => {}
+            if let Some(Ok((place, node))) = self.pair(first, current, fused::joined) {
+                self.join((first, current), place, node);
+                return Some(place.index());
             }
         }
         None
@@ -179,8 +217,7 @@ impl Pass<'_> {
     fn allowed(&self, a: &Node, b: &Node, members: &[OpId], joined: Result<Joined, Apart>) -> Result<Node, Reason> {
         let program = self.line.program;
         if a.stream != b.stream {
-            let [a, b] = [a, b].map(|node| program.streams[node.stream.index()].name.clone());
-            return Err(Reason::Streams(a, b));
+            return Err(self.streams(a, b));
         }
         let Joined { spec, inputs, outputs } = joined.map_err(Reason::Apart)?;
         let views = |all: Vec<OfPair>, [first, second]: [&[ViewId]; 2]| -> Vec<ViewId> {
@@ -206,12 +243,22 @@ impl Pass<'_> {
         if let Some(output) = written.find(is_cut).or_else(|| outputs.iter().find(is_overwritten)) {
             return Err(Reason::Overlap(program.view_text(*output)));
         }
+        let is_double =
+            |place: &usize| outputs[..*place].iter().any(|view| program.views.overlap(*view, outputs[*place]));
+        if let Some(place) = (0..outputs.len()).find(is_double) {
+            return Err(Reason::Overwritten(program.view_text(outputs[place])));
+        }
         if !inputs.ends_with(&outputs[..updated]) {
             return Err(Reason::Apart(Apart::Library));
         }
         self.counted_alike(members)?;
         let (members, joined) = (members.to_vec(), Some(Arc::new(spec)));
         Ok(Node { members, kind: b.kind, stream: b.stream, inputs, outputs, joined, is_gone: false })
+    }
+
+    fn streams(&self, a: &Node, b: &Node) -> Reason {
+        let [a, b] = [a, b].map(|node| self.line.program.streams[node.stream.index()].name.clone());
+        Reason::Streams(a, b)
     }
 
     /// Why a slice has to be in memory besides for these operations; `None` if nothing else uses it.
@@ -270,10 +317,8 @@ impl Pass<'_> {
             });
         }
         for (first, second, why) in &self.broken {
-            if self.line.node_of[first.index()] != self.line.node_of[second.index()] {
-                let (first, second) = (self.member(*first), self.member(*second));
-                fusion.add_broken(Broken { first, second, why: why.clone(), count: 1 });
-            }
+            let (first, second) = (self.member(*first), self.member(*second));
+            fusion.add_broken(Broken { first, second, why: why.clone(), count: 1 });
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::ops::fused::Apart;
 pub enum Reason {
     /// An operation between them, in the way of both.
     Between { operation: String, stream: Option<String>, span: SrcSpan },
-    /// The two operations are on different streams.
+    /// The two operations run on different streams, whose names these are.
     Streams(String, String),
     /// Another operation uses the value between them.
     Used { value: String, user: String, span: SrcSpan },
@@ -16,13 +16,18 @@ pub enum Reason {
     Kept(String),
     /// The first has a result that nothing reads: work that the file asks for all the same.
     Unread(String),
-    /// One operation reads or writes only a part of the tensor that the other writes.
+    /// The two operations use the same memory as different slices, such as `x` and `x[0..8]`, and one of them writes it.
+    /// Holds the slice that is written.
     Overlap(String),
+    /// Both write the same memory, and one operation writes each of its outputs in no order.
+    Overwritten(String),
     /// A metric or an expectation counts one of them alone.
     Metric(String),
+    /// No operation of the catalogue does the work of both, whatever their shapes.
+    Kinds(String, String),
     /// More operations lie between them than are looked through.
     Far(usize),
-    /// No operation does the work of both.
+    /// An operation does the work of both in other cases, but not in this one.
     Apart(Apart),
 }
 
@@ -39,6 +44,10 @@ impl Reason {
             Reason::Kept(value) => format!("`{value}` is a buffer, which keeps its value"),
             Reason::Unread(value) => format!("`{value}` is a result that nothing reads, and is computed all the same"),
             Reason::Overlap(value) => format!("one writes a part of `{value}` that the other uses as another slice"),
+            Reason::Overwritten(value) => {
+                format!("both write `{value}`, and one operation would store one over the other")
+            }
+            Reason::Kinds(first, second) => format!("no operation does the work of `{first}` and `{second}`"),
             Reason::Metric(set) => format!("a metric or an expectation names `{set}`, which has one of them only"),
             Reason::Far(count) => format!("more than {count} operations lie between them"),
             Reason::Apart(apart) => apart_text(*apart),

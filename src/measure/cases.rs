@@ -164,7 +164,7 @@ impl Status {
 pub struct Case {
     /// Unique name of the case within the file. Equal names in other files of the same kind denote the same case.
     pub name: String,
-    /// Its value on each axis of the sweep, or of its case in the suite.
+    /// The value that this case runs with on each axis, by the axis's name. In a suite, each entry has axes of its own.
     pub values: IndexMap<String, String>,
     pub status: Status,
     /// Reason of an outcome other than `Done`.

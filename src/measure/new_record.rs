@@ -70,10 +70,7 @@ impl RunRecord {
             },
             environment: Environment::default(),
             program: ProgramRecord::new(&compiled.ranks, schedule, backend.topology().by_priority),
-            fusion: compiled.fused.first().map(|fusion| {
-                let fusion = FusionRecord::of(fusion, &|span| compiled.sources.place(span));
-                FusionRecord { refused: compiled.refused.clone(), ..fusion }
-            }),
+            fusion: FusionRecord::of_rank(compiled, 0),
             variants: measured.variants,
             verification: None,
             expected: Vec::new(),

@@ -46,14 +46,15 @@ fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
     }
 }
 
-/// The sizes and strides of the walk that a copy is; nothing when shapes differ and one side has gaps.
+/// The sizes and strides of the walk that a copy is; `None` when shapes differ and gaps of one side lie inside of a dimension
+/// of the other.
 fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
     if source.dims == target.dims {
         return Some((target.dims, [target.strides, source.strides]));
     }
-    let count = Dims::from_slice(&[source.elements()])?;
-    let one = Dims::from_slice(&[1])?;
-    (source.contiguous() && target.contiguous()).then_some((count, [one, one]))
+    let as_target = reshaped(source, target.dims).map(|strides| (target.dims, [target.strides, strides]));
+    let as_source = || reshaped(target, source.dims).map(|strides| (source.dims, [strides, source.strides]));
+    as_target.or_else(|_| as_source()).ok()
 }
 
 /// The copy as rows of bytes, as engines know it; nothing when it needs more than one level of gaps.
@@ -90,7 +91,7 @@ const SHORT_ROW: u64 = 1 << 16;
 
 fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
     let rows = rows(source, target, direction(source, target)?);
-    let reachable = source.space.on_device() && target.space.on_device();
+    let reachable = source.space.on_device() && target.space.on_device() && walk(source, target).is_some();
     match (via, rows) {
         ("kernel", _) => reachable.then_some(Way::Kernel),
         (_, Some(copy)) => Some(Way::Engine(super::launch::Copy { engine: via == "dma", ..copy })),
@@ -178,7 +179,7 @@ impl Operation for Copy {
             None => way(via, from, to).is_some(),
         };
         if !possible {
-            if via == "kernel" {
+            if via == "kernel" && [from, to].iter().any(|tensor| !tensor.space.on_device()) {
                 let host = if from.space == Space::Host { source.span } else { target.span };
                 return Err(OpError::Space {
                     op: "copy",
@@ -191,7 +192,7 @@ impl Operation for Copy {
             return Err(OpError::Gaps {
                 op: "copy",
                 help: "a copy engine moves rows at one distance: take a slice with fewer gaps, \
-                       or `via: kernel` where neither side is in `host`",
+                       or slices of equal shapes where neither side is in `host`",
                 at: gaps.into(),
             });
         }

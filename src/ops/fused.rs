@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::base::{DType, SrcSpan};
+use crate::base::{DType, Dims, SrcSpan};
 
-use super::elementwise::compute_type;
 use super::expression::{Binary, Node};
+use super::layout::broadcast;
 use super::*;
 
 /// Most steps and inputs of an expression that fusion makes: longer ones take long to compile and many registers.
@@ -47,7 +47,8 @@ impl<'a> Elementwise<'a> {
     /// `None` for other operations, and for those of a host stream.
     pub fn of(spec: &'a Spec) -> Option<Elementwise<'a>> {
         let expression = spec.operation.elements(spec).filter(|_| spec.threads.is_none())?;
-        (expression.outputs().len() == spec.outputs.len()).then_some(Elementwise { spec, expression })
+        let is_plain = spec.operation.name() != "copy" || is_plain_copy(spec);
+        (is_plain && expression.outputs().len() == spec.outputs.len()).then_some(Elementwise { spec, expression })
     }
 
     /// Fails unless a value of this operation may go on without being stored in `output`.
@@ -63,6 +64,16 @@ impl<'a> Elementwise<'a> {
         };
         if fits { Ok(()) } else { Err(Apart::Rounded(dtype)) }
     }
+}
+
+/// True if a copy within the device moves each element to the same place of an equal shape, by no engine that the file
+/// asks for.
+fn is_plain_copy(spec: &Spec) -> bool {
+    let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+    // Kernels compute with `f64`, which does not hold every number of 64 bits.
+    let is_exact = source.dtype != DType::I64;
+    let is_near = [source, target].iter().all(|tensor| !tensor.space.in_host());
+    keeps_order(spec) && source.dims == target.dims && is_near && is_exact && spec.attrs.word("via") != "dma"
 }
 
 /// The least and the largest value of a type of whole numbers that a device computes with exactly; `None` for other types.
@@ -98,6 +109,9 @@ pub struct Related<'a> {
 
 /// The spec that does the work of both; `None` where no operation does.
 pub fn joined(related: &Related) -> Option<Result<Joined, Apart>> {
+    if [related.first, related.second].iter().any(|spec| spec.threads.is_some()) {
+        return None;
+    }
     [maps, reduced, product, transposed, normalized_sum].iter().find_map(|rule| rule(related))
 }
 
@@ -142,6 +156,13 @@ fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
     }
     let of_expression = Related { passed: &related.passed[..own], shared: &related.shared[..own], ..*related };
     Some(grafted(&of_expression, &first, expression, &[]).and_then(|(expression, mut inputs)| {
+        // What is reduced keeps its shape: each element counts as often as before.
+        let shape =
+            |tensors: &mut dyn Iterator<Item = Dims>| tensors.map(Some).reduce(|a, b| broadcast(a?, b?)).flatten();
+        let before = shape(&mut related.second.inputs[..own].iter().map(|input| input.dims));
+        if before != shape(&mut inputs.iter().map(|input| related.input(input).dims)) {
+            return Err(Apart::Shape);
+        }
         inputs.extend((own..related.passed.len()).map(OfPair::Second));
         let Spec { operation, ref attrs, .. } = *related.second;
         let joined = related.joined(operation, attrs.clone(), Some(expression), inputs, vec![OfPair::Second(0)]);
@@ -266,13 +287,22 @@ fn normalized_sum(related: &Related) -> Option<Result<Joined, Apart>> {
     }?;
     let Elementwise { expression, .. } = Elementwise::of(first)?;
     let [Node::Input(_), Node::Input(_), Node::Binary(Binary::Add, 0, 1)] = expression.nodes() else { return None };
-    if first.inputs.len() != 2 || passed[0] != Some(0) || passed[1..].iter().any(Option::is_some) {
+    if expression.outputs() != [2]
+        || first.inputs.len() != 2
+        || passed[0] != Some(0)
+        || passed[1..].iter().any(Option::is_some)
+    {
         return None;
     }
     let inputs = [OfPair::First(0), OfPair::First(1)].into_iter().chain((1..second.inputs.len()).map(OfPair::Second));
     let outputs = vec![OfPair::Second(0), OfPair::First(0)];
     let joined = related.joined(operation, second.attrs.clone(), None, inputs.collect(), outputs);
     Some(joined.ok_or(Apart::Shape))
+}
+
+/// True if an operation computes each element by itself, so that chains of others could take it up.
+pub fn is_elementwise(spec: &Spec) -> bool {
+    Elementwise::of(spec).is_some()
 }
 
 /// Bytes that an operation moves.
@@ -282,6 +312,13 @@ pub fn traffic(spec: &Spec) -> u64 {
 }
 
 impl Related<'_> {
+    fn input(&self, from: &OfPair) -> Tensor {
+        match *from {
+            OfPair::First(input) => self.first.inputs[input],
+            OfPair::Second(input) => self.second.inputs[input],
+        }
+    }
+
     fn joined(
         &self,
         operation: &'static dyn Operation,
@@ -290,10 +327,6 @@ impl Related<'_> {
         inputs: Vec<OfPair>,
         outputs: Vec<OfPair>,
     ) -> Option<Joined> {
-        let input = |from: &OfPair| match *from {
-            OfPair::First(input) => self.first.inputs[input],
-            OfPair::Second(input) => self.second.inputs[input],
-        };
         let output = |from: &OfPair| match *from {
             OfPair::First(output) => self.first.outputs[output],
             OfPair::Second(output) => self.second.outputs[output],
@@ -302,7 +335,7 @@ impl Related<'_> {
             operation,
             attrs,
             expression: expression.map(Arc::new),
-            inputs: inputs.iter().map(input).collect(),
+            inputs: inputs.iter().map(|input| self.input(input)).collect(),
             outputs: outputs.iter().map(output).collect(),
             team: self.second.team,
             threads: None,
@@ -332,8 +365,8 @@ fn is_valid(spec: &Spec) -> bool {
 impl Joined {
     /// Fails unless it computes in the type that both operations compute in.
     fn computes_as(self, related: &Related) -> Result<Joined, Apart> {
-        let [first, second] = [related.first, related.second].map(compute_type);
-        let both = compute_type(&self.spec);
+        let of = |spec: &Spec| spec.operation.compute_type(spec);
+        let [first, second, both] = [related.first, related.second, &self.spec].map(of);
         if first != second {
             return Err(Apart::Compute(first, second));
         }

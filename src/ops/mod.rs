@@ -200,6 +200,11 @@ pub trait Operation: Sync {
         None
     }
 
+    /// The type that its kernels compute in: by default that of the operand that needs the widest.
+    fn compute_type(&self, spec: &Spec) -> DType {
+        elementwise::compute_type(spec)
+    }
+
     /// Whether fusion may put an expression in place of the inputs.
     fn takes_expression(&self) -> bool {
         false

@@ -110,8 +110,8 @@ pub fn run(args: &ModelArgs) -> CliResult {
     args.page.check()?;
     let sizes = args.sizes()?;
     let profile = args.device.as_deref().map(Profile::named).transpose()?;
-    // One layer is compiled and counted `layers` times, since the layers of a transformer are alike. Counting allocates
-    // nothing, so the device's memory is no limit.
+    // The layers of a transformer are alike, so the file is compiled with one layer, and the figures of its operations are
+    // multiplied by the number of layers. No memory is allocated for that, so models larger than the device are counted too.
     let values = [
         ("layers", 1),
         ("hidden", sizes.hidden),

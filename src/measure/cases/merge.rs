@@ -11,10 +11,11 @@ use super::{Cases, Header};
 /// Largest number of partitions.
 const MAX_PARTITIONS: u32 = 4096;
 
-/// One of several equal parts of the cases, such as `2/8`.
+/// One of `count` parts into which the cases of a sweep or a suite are divided, so that several machines can run them:
+/// `2/8` is the second of eight. Each case belongs to one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
-    /// Its number, from 1.
+    /// Number of this part, from 1 to `count`.
     pub index: u32,
     /// The number of partitions.
     pub count: u32,

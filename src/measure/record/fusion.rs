@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, SrcSpan, counted};
+use crate::compile::Compiled;
 use crate::fuse::Fusion;
 
 /// The result of fusing a program's operations.
@@ -67,6 +68,12 @@ impl FusionRecord {
         FusionRecord { merged: merged.collect(), broken: broken.collect(), refused: None }
     }
 
+    /// The result of `--fuse` for a rank; `None` without the option.
+    pub fn of_rank(compiled: &Compiled, rank: usize) -> Option<FusionRecord> {
+        let record = FusionRecord::of(compiled.fused.get(rank)?, &|span| compiled.sources.place(span));
+        Some(FusionRecord { refused: compiled.refused.clone(), ..record })
+    }
+
     /// The result in a line.
     pub fn summary(&self) -> String {
         if let Some(why) = &self.refused {
@@ -81,10 +88,13 @@ impl FusionRecord {
         }
     }
 
-    /// Lines about everything that was merged, and about chains that were not.
+    /// Lines about everything that was merged, and about chains that were not. If nothing was, one line says why.
     pub fn lines(&self) -> Vec<String> {
         let times = |count: usize| if count > 1 { format!(" ({count} times)") } else { String::new() };
         let mut lines = vec![self.summary()];
+        if self.refused.is_some() {
+            return lines;
+        }
         lines.extend(self.merged.iter().map(|one| {
             let (replaced, saved) = (one.replaces.join(" + "), Bytes(one.bytes_saved));
             format!("  {}: {} for {replaced}, {saved} less moved{}", one.name, one.operation, times(one.count))

@@ -120,7 +120,7 @@ impl Operation for Reduce {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let Some(expression) = &spec.expression else { return Cost::default() };
-        Split::of(spec, &Extent::of(spec), self.compute(spec)).cost(spec, expression, self.0)
+        Split::of(spec, &Extent::of(spec), self.compute_type(spec)).cost(spec, expression, self.0)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -138,8 +138,16 @@ impl Operation for Reduce {
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
         let Some(expression) = &spec.expression else { return Vec::new() };
         let extent = Extent::of(spec);
-        let terms = Terms::of(expression, spec, &extent, inputs, self.compute(spec));
+        let terms = Terms::of(expression, spec, &extent, inputs, self.compute_type(spec));
         vec![terms.enclose(self.0, &extent, &mut outputs[0])]
+    }
+
+    /// The type of places does not count: they are not computed with.
+    fn compute_type(&self, spec: &Spec) -> DType {
+        match self.finds_place() {
+            true => spec.inputs.iter().map(|input| input.dtype.compute()).fold(DType::F32, DType::promote),
+            false => compute_type(spec),
+        }
     }
 
     fn takes_expression(&self) -> bool {
@@ -155,7 +163,7 @@ impl Operation for Reduce {
         let finish = Finish::plain(self.0, Extent::of(spec).terms());
         // The compilers have functions of their own called `max` and `min`.
         let name = format!("reduce_{}", self.name());
-        launches(&name, self.0, expression, spec, &Extent::of(spec), self.compute(spec), finish)
+        launches(&name, self.0, expression, spec, &Extent::of(spec), self.compute_type(spec), finish)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
@@ -167,14 +175,6 @@ impl Reduce {
     /// Whether the result is a place rather than a value.
     fn finds_place(&self) -> bool {
         matches!(self.0, Function::ArgMax | Function::ArgMin)
-    }
-
-    /// The type that a kernel computes in. The type of places does not count.
-    fn compute(&self, spec: &Spec) -> DType {
-        match self.finds_place() {
-            true => spec.inputs.iter().map(|input| input.dtype.compute()).fold(DType::F32, DType::promote),
-            false => compute_type(spec),
-        }
     }
 }
 

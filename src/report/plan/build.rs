@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{Around, Bytes, Nanos, OpId, Space, SpecId, SrcSpan, ViewId};
 use crate::config::Profile;
-use crate::fuse::Fusion;
 use crate::measure::record::{AdviceRecord, FusionRecord, LaneRecord, MemoryRecord, Workload};
 use crate::model::{After, Op, OpKind, Program, Step};
 use crate::ops;
@@ -26,7 +25,7 @@ pub struct Request<'a> {
     pub plan: &'a Plan,
     pub schedule: &'a Schedule,
     /// The operations that were merged; `None` without `--fuse`.
-    pub fusion: Option<&'a Fusion>,
+    pub fusion: Option<FusionRecord>,
     /// The rank whose plan it is.
     pub rank: u32,
     /// The device profile for modelled times and for the hardware queues of the schedule.
@@ -65,7 +64,7 @@ pub fn build(request: Request) -> PlanDocument {
         iterations: iterations(program, plan, schedule),
         setup: setup.flatten(),
         teardown: teardown.flatten(),
-        fusion: request.fusion.map(|fusion| FusionRecord::of(fusion, request.places)),
+        fusion: request.fusion,
         workload: request.workload,
     }
 }
