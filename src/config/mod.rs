@@ -25,7 +25,9 @@ mod value;
 mod variables;
 
 pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
-pub use choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting};
+pub use choices::{
+    CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting,
+};
 pub use error::ConfigError;
 pub use expected::Expected;
 pub use figure::Figure;
