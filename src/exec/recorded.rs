@@ -148,6 +148,12 @@ impl Ranks {
         Ok(traces.into_iter().map(Option::unwrap_or_default).collect())
     }
 
+    /// Whether observing iterations may attach the vendor's library to this process.
+    pub fn may_attach(&self) -> bool {
+        matches!(self.observe, ObserveSetting::Auto | ObserveSetting::Vendor)
+            && self.sessions.iter().all(|session| session.driver.has_recorder())
+    }
+
     /// How the operations of the last observed iterations were timed; `None` if none were observed, or if the backend has
     /// one method alone.
     pub fn observed_by(&self) -> Option<&ObservedBy> {

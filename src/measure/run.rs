@@ -84,18 +84,24 @@ fn headlines(
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let mut session = request.open()?;
+    // A vendor's library that has been attached may slow down what runs after it, so all headlines precede it.
+    let last = session.may_attach();
     for &mode in request.modes {
         if !sampled.is_empty() {
             keep(request, sampled, &[], warnings);
         }
+        let before = sampled.len();
         sample(request, &mut session, mode, sampled, warnings)
+            .and_then(|()| match last {
+                true => Ok(()),
+                false => sampled[before..].iter_mut().try_for_each(|one| observe(request, &mut session, one)),
+            })
             .inspect_err(|error| warnings.push(failed(run_name(mode), error)))?;
     }
-    // A vendor's library that has been attached may slow down what runs after it, so all headlines precede it.
-    for index in 0..sampled.len() {
+    for index in 0..if last { sampled.len() } else { 0 } {
+        keep(request, sampled, &[], warnings);
         observe(request, &mut session, &mut sampled[index])
             .inspect_err(|error| warnings.push(failed(run_name(sampled[index].mode), error)))?;
-        keep(request, sampled, &[], warnings);
     }
     tear_down(request, &mut session)
 }
@@ -232,7 +238,7 @@ fn sample(
 
 /// Observes iterations of a launch mode, unless the run has been stopped.
 fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples) -> Result<(), ExecError> {
-    if sampled.blocks.samples.slowest.stopped || request.control.stopped() {
+    if sampled.blocks.samples.slowest.stopped {
         return Ok(());
     }
     sampled.traces = session.observe(sampled.mode, request.observation(), request.control)?;
