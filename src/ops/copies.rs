@@ -191,8 +191,15 @@ impl Operation for Copy {
             let gaps = if from.contiguous() { target.span } else { source.span };
             return Err(OpError::Gaps {
                 op: "copy",
-                help: "a copy engine moves rows at one distance: take a slice with fewer gaps, \
-                       or slices of equal shapes where neither side is in `host`",
+                help: match walk(from, to) {
+                    Some(_) => {
+                        "a copy engine moves rows at one distance: take a slice with fewer gaps, \
+                         or `via: kernel` where neither side is in `host`"
+                    }
+                    None => {
+                        "the shapes differ, and one side has gaps inside of a dimension of the other: copy slices of one shape"
+                    }
+                },
                 at: gaps.into(),
             });
         }

@@ -216,8 +216,11 @@ fn product(related: &Related) -> Option<Result<Joined, Apart>> {
     let Related { first, second, passed, .. } = *related;
     let map = Elementwise::of(second)?;
     let is_product = matches!(first.operation.name(), "gemm" | "scaled_gemm") && first.threads.is_none();
-    if !is_product || first.attrs.word("epilogue") != "none" || second.outputs.len() != 1 {
+    if !is_product {
         return None;
+    }
+    if first.attrs.word("epilogue") != "none" || second.outputs.len() != 1 {
+        return Some(Err(Apart::Library));
     }
     let sum = &first.outputs[0];
     if range(sum.dtype).is_some() || sum.dtype.is_float8() {
