@@ -168,7 +168,7 @@ pub(super) fn explain(error: &ron::Error) -> String {
             format!("Expected `( … )` with another number of values than {found}")
         }
         Eof => "the text ends too early: a bracket is not closed".to_owned(),
-        ExpectedComma => "a `,` is expected before the next value, or the bracket's end".to_owned(),
+        ExpectedComma => "a `,` or the closing bracket is expected".to_owned(),
         ExpectedArrayEnd => "a `,` or the `]` of this list is expected".to_owned(),
         ExpectedMapEnd => "a `,` or the `}` of this map is expected".to_owned(),
         ExpectedStructLikeEnd => "a `,` or the `)` of these fields is expected".to_owned(),

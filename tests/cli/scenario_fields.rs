@@ -73,7 +73,7 @@ step {
 
 /// A field of a run, the options that say the same, and true if the record of a simulated run says that it has had an effect.
 /// The simulator computes nothing and has no device to choose, no hang and no driver; other tests cover these.
-const OF_EXEC: [(&str, &str, bool); 25] = [
+const OF_EXEC: [(&str, &str, bool); 26] = [
     ("preset: \"small\"", "--preset small", true),
     ("params: {\"n\": \"32\"}", "--set n=32", true),
     ("streams: 1", "--streams 1", true),
@@ -90,6 +90,7 @@ const OF_EXEC: [(&str, &str, bool); 25] = [
     ("emulate: 4, rank: 1", "--emulate 4 --rank 1", false),
     ("launch: \"graph\"", "--launch graph", true),
     ("gate: off", "--gate off", true),
+    ("observe: off", "--observe off", true),
     ("cache: cold", "--cache cold", true),
     ("data: ones", "--data ones", true),
     ("effort: sanity", "--effort sanity", true),

@@ -468,7 +468,7 @@ fn modules_ranges_and_projects_are_checked_as_what_they_are() {
     sandbox.write("aorta.ron", r#"(library: ["."])"#);
     assert_eq!(good(&sandbox, "check normal.ron"), "normal.ron: good: 1 range for NVIDIA H200\n");
     assert_eq!(good(&sandbox, "check aorta.ron"), "aorta.ron: good: project with the library .\n");
-    assert!(good(&sandbox, "list").contains("normal.ron                   1 range for NVIDIA H200\n"));
+    assert!(good(&sandbox, "list").contains("normal.ron                 1 range for NVIDIA H200\n"));
     assert_eq!(good(&sandbox, "show normal.ron"), ranges);
     let checked = good(&sandbox, "check nets/lib/blocks.aorta");
     assert_eq!(checked, "nets/lib/blocks.aorta: good: a module, which uses 1 other file\n");
