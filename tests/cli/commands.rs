@@ -123,7 +123,7 @@ fn plans_are_compared() {
     let other = sandbox.run(&["plan", "--diff", "a.aorta", "b.aorta"]);
     assert_eq!(other.code, Some(1), "{other:?}");
     let differences: Vec<&str> = other.stdout.lines().filter(|line| line.starts_with('~')).collect();
-    let changed = "~ #0 m: map has other options or another expression: a.aorta:2:8 -> b.aorta:2:8";
+    let changed = "~ #0 m: map has other options or another expression: a.aorta:2:11 -> b.aorta:2:11";
     assert_eq!(differences, [changed, "~ initial values of buffers differ"]);
 }
 
