@@ -1,6 +1,7 @@
 //! Observes iterations by the vendor's records where they are available, else by stamps.
 //!
-//! All ranks use the same method: iterations that one rank issues again, the others have to issue too.
+//! All ranks use the same method. If the records of one rank cannot be used, all ranks repeat the iterations, since a
+//! collective needs each of them, and time them by stamps.
 
 use crate::base::{LaneId, Nanos};
 use crate::config::ObserveSetting;
@@ -180,7 +181,7 @@ impl Ranks {
         };
         let observe = |session: &mut Session| session.observe_recorded(mode, observation, control);
         self.each_or_none("observed iterations", control, observe, |_| ())?;
-        // All ranks are idle now, so the records are complete.
+        // Records are complete only when the device is idle, which it is after the observed iterations have ended.
         let finish = |session: &mut Session| Ok(session.finish_records());
         let common = |all: &[&Result<Vec<Trace>, String>]| first_error_of(all.iter().map(|one| one.as_ref().err()));
         let (failed, traces) = self.each_or_none("records", control, finish, common)?;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::base::Nanos;
 
-/// What a call to the vendor's libraries belongs to. `turn` numbers the observed iterations of a pass.
+/// The work for which the host makes a launch call. `turn` is the number of the observed iteration within a pass, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// An operation, by its number in the image.
@@ -18,7 +18,7 @@ pub enum Cause {
     Gate { turn: u32 },
 }
 
-/// A call with the vendor's number of it.
+/// A launch call with the correlation number that the vendor's library gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedCall {
     pub correlation: u32,
@@ -39,12 +39,13 @@ pub struct Activity {
     pub correlation: u32,
     /// Node of the graph; 0 outside of graphs.
     pub node: u64,
-    /// Both are 0 if the vendor has no timestamp.
+    /// Time at which the device began the work, in nanoseconds of the vendor's clock; 0 if the vendor gives none.
     pub start: u64,
+    /// Time at which the device ended the work, on the same clock; 0 if the vendor gives none.
     pub end: u64,
 }
 
-/// Everything that a driver noted and received in a pass of observed iterations.
+/// The launch calls that a driver noted and the records that it received in a pass of observed iterations.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     pub launches: Vec<NotedCall>,

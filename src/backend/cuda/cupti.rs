@@ -94,7 +94,7 @@ const RESOURCE_DESCRIPTOR: usize = 16;
 const GRAPH_NODE: usize = 16;
 const ORIGINAL_NODE: usize = 24;
 
-/// What a rank's thread notes.
+/// Launches and graph nodes that the thread of one rank has made while the library was attached.
 #[derive(Default)]
 struct Notes {
     cause: Option<Cause>,

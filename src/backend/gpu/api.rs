@@ -111,7 +111,8 @@ pub trait Api: Send + Sync + 'static {
     /// True if the vendor's library that records when kernels and copies run is supported.
     const HAS_TRACER: bool = false;
 
-    /// That library, loaded at the first call. The error says in words why it cannot be used.
+    /// Returns the vendor's library that records kernels and copies, and loads it at the first call. The error says in words
+    /// why it cannot be used.
     fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
         Err(format!("the backend {} has no library for it", Self::NAME))
     }

@@ -164,7 +164,7 @@ fn node(callback: u32, id: u64, original: u64) {
     unsafe { noted(std::ptr::from_ref(&DOUBLE).cast_mut().cast(), RESOURCE, callback, data.as_ptr().cast()) };
 }
 
-/// One test, since the state is that of the process.
+/// The library keeps one state for the whole process, so all cases are in one test, which runs them in turn.
 #[test]
 fn records_are_collected_and_everything_is_detached() {
     let cupti = Cupti { table: &DOUBLE, version: 130_001, path: "double" };
