@@ -1,4 +1,4 @@
-//! The launches of a backend, as plain data.
+//! Launches: what a backend issues for an operation, as plain data.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -8,13 +8,13 @@ use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
 
-/// One thing to launch on a stream. Operands are named by their place: inputs first, then outputs.
+/// One command issued to a stream. Operands are identified by index: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Launch {
     Kernel(Kernel),
-    /// A product, and the kernel that computes its epilogue if the library cannot.
+    /// A matrix product by the vendor's library, and the kernel that computes its epilogue if the library cannot.
     Gemm(Gemm, Option<Kernel>),
-    /// A convolution by the vendor's library, and the kernels that compute it where the library does not, or is slower.
+    /// A convolution by the vendor's library, and the kernels to use instead if the library cannot compute it or is slower.
     Conv(Arc<Conv>, Vec<Kernel>),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
@@ -23,18 +23,18 @@ pub enum Launch {
         value: u8,
         bytes: u64,
     },
-    /// One, or several that are issued together: none waits for another.
+    /// One collective, or several that are issued as a group, in which none waits for another.
     Collective(Arc<[Collective]>),
-    /// A rank's share in a copy between ranks.
+    /// This rank's part of a copy between ranks.
     Peer(Peer),
-    /// The operation as a whole, by this many threads of the CPU.
+    /// The whole operation on a host stream, by this many threads of the CPU.
     Host {
         threads: NonZeroU32,
     },
 }
 
 impl Launch {
-    /// The generated kernels that it runs, or that it runs if a library cannot compute all of it.
+    /// Generated kernels of this launch, including those that run only if a library cannot do the work.
     pub fn kernels(&self) -> &[Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_ref(kernel),
@@ -43,7 +43,7 @@ impl Launch {
         }
     }
 
-    /// Bytes of the workspace that it needs.
+    /// Bytes of workspace that the launch needs.
     pub fn workspace(&self) -> u64 {
         let bytes = |arg: &Arg| if let Arg::Workspace(bytes) = arg { *bytes } else { 0 };
         self.kernels().iter().flat_map(|kernel| &kernel.args).map(bytes).max().unwrap_or(0)
@@ -51,7 +51,7 @@ impl Launch {
 }
 
 impl Launch {
-    /// A kernel whose operand `n` is the operation's `operands[n]`; any other launch as it is.
+    /// Replaces operand `n` of a kernel by `operands[n]`; returns any other launch unchanged.
     pub(super) fn with_operands(mut self, operands: &[u8]) -> Launch {
         if let Launch::Kernel(kernel) = &mut self {
             for arg in &mut kernel.args {
@@ -68,22 +68,22 @@ impl Launch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     pub source: Arc<Source>,
-    /// Blocks of the grid, in x, y and z.
+    /// Size of the grid in blocks: x, y, z.
     pub grid: [u64; 3],
-    /// Threads of a block, in x, y and z.
+    /// Size of a block in threads: x, y, z.
     pub block: [u32; 3],
     pub shared: Shared,
     pub args: Vec<Arg>,
 }
 
-/// The text of a kernel, complete; equal texts are compiled once.
+/// The complete source text of a kernel. Equal texts are compiled once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// The entry's name.
+    /// Name of the entry function.
     pub name: String,
-    /// The text; empty for compiled code.
+    /// Source text; empty for compiled code.
     pub text: String,
-    /// Compiled code of a file, which a NUL ends; `None` for a text.
+    /// Compiled code from a file, terminated by a NUL byte; `None` for source text.
     pub code: Option<Arc<[u8]>>,
 }
 
@@ -93,43 +93,43 @@ impl fmt::Debug for Source {
     }
 }
 
-/// Dynamic shared memory of a block.
+/// Dynamic shared memory of a block, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     Bytes(u32),
-    /// So many bytes, or all that a block may have where that is less: the kernel's text takes no more than there is.
+    /// This many bytes, or the device's limit for a block if that is less. The kernel adapts to the smaller size.
     AtMost(u32),
-    /// As much as a block may have: no other block that needs any fits beside it.
+    /// The device's limit for a block, so that no other block that uses shared memory is resident on the same SM.
     All,
 }
 
 /// One argument of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Arg {
-    /// The address at which an operand begins.
+    /// Address of an operand.
     Operand(u8),
     U32(u32),
     U64(u64),
     F32(f32),
     F64(f64),
-    /// A span of time, in the ticks of the device's constant-rate clock (64 bits).
+    /// A duration, converted to ticks of the device's constant-rate clock (64 bits).
     Ticks(Nanos),
     /// A structure of 64-bit integers, passed by value.
     Words(Vec<u64>),
-    /// The address of device memory of at least that many bytes, which the launches of an operation share. It holds
-    /// nothing of use before the first of them.
+    /// Address of a workspace of at least this many bytes in device memory, shared by the launches of an operation. Its
+    /// contents are undefined before the first launch.
     Workspace(u64),
 }
 
 impl Kernel {
-    /// Sizes of a grid or a block along x alone.
+    /// A one-dimensional grid or block of this size.
     pub fn along_x<T: From<u8>>(count: T) -> [T; 3] {
         [count, T::from(1), T::from(1)]
     }
 }
 
 impl Arg {
-    /// A number for a parameter of the type that a kernel computes in: `f64`, or else `f32`.
+    /// A floating-point argument of the kernel's compute type: `f64` if that is the type, otherwise `f32`.
     pub fn real(compute: DType, value: f64) -> Arg {
         match compute {
             DType::F64 => Arg::F64(value),
@@ -138,7 +138,7 @@ impl Arg {
     }
 }
 
-/// `c = a * b` in row-major order: for each of `batch` matrices, `m` × `k` times `k` × `n`. With `accumulate`,
+/// A batched matrix product in row-major order, `c = a * b` of sizes `m` × `k` and `k` × `n`; with `accumulate`,
 /// `c += a * b`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
@@ -150,32 +150,32 @@ pub struct Gemm {
     pub b: Matrix,
     pub c: Matrix,
     pub arithmetic: Arithmetic,
-    /// Adds to what `c` holds.
+    /// Whether the product is added to the contents of `c`.
     pub accumulate: bool,
     /// The epilogue that the library computes with the product; `None` if there is none.
     pub epilogue: Option<Epilogue>,
-    /// Factors of the matrices; `None` without.
+    /// Scaling factors of 8-bit matrices; `None` without.
     pub scales: Option<Scales>,
 }
 
-/// Factors in `f32` that elements of 8 bits are multiplied by.
+/// Scaling factors in `f32` by which 8-bit elements are multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scales {
-    /// The operands with those of `a` and of `b`.
+    /// Operands that hold the factors of `a` and of `b`.
     pub operands: [u8; 2],
-    /// Whether each row of `a` and each column of `b` has a factor. One factor serves all of a matrix otherwise.
+    /// Whether each row of `a` and each column of `b` has its own factor; otherwise each matrix has one.
     pub each: bool,
 }
 
-/// The last steps of a product: `c = function(c + bias)`, for each element.
+/// The epilogue of a product: `c = function(c + bias)`, elementwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epilogue {
-    /// The operand with a row of `n` elements of `c`'s type, which begins at a multiple of 16 bytes; `None` without a bias.
+    /// Operand that holds the bias: `n` elements of `c`'s type, aligned to 16 bytes; `None` without a bias.
     pub bias: Option<u8>,
     pub function: Activation,
 }
 
-/// Functions that the vendors' libraries apply to the elements of a product.
+/// Activation functions that the vendors' libraries can apply in the epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activation {
     Identity,
@@ -188,28 +188,28 @@ pub enum Activation {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     pub operand: u8,
-    /// Offset of this matrix from the beginning of the operand, in elements.
+    /// Offset of the first matrix from the start of the operand, in elements.
     pub offset: u64,
     pub dtype: DType,
-    /// Distance between rows as they lie in memory, in elements.
+    /// Stride between rows in memory, in elements (the leading dimension).
     pub row: u64,
-    /// Memory holds the transpose of the matrix that is multiplied.
+    /// Whether memory holds the transpose of the matrix.
     pub transposed: bool,
-    /// Distance between the matrices of a batch; 0 when all use the same one.
+    /// Stride between the matrices of a batch, in elements; 0 if all share one matrix.
     pub batch: u64,
-    /// The matrix begins at a multiple of this many bytes.
+    /// Alignment of the matrix in bytes.
     pub align: u8,
 }
 
-/// A convolution, which relates `x` of [samples, channels, spatial…], `w` of [channels of `y`, channels of `x` in a group,
-/// kernel…] and `y` of [samples, channels, windows…]. None of them has gaps.
+/// A convolution of contiguous tensors: `x` is [samples, channels, spatial…], `w` is [channels of `y`, channels of `x` per
+/// group, kernel…], `y` is [samples, channels, windows…].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
     pub form: ConvForm,
     /// The operands `x`, `w` and `y`, and their tensors.
     pub operands: [u8; 3],
     pub tensors: [Tensor; 3],
-    /// The operand with a number for each channel of the result; `None` without a bias.
+    /// Operand that holds the bias, one element per channel of the result; `None` without a bias.
     pub bias: Option<u8>,
     pub stride: Dims,
     pub padding: Dims,
@@ -218,7 +218,7 @@ pub struct Conv {
     pub arithmetic: Arithmetic,
 }
 
-/// The tensor of a convolution that is computed.
+/// Which of the three tensors a convolution computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvForm {
     /// `y` from `x` and `w`.
@@ -229,19 +229,19 @@ pub enum ConvForm {
     Weights,
 }
 
-/// The type in which products are formed and added up.
+/// The arithmetic of a matrix product: types of its inputs and of its accumulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arithmetic {
     F64,
     F32,
-    /// Inputs in `f32`, rounded to 10 bits of fraction by the matrix unit, added up in `f32`.
+    /// Inputs in `f32`, rounded to 10 bits of fraction by the matrix unit, accumulated in `f32`.
     Tf32,
-    /// 16-bit inputs, added up in `f32`.
+    /// 16-bit inputs, accumulated in `f32`.
     F16,
     BF16,
-    /// Inputs of 8 bits in `e4m3` or `e5m2`, added up in `f32`. NVIDIA's Hopper keeps fewer digits of partial sums.
+    /// Inputs in `e4m3` or `e5m2`, accumulated in `f32`. NVIDIA's Hopper accumulates with fewer bits.
     F8,
-    /// Inputs in `i8`, added up in `i32`.
+    /// Inputs in `i8`, accumulated in `i32`.
     I8,
 }
 
@@ -259,22 +259,22 @@ impl Arithmetic {
     }
 }
 
-/// A copy by the runtime: `rows` stretches of `row_bytes`.
+/// A copy by the runtime: `rows` rows of `row_bytes` contiguous bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copy {
     pub source: u8,
     pub target: u8,
-    /// Distances from the begin of each operand to the first row, in bytes.
+    /// Offsets of the first row from the start of the operands, in bytes.
     pub source_offset: u64,
     pub target_offset: u64,
     pub direction: Direction,
-    /// Whether the host side is ordinary memory, which the runtime stages.
+    /// Whether the host side is pageable memory, which the runtime stages through pinned memory.
     pub pageable: bool,
-    /// Whether an engine is asked for, where the runtime by itself may take a kernel.
+    /// Whether a copy engine is requested (`via: dma`), where the runtime may otherwise use a kernel.
     pub engine: bool,
     pub row_bytes: u64,
     pub rows: u64,
-    /// Distances between rows, in bytes.
+    /// Strides between rows, in bytes.
     pub source_pitch: u64,
     pub target_pitch: u64,
 }
@@ -284,29 +284,29 @@ impl Copy {
         self.row_bytes * self.rows
     }
 
-    /// Whether rows begin at multiples of 16 bytes from the first one, on both sides.
+    /// Whether the strides of both sides are multiples of 16 bytes.
     pub fn is_aligned(&self) -> bool {
         self.source_pitch.is_multiple_of(16) && self.target_pitch.is_multiple_of(16)
     }
 }
 
-/// One rank's share in a copy between ranks. It announces that its outputs may be written, sends once the receiver has
-/// announced the same, and continues once everything has arrived.
+/// One rank's part of a copy between ranks. The rank announces that its outputs may be written, sends once the receiver
+/// has announced the same, and continues once all incoming data has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Peer {
-    /// The number of this rank in the world.
+    /// This rank's number in the world.
     pub rank: u32,
     pub sends: Option<Sent>,
-    /// For each output, the rank that writes it.
+    /// Rank that writes each output.
     pub from: Arc<[u32]>,
 }
 
 /// The data that a rank sends to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sent {
-    /// The rank that gets it.
+    /// Rank that receives the data.
     pub to: u32,
-    /// A copy or a kernel, whose second operand lies on the other rank.
+    /// A copy or a kernel whose second operand is in the receiver's memory.
     pub launch: Box<Launch>,
 }
 
@@ -335,39 +335,39 @@ impl Direction {
     }
 }
 
-/// One rank's share in a collective, or in one half of a transfer between two ranks.
+/// One rank's part of a collective, or one side of a transfer between two ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Collective {
     pub kind: CollectiveKind,
     pub group: GroupId,
-    /// Ranks of the group, and the number of this one in it.
+    /// Number of ranks in the group, and this rank's number in it.
     pub ranks: u32,
     pub rank: u32,
-    /// The operand that is sent, and the one that is received into.
+    /// Operand that is sent, and operand that receives; `None` where a rank does not send or receive.
     pub source: Option<u8>,
     pub target: Option<u8>,
     pub dtype: DType,
-    /// Elements: for `all_gather` what each rank gives, for `reduce_scatter` what each gets, for `all_to_all` what goes
-    /// from one to one other; else all of the operand.
+    /// Number of elements: for `all_gather` that each rank contributes, for `reduce_scatter` that each rank receives, for
+    /// `all_to_all` that each rank sends to each other; otherwise that of the whole operand.
     pub count: u64,
-    /// How values of several ranks become one.
+    /// How values of the ranks are combined.
     pub reduction: Reduction,
-    /// The root, or the other side of a transfer, in the group's numbers.
+    /// Root of the collective, or other side of a transfer, as a number in the group.
     pub peer: u32,
-    /// For an `all_to_all` of uneven parts.
+    /// Sizes of the parts of an uneven `all_to_all`; `None` if all parts are equal.
     pub parts: Option<Arc<Parts>>,
 }
 
 impl Collective {
-    /// Whether this is one rank's share in the same call as another's: what differs never completes, or fails.
+    /// Whether both are parts of the same collective call. Parts that do not match never complete, or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer);
         key(self) == key(other)
     }
 }
 
-/// The elements that an uneven `all_to_all` sends to and receives from each rank, in the order of the ranks. Parts lie
-/// one behind the other.
+/// Numbers of elements that an uneven `all_to_all` sends to and receives from each rank, in rank order. The parts are
+/// contiguous in memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Parts {
     pub sent: Vec<u64>,
@@ -396,16 +396,16 @@ pub enum Reduction {
     Product,
 }
 
-/// Elements by dimension and by operand, for kernels that walk a tensor with gaps.
+/// Shape and strides that a kernel iterates over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub dims: Dims,
-    /// For each operand the distance between neighbours, in elements.
+    /// Strides of each operand, in elements.
     pub strides: Vec<Dims>,
 }
 
 impl Geometry {
-    /// As the kernels' `Geometry<rank, operands>`: the sizes, then each operand's strides.
+    /// The words of the kernels' `Geometry<rank, operands>`: the shape, then the strides of each operand.
     pub fn words(&self) -> Vec<u64> {
         self.dims.iter().copied().chain(self.strides.iter().flat_map(|strides| strides.iter().copied())).collect()
     }

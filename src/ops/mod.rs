@@ -1,9 +1,9 @@
-//! The catalogue of operations: each is one entry in one place.
+//! The catalogue of operations: one entry, in one file, for each operation.
 //!
-//! An entry holds everything that is known of its operation: what it takes ([`Signature`]), which outputs follow from
-//! which inputs ([`Operation::infer`]), what it costs ([`Operation::cost`]), the result that every backend is held to
-//! ([`Operation::reference`]) and what to launch for it, as plain data ([`Operation::launch`]).
-//! Nothing here runs anything: no device, no file system, no names of a program.
+//! An entry defines everything about its operation: its inputs, outputs and options ([`Signature`]), the shape rule
+//! ([`Operation::infer`]), the cost model ([`Operation::cost`]), the reference implementation that every backend is
+//! verified against ([`Operation::reference`]), and the kernels or library calls that implement it, as plain data
+//! ([`Operation::launch`]). This module executes nothing and knows neither devices, files, nor names of a program.
 
 mod attention;
 mod attr;
@@ -98,29 +98,29 @@ pub use signature::{Input, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
 
-/// Everything that is known of one operation.
+/// The definition of one operation.
 pub trait Operation: Sync {
     fn name(&self) -> &'static str;
 
-    /// One line for people.
+    /// A one-line description for tables and `--help`, without a final full stop.
     fn summary(&self) -> &'static str;
 
     fn category(&self) -> Category;
 
     fn signature(&self) -> &'static Signature;
 
-    /// The types of the outputs, in their order, or what is wrong with the operands.
+    /// Returns the element type and shape of each output, in order, or the error in the operands.
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;
 
-    /// The cost of one run, independent of the device.
+    /// Returns the cost of one execution, independent of the device.
     fn cost(&self, spec: &Spec) -> Cost;
 
-    /// The result, in double precision: inputs and outputs lie without gaps, in the order of the spec.
-    /// Outputs come in as they lie in memory, so that an operation may update one.
+    /// Computes the result in double precision. `inputs` and `outputs` are contiguous, in the order of the spec. On entry,
+    /// `outputs` holds the previous contents of their memory, which an operation may update.
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]);
 
-    /// The result of a collective on every rank that takes part, in the order of the group; both sides of a transfer.
-    /// Values are in double precision, as for [`Operation::reference`], which is that of a group of one.
+    /// Computes the result of a collective on every rank of the group, in group order; for a transfer, on both sides.
+    /// Values are in double precision, as for [`Operation::reference`], which is the case of a group of one rank.
     fn exchange(&self, members: &mut [Member]) {
         for member in members {
             let inputs: Vec<&[f64]> = member.inputs.iter().map(Vec::as_slice).collect();
@@ -128,48 +128,48 @@ pub trait Operation: Sync {
         }
     }
 
-    /// Computes the reference's result, as [`Operation::reference`] does, and returns for each output how far a correct
-    /// implementation may be from it. An operation that rounds before it stores says so here. By default nothing may
-    /// differ: where an operation forgets this, its verification fails on the first device that rounds.
+    /// Computes the result as [`Operation::reference`] does, and returns the tolerance of each output: the largest error of
+    /// a correct implementation. An operation whose intermediate results are rounded overrides this. The default tolerance
+    /// is zero, so that an operation without an override fails verification on the first device that rounds.
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
         self.reference(spec, inputs, outputs);
         check::exactly(outputs)
     }
 
-    /// The same for [`Operation::exchange`]: the tolerances of each member.
+    /// Computes the result as [`Operation::exchange`] does, and returns the tolerance of each output of each member.
     fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
         self.exchange(members);
         members.iter().map(|member| check::exactly(member.outputs)).collect()
     }
 
-    /// Compares what a device computed from these inputs with what it should have. `before` gives what the outputs held.
+    /// Compares a device's outputs with the reference. `before` returns the contents of the outputs before the operation.
     fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         let mut expected = before();
         let tolerances = self.enclose(spec, inputs, &mut expected);
         check::compare_all(spec, actual, &expected, &tolerances)
     }
 
-    /// Describes pieces that verification can compare separately; `None` if the operation has to be compared as a whole.
+    /// Describes pieces of the result that verification can compare separately; `None` if it must compare the whole.
     fn pieces(&self, _spec: &Spec) -> Option<Pieces> {
         None
     }
 
-    /// The launches of one run, in their order.
+    /// Returns the launches of one execution, in order.
     fn launch(&self, spec: &Spec) -> Vec<Launch>;
 
-    /// Writes down the operations that compute the gradients of its inputs from those of its outputs. An operation without
-    /// gradients returns the reason.
+    /// Appends the operations that compute the gradients of its inputs from the gradients of its outputs. Returns the
+    /// reason if the operation is not differentiable.
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
         Err("nothing that it computes has a derivative")
     }
 
-    /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
-    /// the signature's.
+    /// Number of outputs of a call with `inputs` inputs and `given` named outputs. These are the first outputs of the
+    /// signature.
     fn outputs(&self, _inputs: usize, _given: usize) -> usize {
         self.signature().outputs.len()
     }
 
-    /// The types of inputs that the text does not name: memory that each use owns. They follow the other inputs.
+    /// Types of hidden inputs: memory that each call owns and the text does not name. They follow the other inputs.
     fn own_inputs(&self, _attrs: &Attrs) -> Vec<(DType, Dims)> {
         Vec::new()
     }
@@ -179,7 +179,7 @@ pub trait Operation: Sync {
         false
     }
 
-    /// Whether the operation reads its outputs. They are then inputs as well, behind the others.
+    /// Whether the operation reads its outputs. They are then inputs as well, after the others.
     fn updates(&self, _attrs: &Attrs) -> bool {
         false
     }
@@ -194,34 +194,35 @@ pub trait Operation: Sync {
         true
     }
 
-    /// The expression of each element of the outputs, for operations that a host stream runs: inputs repeat where they are
-    /// smaller. `None` if the operation is no such expression.
+    /// Returns the expression that computes each output element, with smaller inputs broadcast. Host streams evaluate it.
+    /// `None` if the operation is not elementwise.
     fn elements(&self, _spec: &Spec) -> Option<Expression> {
         None
     }
 
-    /// The type that its kernels compute in: by default that of the operand that needs the widest.
+    /// Type in which kernels compute: by default the widest that any operand needs.
     fn compute_type(&self, spec: &Spec) -> DType {
         elementwise::compute_type(spec)
     }
 
-    /// Whether fusion may put an expression in place of the inputs.
+    /// Whether fusion may replace the inputs by an elementwise expression.
     fn takes_expression(&self) -> bool {
         false
     }
 
-    /// Whether its output may lie on another rank: `y at 1`.
+    /// Whether its output may be in the memory of another rank: `y at 1`.
     fn writes_to_peers(&self) -> bool {
         false
     }
 
-    /// Whether the smaller of input and output may be that part of the other which is this rank's own.
+    /// Whether the operation can run in place on this rank's part: input and output overlap, and the smaller one is this
+    /// rank's part of the larger one.
     fn own_part(&self) -> bool {
         false
     }
 }
 
-/// The kind of work of an operation, by which reports add up times.
+/// The kind of work of an operation. Reports sum times by category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
     Matrix,
@@ -233,7 +234,7 @@ pub enum Category {
     Synthetic,
     /// A kernel that the file declares.
     Kernel,
-    /// A place in a stream without work: `signal`, `wait`, `sync`.
+    /// A position in a stream without work: `signal`, `wait`, `sync`.
     Marker,
 }
 
@@ -253,15 +254,15 @@ impl Category {
     }
 }
 
-/// A tensor as an operation sees it: a slice with its place in memory left out.
+/// A tensor as an operation sees it: type, shape and strides of a slice, without its address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tensor {
     pub dtype: DType,
     pub dims: Dims,
-    /// Distance between neighbours, in elements, for each dimension.
+    /// Stride of each dimension, in elements.
     pub strides: Dims,
     pub space: Space,
-    /// The slice begins at a multiple of this many bytes (at most 16).
+    /// Alignment of the first element in bytes, at most 16.
     pub align: u8,
 }
 
@@ -274,7 +275,7 @@ impl Tensor {
         self.elements() * self.dtype.size()
     }
 
-    /// Bytes from its first element to behind its last, with what lies between its rows.
+    /// Bytes from the start of the first element to the end of the last one, including gaps between rows.
     pub fn reach(&self) -> u64 {
         if self.elements() == 0 {
             return 0;
@@ -283,7 +284,7 @@ impl Tensor {
         (last + 1) * self.dtype.size()
     }
 
-    /// Whether it lies in memory without gaps.
+    /// Whether the tensor is contiguous: no gaps, and the last dimension varies fastest.
     pub fn contiguous(&self) -> bool {
         layout::contiguous(self)
     }
@@ -301,20 +302,21 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// A tensor at a place of the text.
+/// A tensor with its source location.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand {
     pub tensor: Tensor,
     pub span: SrcSpan,
 }
 
-/// A use of an operation, while its shapes are worked out.
+/// A call of an operation during shape inference.
 #[derive(Debug)]
 pub struct Call<'a> {
     pub operation: &'static dyn Operation,
     pub span: SrcSpan,
     pub inputs: &'a [Operand],
-    /// As long as [`Operation::outputs`] says; nothing for one that becomes scratch.
+    /// One entry for each output, [`Operation::outputs`] in all; `None` for an output without a name, which becomes scratch
+    /// memory.
     pub outputs: &'a [Option<Operand>],
     pub attrs: &'a Attrs,
     pub expression: Option<&'a Expression>,
@@ -327,16 +329,16 @@ pub struct Call<'a> {
 pub struct Team {
     pub group: GroupId,
     pub ranks: u32,
-    /// The number of this rank in it.
+    /// This rank's number in the group.
     pub rank: u32,
 }
 
 impl Team {
-    /// One rank by itself.
+    /// A group of one rank.
     pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
 }
 
-/// An operation with everything that decides what runs, apart from where its operands lie.
+/// An operation with everything that determines what runs, except the addresses of its operands.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Spec {
     pub operation: &'static dyn Operation,
@@ -349,7 +351,7 @@ pub struct Spec {
     pub threads: Option<NonZeroU32>,
 }
 
-/// One rank's share in a collective, for the result of all.
+/// The operands of one rank in a collective, for [`Operation::exchange`].
 #[derive(Debug)]
 pub struct Member<'a> {
     pub spec: &'a Spec,
@@ -403,7 +405,7 @@ impl Spec {
         user_kernel(self).map_or(self.operation.name(), |kernel| &kernel.name)
     }
 
-    /// The names of its outputs, by which they are found behind a label.
+    /// Names of the outputs, as used after a label: `label.name`.
     pub fn output_names(&self) -> Vec<&str> {
         match user_kernel(self) {
             Some(kernel) => kernel.outputs.iter().map(String::as_str).collect(),
@@ -411,7 +413,7 @@ impl Spec {
         }
     }
 
-    /// The tensor at a place that counts inputs first, then outputs.
+    /// Returns operand `index`, where inputs are counted first, then outputs.
     pub fn operand(&self, index: usize) -> &Tensor {
         match index.checked_sub(self.inputs.len()) {
             None => &self.inputs[index],
@@ -423,7 +425,7 @@ impl Spec {
         tensors.iter().map(|tensor| Traffic::of(tensor.space, tensor.bytes())).sum()
     }
 
-    /// The cost of something that reads each input and writes each output once.
+    /// The cost of a kernel that reads each input and writes each output once.
     fn streaming_cost(&self, flops: f64, elements_a_block: u64) -> Cost {
         let elements = self.outputs.iter().chain(&self.inputs).map(Tensor::elements).max().unwrap_or(0);
         Cost {
@@ -437,65 +439,65 @@ impl Spec {
     }
 }
 
-/// The work of one run of an operation.
+/// The work of one execution of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Arithmetic, a fused multiply-add counted as two.
+    /// Arithmetic operations; a fused multiply-add counts as two.
     pub flops: f64,
-    /// Instructions of vector units, 0 if they are not counted. An exponential takes several.
+    /// Instructions of the vector units, or 0 if unknown. An exponential takes several.
     pub instructions: f64,
-    /// The instructions among them for special-function units: exponentials to base 2, reciprocals and roots.
+    /// Instructions of the special-function units, included in `instructions`: base-2 exponentials, reciprocals, square
+    /// roots.
     pub special: f64,
-    /// Bytes that have to be read and written at least. A copy between the host and the device counts its bytes once, on
-    /// the host's side.
+    /// Minimum of bytes read and written. A copy between host and device counts its bytes once, as traffic of the host.
     pub read: Traffic,
     pub written: Traffic,
-    /// Bytes that leave this rank for another one and that arrive from others, by sends, receives and copies between
-    /// ranks. `read` and `written` do not contain them.
+    /// Bytes sent to and received from other ranks by sends, receives and copies between ranks. `read` and `written` do not
+    /// include them.
     pub sent: u64,
     pub received: u64,
-    /// Bytes that kernels read again after they have read them before.
+    /// Bytes that kernels read more than once.
     pub reread: Traffic,
-    /// Thread blocks; zero when no compute unit is needed.
+    /// Number of thread blocks; 0 if the operation uses no SM or compute unit.
     pub blocks: u64,
-    /// The share of a compute unit that a block occupies, in 1/32.
+    /// Part of an SM or compute unit that a block occupies, in units of 1/32.
     pub share: u32,
-    /// The arithmetic of the matrix units, if they do the work.
+    /// Type of arithmetic of the matrix units; `None` if they are not used.
     pub matrix: Option<Arithmetic>,
-    /// How a vendor's library divides a product; the default for other work.
+    /// How the vendor's library tiles a matrix product; the default for other work.
     pub tiling: Tiling,
     /// A fixed duration, independent of the device.
     pub hold: Option<Nanos>,
 }
 
 impl Cost {
-    /// A compute unit as a whole, in the unit of `share`.
+    /// The value of `share` for a block that occupies a whole SM or compute unit.
     pub const WHOLE_UNIT: u32 = 32;
 
-    /// Bytes that have to be moved at least, whichever memory holds them. Links between ranks carry both directions at
-    /// once, so of what is sent and received the larger counts.
+    /// Minimum of bytes moved, in all memories. Links between ranks are full duplex, so the larger of sent and received
+    /// bytes counts.
     pub fn bytes(&self) -> u64 {
         self.read.total() + self.written.total() + self.sent.max(self.received)
     }
 }
 
-/// How a vendor's library divides a product among blocks.
+/// How a vendor's library divides a matrix product among blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tiling {
-    /// Arithmetic of whole tiles, where sizes leave some of them partly empty; 0 where that is not known.
+    /// Arithmetic operations including the padding of partial tiles; 0 if unknown.
     pub flops: f64,
-    /// Blocks share the depth, and what they have is added up afterwards.
+    /// Whether several blocks divide the k dimension of a tile among them (split-k) and a reduction adds their partial sums.
     pub shares_depth: bool,
-    /// Rows of an operand begin at no multiple of 16 bytes: the libraries have slower kernels for these.
+    /// Whether rows of an operand are not aligned to 16 bytes. Libraries have slower kernels for these.
     pub unaligned: bool,
 }
 
-/// Bytes, by the memory that holds them.
+/// Numbers of bytes by memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// In the device's own memory.
+    /// Bytes in the device's memory.
     pub device: u64,
-    /// In the host's memory, which a device reaches over its link.
+    /// Bytes in the host's memory, which a device accesses over its link.
     pub host: u64,
 }
 
@@ -530,7 +532,7 @@ impl std::iter::Sum for Traffic {
 }
 
 impl Call<'_> {
-    /// The type of output `index`: checked where one is given, as inferred where not.
+    /// Returns the type of output `index`, after comparing it with the declared type if the output has a name.
     fn output(&self, index: usize, dtype: DType, dims: Dims) -> Result<(DType, Dims), OpError> {
         match &self.outputs[index] {
             Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => Err(OpError::Output {
@@ -549,7 +551,7 @@ impl Call<'_> {
         self.outputs[index].map(|output| output.tensor.dtype)
     }
 
-    /// Fails unless the input has at least that many dimensions.
+    /// Returns an error if input `index` has fewer than `rank` dimensions.
     fn needs_rank(&self, index: usize, rank: usize, why: &str) -> Result<(), OpError> {
         let input = &self.inputs[index];
         if input.tensor.dims.len() >= rank {
@@ -575,7 +577,7 @@ impl Call<'_> {
         })
     }
 
-    /// Fails unless an operand's elements can be indices.
+    /// Returns an error if an operand's element type is not one of indices.
     fn needs_indices(&self, operand: &Operand) -> Result<(), OpError> {
         let fits = matches!(operand.tensor.dtype, DType::I32 | DType::I64);
         self.needs_dtype(operand, fits, "indices of type i32 or i64")
