@@ -1,4 +1,4 @@
-//! Options of operations: what they may be, and what they are.
+//! Options of operations: their definitions and their values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use crate::base::{DType, Dims, SrcSpan};
 
 use super::{Crossing, DataFile, Spec, UserKernel};
 
-/// One option (or one positional value) of an operation.
+/// Definition of an option, or of a positional value, of an operation.
 #[derive(Debug)]
 pub struct OptionSpec {
     pub name: &'static str,
     pub kind: OptionType,
     pub default: Preset,
-    /// One line for people.
+    /// A one-line description for the documentation.
     pub doc: &'static str,
 }
 
@@ -50,12 +50,12 @@ impl OptionSpec {
 pub enum OptionType {
     /// A whole number in a range, both ends included.
     Int(i64, i64),
-    /// A number of that dimension.
+    /// A number of this dimension, such as a time or a size.
     Number(Dimension),
     Bool,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of dimensions.
+    /// A list of dimension indices.
     Axes,
     DType,
     /// A list of whole numbers, one for each dimension.
@@ -64,9 +64,9 @@ pub enum OptionType {
     List,
     /// Whole numbers in a range, both ends included: one for all spatial dimensions, or a list with one for each.
     Spatial(i64, i64),
-    /// How much goes from each rank to each: a list for each sender, or one for all of them.
+    /// Numbers of elements from each rank to each rank: one list per sender, or one list for all senders.
     Counts,
-    /// The path of a file with data, in quotes.
+    /// The path of a data file, in quotes.
     File,
 }
 
@@ -94,11 +94,11 @@ impl OptionType {
     }
 }
 
-/// The value of an option that a use does not give.
+/// The value of an option that a call omits.
 #[derive(Debug)]
 pub enum Preset {
     Required,
-    /// Left to the operation.
+    /// No value; the operation decides.
     Absent,
     Int(i64),
     Number(f64),
@@ -107,7 +107,7 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The value of an option that nobody gives; absent for one that has to be given.
+    /// The default value; absent for a required option.
     pub fn value(&self) -> Attr {
         match self {
             Preset::Required | Preset::Absent => Attr::Absent,
@@ -131,25 +131,25 @@ pub enum Attr {
     DType(DType),
     Counts(Arc<Counts>),
     File(Arc<DataFile>),
-    /// The parts of a batch of collectives: no option that somebody writes.
+    /// The members of a batch of collectives. Not written as an option.
     Batch(Arc<[Spec]>),
-    /// A rank's share in a copy between ranks, likewise.
+    /// One rank's part of a copy between ranks. Not written as an option.
     Crossing(Arc<Crossing>),
-    /// A declared kernel, likewise.
+    /// A declared kernel. Not written as an option.
     UserKernel(Arc<UserKernel>),
 }
 
-/// How much goes from each rank to each.
+/// Numbers of elements from each rank to each rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Counts {
-    /// A list for each sender.
+    /// One list per sender.
     Rows(Vec<Vec<u64>>),
-    /// The same list for every sender.
+    /// One list for all senders.
     Each(Vec<u64>),
 }
 
 impl Counts {
-    /// From one rank to another, in the group's numbers; both are checked to be in it.
+    /// Number of elements from one rank to another. Both are numbers in the group, already checked to be in range.
     pub fn get(&self, from: usize, to: usize) -> u64 {
         match self {
             Counts::Rows(rows) => rows[from][to],
@@ -163,7 +163,7 @@ impl PartialEq for Attr {
         match (self, other) {
             (Attr::Absent, Attr::Absent) => true,
             (Attr::Int(a), Attr::Int(b)) => a == b,
-            // By bits, so that equal attributes hash alike.
+            // Compares bits, so that equal attributes have equal hashes.
             (Attr::Number(a), Attr::Number(b)) => a.to_bits() == b.to_bits(),
             (Attr::Bool(a), Attr::Bool(b)) => a == b,
             (Attr::Word(a), Attr::Word(b)) => a == b,
@@ -201,7 +201,7 @@ impl std::hash::Hash for Attr {
     }
 }
 
-/// The options of one use, positional values included, each with its place in the text.
+/// The options of a call, including positional values, with their source locations.
 #[derive(Clone, Default)]
 pub struct Attrs {
     values: Vec<(&'static str, Attr, Option<SrcSpan>)>,
@@ -212,7 +212,7 @@ impl Attrs {
         self.values.push((name, value, span));
     }
 
-    /// All of these options: the given ones, and the defaults of the others.
+    /// Returns the given options, and the defaults of all others.
     #[cfg(test)]
     pub(super) fn with_defaults(options: &[OptionSpec], given: &[(&'static str, Attr)]) -> Attrs {
         let mut attrs = Attrs::default();
@@ -228,7 +228,7 @@ impl Attrs {
         self.values.clear();
     }
 
-    /// The same options with another value of one.
+    /// Returns the options with a different value for one of them.
     pub(super) fn with(&self, name: &str, value: Attr) -> Attrs {
         let mut attrs = self.clone();
         if let Some(option) = attrs.values.iter_mut().find(|(candidate, ..)| *candidate == name) {
@@ -284,7 +284,7 @@ impl Attrs {
         }
     }
 
-    /// The value of an option of type [`OptionType::Axes`], [`OptionType::Sizes`] or [`OptionType::List`]; `None` if it is
+    /// Value of an option of type [`OptionType::Axes`], [`OptionType::Sizes`] or [`OptionType::List`]; `None` if
     /// absent.
     pub fn axes(&self, name: &str) -> Option<&[i64]> {
         match self.get(name) {
@@ -293,7 +293,7 @@ impl Attrs {
         }
     }
 
-    /// The value of an option of type [`OptionType::Spatial`] for each of so many dimensions; `None` if it is absent, or a
+    /// Value of an option of type [`OptionType::Spatial`] for `dims` spatial dimensions; `None` if it is absent or a
     /// list of another length.
     pub fn spatial(&self, name: &str, dims: usize) -> Option<Dims> {
         let sizes: Vec<u64> = match self.get(name) {
@@ -311,7 +311,7 @@ impl Attrs {
         }
     }
 
-    /// The value of an option of type [`OptionType::File`]; `None` if it is absent.
+    /// Value of an option of type [`OptionType::File`]; `None` if absent.
     pub fn file(&self, name: &str) -> Option<&Arc<DataFile>> {
         match self.get(name) {
             Attr::File(value) => Some(value),
@@ -319,7 +319,7 @@ impl Attrs {
         }
     }
 
-    /// The parts of a batch; nothing for what is none.
+    /// The members of a batch; `None` for any other operation.
     pub(super) fn batch(&self, name: &str) -> Option<&[Spec]> {
         self.values.iter().find_map(|(found, value, _)| match value {
             Attr::Batch(specs) if *found == name => Some(&**specs),
@@ -327,7 +327,7 @@ impl Attrs {
         })
     }
 
-    /// A rank's share in a copy between ranks; nothing for what is none.
+    /// One rank's part of a copy between ranks; `None` for any other operation.
     pub(super) fn crossing(&self, name: &str) -> Option<&Crossing> {
         self.values.iter().find_map(|(found, value, _)| match value {
             Attr::Crossing(crossing) if *found == name => Some(&**crossing),
@@ -337,7 +337,7 @@ impl Attrs {
 }
 
 impl Attrs {
-    /// A declared kernel; `None` for what is none.
+    /// The declared kernel; `None` for any other operation.
     pub(super) fn user_kernel(&self, name: &str) -> Option<&UserKernel> {
         self.values.iter().find_map(|(found, value, _)| match value {
             Attr::UserKernel(kernel) if *found == name => Some(&**kernel),

@@ -1,46 +1,50 @@
-//! Whether a device left what an operation should have, given the device's own inputs: what rounding explains is known
-//! for each element, since nothing that went before adds to it.
+//! Verification of single operations: compares a device's outputs with the reference, which is computed from the
+//! device's own inputs. Errors of earlier operations therefore do not accumulate, and a rounding bound is known for
+//! each element.
 
 use crate::base::{DType, Dims, parallel};
 
 use super::{Member, Spec, Tensor, stretches};
 
-/// How far what a correct implementation leaves in an output may be from the reference's value, before both are rounded to
-/// the output's type.
+/// Maximum difference between a correct implementation and the reference, before both are rounded to the output's
+/// type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tolerance {
-    /// Not at all: nothing is rounded on the way.
+    /// No difference: no intermediate result is rounded.
     Exact,
-    /// For each element, absolute. Infinite where rounding decides what the value is: then nothing can be said of it.
+    /// Absolute bound for each element. Infinite if rounding determines the value, as in a selection among nearly
+    /// equal elements; such an element is not verified.
     Within(Vec<f64>),
 }
 
-/// A tensor's elements in memory.
+/// A tensor and its bytes in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Elements<'a> {
     pub tensor: Tensor,
-    /// From the tensor's first element to behind its last.
+    /// Bytes from the start of the first element to the end of the last.
     pub bytes: &'a [u8],
 }
 
-/// Gives the values that the outputs of an operation held before it ran.
+/// Returns the contents of the outputs before the operation ran.
 pub type PriorOutputs<'a> = &'a dyn Fn() -> Vec<Vec<f64>>;
 
-/// How an output was compared.
+/// Method of comparison of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
-    /// Each element with that of the reference.
+    /// Compares each element with the reference.
     Elements,
-    /// A matrix product with its factors, by its products with random vectors; and some of its elements.
+    /// Compares a matrix product with its factors by multiplying both by random vectors (Freivalds), and compares a
+    /// sample of elements.
     Vectors,
 }
 
-/// The comparison of one output.
+/// Result of comparing one output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     pub method: Method,
     pub elements: u64,
-    /// Elements that differ from the reference's, of which nothing can be said: rounding decides what they are.
+    /// Number of elements that differ from the reference but are not verified, because rounding determines their
+    /// value.
     pub undecided: u64,
     pub worst: Worst,
 }
@@ -48,13 +52,13 @@ pub struct Check {
 /// The largest error of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Worst {
-    /// In multiples of what rounding explains: more than 1 is a mistake.
+    /// Error as a multiple of the tolerance. More than 1 means that the result is wrong.
     pub error: f64,
-    /// The element, in row-major order.
+    /// Index of the element, in row-major order.
     pub index: u64,
     pub actual: f64,
     pub expected: f64,
-    /// How far the actual value may be from the expected one.
+    /// Tolerance: largest permitted difference between the actual and the expected value.
     pub allowed: f64,
 }
 
@@ -63,12 +67,12 @@ impl Check {
         self.worst.error <= 1.0
     }
 
-    /// The comparison of no elements.
+    /// The result of comparing no elements.
     pub fn none() -> Check {
         Check { method: Method::Elements, elements: 0, undecided: 0, worst: Worst::default() }
     }
 
-    /// Adds what was found in a part, whose elements have these numbers in the whole.
+    /// Merges the result for a piece. `whole` maps an index in the piece to an index in the whole tensor.
     pub fn add(&mut self, part: &Check, whole: impl Fn(u64) -> u64) {
         self.method = self.method.max(part.method);
         self.elements += part.elements;
@@ -78,42 +82,43 @@ impl Check {
 }
 
 impl Worst {
-    /// The one of both with the larger error.
+    /// Returns the larger error of the two.
     pub fn larger(self, other: Worst) -> Worst {
         if other.error > self.error { other } else { self }
     }
 }
 
-/// Elements of the largest operand that are checked as one piece of work: as many as a core's cache holds as numbers.
+/// Elements of the largest operand in one unit of work; as `f64` values they fit a core's cache.
 const PIECE: u64 = 1 << 13;
 
-/// How the operands of an operation are cut into pieces that are checked apart from each other.
+/// How to divide operands into pieces that can be compared independently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pieces {
-    /// By rows of the first dimension: row i of the outputs needs row i of each input that is `true` here, and all of the
-    /// others. Such an operation writes all of its outputs.
+    /// Divides the first dimension. Row i of the outputs depends on row i of each input marked `true`, and on the
+    /// whole of all other inputs. The operation writes every element of its outputs.
     Rows(Vec<bool>),
-    /// By places in a block: each operand lies without gaps and is a sequence of blocks of so many elements, and element
-    /// i of a block of the outputs needs elements i of the inputs' blocks.
+    /// Divides contiguous operands that are sequences of blocks with this many elements. Element i of an output block
+    /// depends on element i of each input's blocks.
     Blocks(u64),
 }
 
-/// One piece.
+/// A piece of an operation's operands.
 #[derive(Clone, Copy, Debug)]
 enum Piece {
     Whole,
-    /// So many rows from the first on.
+    /// First row and number of rows.
     Rows(u64, u64),
-    /// A range of each block: the length of blocks, the first element, and the number of elements.
+    /// A range of each block: length of a block, first element, number of elements.
     Blocks(u64, u64, u64),
 }
 
 impl Pieces {
-    /// Cuts operands, the largest of which has so many elements; `rows` is the first dimension of the outputs.
+    /// Returns the pieces. `elements` is the size of the largest operand; `rows` is the first dimension of the
+    /// outputs.
     fn cut(&self, elements: u64, rows: u64) -> Vec<Piece> {
         let (total, least) = match *self {
             Pieces::Rows(_) => (rows, 1),
-            // Fewer elements side by side are slow to read.
+            // Shorter contiguous ranges are slow to read.
             Pieces::Blocks(length) => (length, 64),
         };
         let count = elements.div_ceil(PIECE).min(total / least);
@@ -131,7 +136,7 @@ impl Pieces {
         (0..count).map(piece).collect()
     }
 
-    /// Whether the input is cut; it is needed whole otherwise.
+    /// Whether this input is divided; otherwise each piece needs the whole input.
     fn cuts(&self, input: usize) -> bool {
         match self {
             Pieces::Rows(cut) => cut[input],
@@ -141,7 +146,7 @@ impl Pieces {
 }
 
 impl Piece {
-    /// The piece of an operand.
+    /// Returns this piece of an operand.
     fn of<'a>(self, operand: &Elements<'a>) -> Elements<'a> {
         let Elements { mut tensor, bytes } = *operand;
         let start = match self {
@@ -159,7 +164,7 @@ impl Piece {
         Elements { tensor, bytes: &bytes[(start * tensor.dtype.size()) as usize..] }
     }
 
-    /// How many elements of the tensor it has.
+    /// Number of elements of the tensor in this piece.
     fn elements(self, tensor: &Tensor) -> u64 {
         match self {
             Piece::Whole => tensor.elements(),
@@ -168,7 +173,7 @@ impl Piece {
         }
     }
 
-    /// The number in the whole tensor of an element of the piece.
+    /// Maps an index in the piece to an index in the whole tensor.
     fn whole(self, tensor: &Tensor, index: u64) -> u64 {
         match self {
             Piece::Whole => index,
@@ -178,7 +183,7 @@ impl Piece {
     }
 }
 
-/// Memory for values, which is used again for what is checked next.
+/// Buffers for values, reused between comparisons.
 #[derive(Debug, Default)]
 pub struct Room(Vec<Vec<f64>>);
 
@@ -192,7 +197,7 @@ impl Room {
         operands.iter().map(one).collect()
     }
 
-    /// The smallest that is large enough; the largest makes room for a new one where none is.
+    /// Returns the smallest buffer that is large enough; grows the largest if none is.
     fn take(&mut self, length: usize) -> Vec<f64> {
         let capacities = || self.0.iter().map(Vec::capacity).enumerate();
         let fits = capacities().filter(|(_, capacity)| *capacity >= length).min_by_key(|(_, capacity)| *capacity);
@@ -213,7 +218,7 @@ impl Room {
 }
 
 impl Elements<'_> {
-    /// The values without gaps, in row-major order.
+    /// Returns the values as a contiguous array, in row-major order.
     pub fn values(&self) -> Vec<f64> {
         let mut values = Vec::new();
         self.load(&mut values);
@@ -240,8 +245,8 @@ impl Elements<'_> {
     }
 }
 
-/// Compares what a device left in the outputs of an operation with what it should have left. `before` is what they held
-/// when it began: an operation may leave a part of it.
+/// Compares a device's outputs with the reference. `before` returns the contents of the outputs before the operation,
+/// of which it may leave a part unchanged.
 pub fn check(
     spec: &Spec,
     inputs: &[Elements],
@@ -294,7 +299,7 @@ pub fn check(
     all
 }
 
-/// One rank's share in an operation of several ranks.
+/// One rank's operands in an operation of several ranks.
 #[derive(Clone, Debug)]
 pub struct Share<'a> {
     pub spec: &'a Spec,
@@ -303,8 +308,8 @@ pub struct Share<'a> {
     pub outputs: Option<(Vec<Elements<'a>>, Vec<Elements<'a>>)>,
 }
 
-/// As [`check()`], for an operation of several ranks, in the order of the group: what was found on each rank that is
-/// compared here.
+/// Compares the outputs of an operation of several ranks, as [`check()`] does, in group order. Returns the results of
+/// the ranks that this process compares.
 pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
     let Some(first) = shares.first() else { return Vec::new() };
     let pieces = first.spec.operation.pieces(first.spec);
@@ -346,7 +351,7 @@ pub fn check_exchange(shares: &[Share]) -> Vec<Vec<Check>> {
     whole
 }
 
-/// For operations that work element by element on operands of one shape.
+/// Returns pieces for an elementwise operation whose operands all have the same shape.
 pub fn same_elements(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let operands = || spec.inputs.iter().chain(&spec.outputs);
@@ -359,23 +364,24 @@ pub fn same_elements(spec: &Spec) -> Option<Pieces> {
     }
 }
 
-/// For operations that work row by row on operands of one shape.
+/// Returns pieces for a row-wise operation whose operands all have the same shape.
 pub fn same_rows(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let same = !dims.is_empty() && spec.inputs.iter().chain(&spec.outputs).all(|tensor| tensor.dims == dims);
     same.then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
 }
 
-/// For operations that walk over the output's elements: inputs that have its rows are cut, those that repeat are not.
+/// Returns pieces for an operation on the elements of the output: inputs with the output's rows are divided, broadcast
+/// inputs are not.
 pub fn broadcast_rows(spec: &Spec) -> Option<Pieces> {
     let dims = spec.outputs.first()?.dims;
     let &rows = dims.first()?;
     let along = |input: &Tensor| input.dims.len() == dims.len() && input.dims[0] == rows;
-    // A single row that repeats would be cut like one of many.
+    // A single row, which is broadcast, cannot be distinguished from a divided one.
     (rows > 1).then(|| Pieces::Rows(spec.inputs.iter().map(along).collect()))
 }
 
-/// Compares each element with the reference's.
+/// Compares each element with the reference.
 pub fn compare(dtype: DType, actual: &[f64], expected: &[f64], tolerance: &Tolerance) -> Check {
     let mut check = Check { elements: actual.len() as u64, ..Check::none() };
     for (index, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
@@ -389,7 +395,7 @@ pub fn compare(dtype: DType, actual: &[f64], expected: &[f64], tolerance: &Toler
 }
 
 impl Check {
-    /// Compares an element with the reference's; `allowed` is asked where the two differ.
+    /// Compares one element with the reference. `allowed` is evaluated only if the two differ.
     #[inline]
     pub fn compare(&mut self, dtype: DType, index: u64, actual: f64, expected: f64, allowed: impl FnOnce() -> f64) {
         let rounded = dtype.round(expected);
@@ -401,15 +407,15 @@ impl Check {
             self.undecided += 1;
             return;
         }
-        // Rounding keeps the order, so that the device's value lies between the bounds when all are rounded.
+        // Rounding is monotonic, so that the device's value must lie between the rounded bounds.
         let held = dtype.round(expected - allowed) <= actual && actual <= dtype.round(expected + allowed);
-        // The error that storing the value explains.
+        // Error due to rounding the stored value.
         let size = actual.abs().max(expected.abs()).max(dtype.smallest());
         let stored = if dtype.is_float() { dtype.epsilon() * size } else { 1.0 };
         let share = ((actual - expected).abs() - stored).max(0.0) / allowed;
         let error = match held {
             true => share.min(1.0),
-            // A number against NaN, or anything where nothing is allowed, is beyond any bound.
+            // A number instead of NaN, or any difference where none is permitted, exceeds every bound.
             false if share.is_nan() || allowed == 0.0 => f64::INFINITY,
             false => share.max(1.0 + f64::EPSILON),
         };
@@ -417,17 +423,17 @@ impl Check {
     }
 }
 
-/// Compares all outputs with the reference's.
+/// Compares all outputs with the reference.
 pub fn compare_all(spec: &Spec, actual: &[Vec<f64>], expected: &[Vec<f64>], tolerances: &[Tolerance]) -> Vec<Check> {
     let pairs = spec.outputs.iter().zip(actual).zip(expected).zip(tolerances);
     pairs.map(|(((tensor, actual), expected), tolerance)| compare(tensor.dtype, actual, expected, tolerance)).collect()
 }
 
-/// How far a sum of positive terms may be off in that type, absolute, whatever the order. Roundings behave like the steps
-/// of a random walk; but where terms are much alike they may all go the same way, as they then do in a plain sum, and
-/// they are larger where the largest terms come first.
+/// Returns the absolute error bound of a sum of positive terms in this type, for any order of summation. Rounding
+/// errors behave like steps of a random walk. However, if terms are nearly equal, the errors of a sequential sum can
+/// all have the same sign; and errors are larger if the largest terms come first.
 pub fn sum_error(dtype: DType, terms: &[f64]) -> f64 {
-    // The sum with twice the digits.
+    // Compensated sum, with twice the precision.
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for &term in terms {
         let next = sum + term;
@@ -443,7 +449,7 @@ pub fn sum_error(dtype: DType, terms: &[f64]) -> f64 {
     2.0 * off[0].max(off[1]) + steps * dtype.epsilon() * sum
 }
 
-/// How an operation without rounding is compared: exactly.
+/// Returns exact tolerances, for operations without rounding.
 pub fn exactly(outputs: &[Vec<f64>]) -> Vec<Tolerance> {
     outputs.iter().map(|_| Tolerance::Exact).collect()
 }

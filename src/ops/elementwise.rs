@@ -1,4 +1,4 @@
-//! Operations on each element by itself: one generated kernel each.
+//! Elementwise operations, with one generated kernel each.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::*;
 /// `map(expression, …)`.
 pub struct Map;
 
-/// Outputs of `map`: as many as it has expressions.
+/// Names of the outputs of `map`: one for each expression.
 const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Operation for Map {
@@ -246,7 +246,7 @@ impl Operation for Fill {
     }
 }
 
-/// The cost of an expression for each element of the output.
+/// The cost of evaluating an expression for each element of the outputs.
 pub(super) fn cost(expression: &Expression, spec: &Spec) -> Cost {
     let each = |count: u32| f64::from(count) * spec.outputs[0].elements() as f64;
     Cost {
@@ -261,11 +261,11 @@ fn elementwise_cost(spec: &Spec, flops: u32) -> Cost {
     spec.streaming_cost(f64::from(flops) * elements, u64::from(BLOCK) * 4)
 }
 
-/// Elements that are computed side by side.
+/// Elements evaluated at a time on the CPU.
 const BESIDE: usize = 256;
 
-/// Goes through the elements of a shape, some of them at a time: `work` gets their places and, for each tensor, the elements
-/// that belong to them; `inputs` are the elements of the tensors.
+/// Visits the elements of a shape in groups. `work` receives their indices and, for each input, their values; `inputs`
+/// holds the values of the tensors.
 pub(super) fn side_by_side(
     dims: Dims,
     tensors: &[Tensor],
@@ -274,7 +274,7 @@ pub(super) fn side_by_side(
     mut work: impl FnMut(Range<usize>, &[&[f64]]),
 ) {
     let walk = |input: &Tensor| {
-        // Inputs arrive without gaps, so their strides are those of their shapes.
+        // The reference's inputs are contiguous.
         let packed = Tensor { strides: input.dims.contiguous_strides(), ..*input };
         (input.dims != dims).then(|| layout::offsets(dims, broadcast_strides(&packed, dims)))
     };
@@ -309,7 +309,7 @@ pub(super) fn evaluate(expression: &Expression, spec: &Spec, inputs: &[&[f64]], 
     });
 }
 
-/// Compares a device's results with the expression's. How far rounding may move an element is found where it differs.
+/// Compares a device's results with the expression. Error bounds are computed only for elements that differ.
 pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], actual: &[Vec<f64>]) -> Vec<Check> {
     let precision = Precision::of(compute_type(spec));
     let none = |actual: &Vec<f64>| Check { elements: actual.len() as u64, ..Check::none() };
@@ -331,18 +331,18 @@ pub(super) fn compare(expression: &Expression, spec: &Spec, inputs: &[&[f64]], a
     checks
 }
 
-/// The type that a kernel computes in: that of the operand that needs the widest.
+/// Type in which a kernel computes: the widest that any operand needs.
 pub fn compute_type(spec: &Spec) -> DType {
     let tensors = spec.inputs.iter().chain(&spec.outputs);
     tensors.map(|tensor| tensor.dtype.compute()).fold(DType::F32, DType::promote)
 }
 
-/// The kernel that evaluates `expression` for each element of the spec's outputs, all of which have one shape.
+/// Returns the kernel that evaluates `expression` for each element of the outputs, which all have the same shape.
 pub fn launch(name: &str, expression: &Expression, spec: &Spec) -> Launch {
     walk::launch_all(name, &[task(expression, spec)], compute_type(spec))
 }
 
-/// The work of evaluating `expression` for each element of the spec's outputs.
+/// Returns the elementwise task of evaluating `expression` for the outputs of the spec.
 pub(super) fn task<'a>(expression: &'a Expression, spec: &Spec) -> Task<'a> {
     let (dims, count) = (spec.outputs[0].dims, spec.inputs.len());
     let input = |(place, input): (usize, &Tensor)| Operand::of(place, input, broadcast_strides(input, dims));
@@ -364,7 +364,7 @@ fn nothing_named(call: &Call) -> OpError {
 }
 
 impl Call<'_> {
-    /// The type and the shape of an expression over the inputs, of which there is one at least.
+    /// Returns the broadcast type and shape of an expression over the inputs. There must be at least one input.
     pub(super) fn broadcast(&self) -> Result<(DType, Dims), OpError> {
         let first = &self.inputs[0].tensor;
         let (mut dtype, mut dims) = (first.dtype, first.dims);
@@ -383,7 +383,7 @@ impl Call<'_> {
         Ok((dtype, dims))
     }
 
-    /// Fails unless a kernel can reach every operand.
+    /// Returns an error if a kernel cannot access one of the operands.
     pub(super) fn needs_device(&self) -> Result<(), OpError> {
         let operands = self.inputs.iter().chain(self.outputs.iter().flatten());
         match operands.into_iter().find(|operand| !operand.tensor.space.on_device()) {

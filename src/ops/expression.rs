@@ -1,26 +1,26 @@
-//! Elementwise expressions: what `map` and its like compute for each element.
+//! Elementwise expressions, as `map` and similar operations compute them.
 //!
-//! An expression is a list of nodes, each using earlier ones only, so that neither evaluation nor the making of a
-//! kernel recurses. Constants are arguments of the kernel: expressions that differ in them share one.
+//! An expression is a list of nodes that refer to earlier nodes only, so that neither evaluation nor code generation
+//! recurses. Constants are kernel arguments, so that expressions that differ only in constants share a kernel.
 
 use std::fmt::Write as _;
 
 use super::ball::{Ball, Precision};
 
-/// One step of an expression; operands are indices of earlier nodes.
+/// A node of an expression. Operands are indices of earlier nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Node {
-    /// The element of an input.
+    /// An element of the input with this number.
     Input(u8),
     Constant(u16),
     Unary(Unary, u16),
     Binary(Binary, u16, u16),
-    /// The second where the first is not zero, else the third.
+    /// The second operand if the first is not zero, otherwise the third.
     Select(u16, u16, u16),
 }
 
 impl Node {
-    /// The earlier nodes that it uses.
+    /// Returns the operands of the node.
     fn operands(self) -> impl Iterator<Item = u16> {
         let operands = match self {
             Node::Input(_) | Node::Constant(_) => [None; 3],
@@ -32,12 +32,12 @@ impl Node {
     }
 }
 
-/// An elementwise expression over numbered inputs, with one or more values for each element: its outputs.
+/// An elementwise expression of numbered inputs, with one or more outputs per element.
 #[derive(Clone, Debug, Default)]
 pub struct Expression {
     nodes: Vec<Node>,
     constants: Vec<f64>,
-    /// For each output the node that has its value.
+    /// Node of each output.
     outputs: Vec<u16>,
 }
 
@@ -70,17 +70,17 @@ macro_rules! functions {
         impl $name {
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The name in the language; operators have the name of their kernel function.
+            /// Name in the language; for an operator, the name of its kernel function.
             pub fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
 
-            /// Instructions for an element.
+            /// Instructions per element.
             fn instructions(self) -> u32 {
                 match self { $($name::$variant => $instructions),* }
             }
 
-            /// The instructions among them for special-function units.
+            /// Instructions of special-function units per element, included in [`Self::instructions`].
             fn special(self) -> u32 {
                 match self { $($name::$variant => $special),* }
             }
@@ -88,10 +88,9 @@ macro_rules! functions {
     };
 }
 
-// Behind each name stand the instructions that the kernels' function takes for an element, and those of them that
-// special-function units carry out. They are counted in what NVRTC 13.0 makes of the functions in f32 for sm_90, on the way
-// that ordinary numbers go: no branch is taken for numbers that are huge, tiny or none. Logarithms, sines and powers are
-// polynomials there. In f64 all of them take more.
+// Each name is followed by its instructions per element, and by how many of them special-function units execute. Both
+// were counted in NVRTC 13.0's code for f32 on sm_90, on the path of ordinary numbers: without the branches for huge,
+// tiny or non-finite ones. Logarithms, sines and powers are polynomials there. In f64, all functions take more.
 functions! {
     /// A function of one value.
     Unary:
@@ -110,7 +109,7 @@ functions! {
 }
 
 impl Unary {
-    /// The function of that name, if it is one that is called by name.
+    /// Returns the function with this name; `None` if no function is called by it.
     pub fn from_name(name: &str) -> Option<Unary> {
         Self::ALL
             .iter()
@@ -155,7 +154,7 @@ impl Unary {
 }
 
 impl Binary {
-    /// The function of that name, if it is one that is called by name.
+    /// Returns the function with this name; `None` if no function is called by it.
     pub fn from_name(name: &str) -> Option<Binary> {
         [Binary::Max, Binary::Min, Binary::Pow].into_iter().find(|function| function.name() == name)
     }
@@ -198,7 +197,7 @@ impl Binary {
         fn all(x: &[f64], y: &[f64], values: &mut [f64], of: impl Fn(f64, f64) -> f64) {
             values.iter_mut().zip(x.iter().zip(y)).for_each(|(value, (x, y))| *value = of(*x, *y));
         }
-        // Functions of one instruction have a loop of their own, which the compiler vectorizes.
+        // Single-instruction functions have a loop each, which the compiler vectorizes.
         match self {
             Binary::Add => all(x, y, values, |x, y| x + y),
             Binary::Subtract => all(x, y, values, |x, y| x - y),
@@ -210,22 +209,22 @@ impl Binary {
 }
 
 impl Expression {
-    /// The expression that is its one input.
+    /// The expression that returns its only input.
     pub fn identity() -> Expression {
         Expression { nodes: vec![Node::Input(0)], constants: Vec::new(), outputs: vec![0] }
     }
 
-    /// Whether it is its only input.
+    /// Whether the expression returns its only input.
     pub fn is_identity(&self) -> bool {
         *self == Expression::identity()
     }
 
-    /// The expression that is one value everywhere.
+    /// The expression that returns a constant.
     pub fn constant(value: f64) -> Expression {
         Expression { nodes: vec![Node::Constant(0)], constants: vec![value], outputs: vec![0] }
     }
 
-    /// Adds a node, or finds an equal one; nothing when the expression has 65 536 already.
+    /// Adds a node, or returns an equal existing one; `None` if the expression already has 65 536 nodes.
     pub fn push(&mut self, node: Node) -> Option<u16> {
         if let Some(index) = self.nodes.iter().position(|existing| *existing == node) {
             return u16::try_from(index).ok();
@@ -243,24 +242,25 @@ impl Expression {
         self.push(Node::Constant(u16::try_from(index).ok()?))
     }
 
-    /// Adds an output, which has the value of `node`.
+    /// Adds an output with the value of `node`.
     pub fn finish(&mut self, node: u16) {
         self.outputs.push(node);
     }
 
-    /// Takes everything out, to be filled anew.
+    /// Removes all nodes and outputs, but keeps the memory.
     pub fn clear(&mut self) {
         self.nodes.clear();
         self.constants.clear();
         self.outputs.clear();
     }
 
-    /// The same nodes without outputs, to be continued.
+    /// Returns a copy without outputs, to which nodes can be added.
     pub fn without_outputs(&self) -> Expression {
         Expression { outputs: Vec::new(), ..self.clone() }
     }
 
-    /// The expression whose outputs are these nodes, without what they do not need, and the numbers that its inputs had.
+    /// Extracts the expression of these nodes as outputs, without unused nodes. Also returns the original numbers of
+    /// its inputs.
     pub fn part(&self, outputs: &[u16]) -> (Expression, Vec<usize>) {
         let mut needed = vec![false; self.nodes.len()];
         outputs.iter().for_each(|output| needed[usize::from(*output)] = true);
@@ -292,8 +292,8 @@ impl Expression {
         (part, inputs)
     }
 
-    /// Adds the nodes of another expression, whose inputs are these nodes, and returns those of its outputs; `None` when there
-    /// are too many.
+    /// Adds the nodes of another expression whose inputs are these nodes, and returns its output nodes; `None` if
+    /// there would be too many nodes.
     pub fn graft(&mut self, other: &Expression, inputs: &[u16]) -> Option<Vec<u16>> {
         let mut places: Vec<u16> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
@@ -310,8 +310,8 @@ impl Expression {
         Some(other.outputs.iter().map(|output| places[usize::from(*output)]).collect())
     }
 
-    /// The least and the largest value of a node that is a whole number whatever the inputs are; `None` for other nodes. `input`
-    /// returns the same of an input.
+    /// Returns the minimum and maximum of a node that is an integer for any input; `None` for other nodes. `input`
+    /// returns the same for an input.
     pub fn whole(&self, node: u16, input: &impl Fn(usize) -> Option<(f64, f64)>) -> Option<(f64, f64)> {
         use Binary::*;
         let mut values: Vec<Option<(f64, f64)>> = Vec::with_capacity(usize::from(node) + 1);
@@ -334,7 +334,7 @@ impl Expression {
         values.pop().flatten()
     }
 
-    /// The steps, each of which uses earlier ones only.
+    /// Nodes in order; each refers to earlier ones only.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -343,7 +343,7 @@ impl Expression {
         &self.constants
     }
 
-    /// For each output the node that has its value.
+    /// Node of each output.
     pub fn outputs(&self) -> &[u16] {
         &self.outputs
     }
@@ -372,17 +372,17 @@ impl Expression {
         inputs
     }
 
-    /// Operations for each element: every function counts as one.
+    /// Arithmetic operations per element. Each function counts as one.
     pub fn flops(&self) -> u32 {
         self.nodes.iter().filter(|node| !matches!(node, Node::Input(_) | Node::Constant(_))).count() as u32
     }
 
-    /// Instructions that a device issues for each element.
+    /// Instructions per element.
     pub fn instructions(&self) -> u32 {
         self.sum(Unary::instructions, Binary::instructions, 2)
     }
 
-    /// The instructions among them for special-function units.
+    /// Instructions of special-function units per element, included in [`Expression::instructions`].
     pub fn special(&self) -> u32 {
         self.sum(Unary::special, Binary::special, 0)
     }
@@ -397,8 +397,9 @@ impl Expression {
         self.nodes.iter().map(of).sum()
     }
 
-    /// The first output's values for `count` elements of each input. `room` is for the values of all nodes, and is used again
-    /// from call to call: [`Expression::values`] finds those of the other outputs there.
+    /// Evaluates the expression for `count` elements of each input and returns the values of the first output. `room`
+    /// receives the values of all nodes and can be reused; [`Expression::values`] returns those of other outputs from
+    /// it.
     pub fn evaluate<'a>(&self, count: usize, inputs: &[&[f64]], room: &'a mut Vec<f64>) -> &'a [f64] {
         room.resize(self.nodes.len().max(1) * count, 0.0);
         for (number, node) in self.nodes.iter().enumerate() {
@@ -420,18 +421,18 @@ impl Expression {
         self.values(0, count, room)
     }
 
-    /// The values of an output for `count` elements, in the room that [`Expression::evaluate`] has filled for as many.
+    /// Values of an output for `count` elements, from the buffer that [`Expression::evaluate`] filled.
     pub fn values<'a>(&self, output: usize, count: usize, room: &'a [f64]) -> &'a [f64] {
         &room[usize::from(self.outputs[output]) * count..][..count]
     }
 
-    /// The first output's value for one element of each input, with a bound on how far a device that computes in `precision`
-    /// may be from it; `values` is room for those of the nodes, among which are those of the other outputs.
+    /// Evaluates one element with an error bound for a device that computes in `precision`, and returns the first
+    /// output. `values` receives the values of all nodes.
     pub fn enclose(&self, precision: Precision, inputs: &[f64], values: &mut Vec<Ball>) -> Ball {
         self.propagate(precision, |input| Ball::exact(inputs[input]), values)
     }
 
-    /// As [`Expression::enclose`], for inputs that rounding may have moved already.
+    /// As [`Expression::enclose`], for inputs that may contain rounding errors already.
     pub fn propagate(&self, precision: Precision, input: impl Fn(usize) -> Ball, values: &mut Vec<Ball>) -> Ball {
         values.clear();
         for node in &self.nodes {
@@ -448,8 +449,8 @@ impl Expression {
         values[usize::from(self.outputs[0])]
     }
 
-    /// The body of a C function over `x0`, `x1`, … and `c0`, `c1`, … of type `C`, in the kernels' own functions. It returns
-    /// the value of its only output, or assigns those of several to `r0`, `r1`, …
+    /// Returns the body of a C function of `x0`, `x1`, … and `c0`, `c1`, … of type `C`. A single output is returned;
+    /// several are assigned to `r0`, `r1`, …
     pub fn c_text(&self) -> String {
         let mut text = String::new();
         for (index, node) in self.nodes.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! The C++ prelude of generated kernels, and the functions that put kernels together.
+//! The C++ prelude of generated kernels, and functions that assemble kernels.
 //!
-//! One text serves CUDA and HIP. It includes no header, since NVRTC finds none where only the wheels are installed,
-//! and hiprtc's differ from version to version: the 16-bit types are converted by the compilers' own means.
+//! The same text serves CUDA and HIP. It includes no headers: NVRTC has none if only its wheel is installed, and those
+//! of hipRTC depend on the version. Therefore the 16-bit types are converted by compiler intrinsics.
 
 use std::sync::Arc;
 
@@ -9,10 +9,11 @@ use crate::base::DType;
 
 use super::{Arg, Geometry, Kernel, Launch, Shared, Source};
 
-/// Threads of a block wherever nothing speaks for another number.
+/// Default number of threads of a block.
 pub const BLOCK: u32 = 256;
 
-/// Types and conversions. `C` is the type that arithmetic is done in. Kernels that a file declares have no other prelude.
+/// Types and conversions. `C` is the type of the arithmetic. For kernels declared in a file, this is the whole
+/// prelude.
 pub const TYPES: &str = r#"
 typedef unsigned char u8;
 typedef signed char i8;
@@ -204,8 +205,8 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 #define BOUNDS
 "#;
 
-/// A kernel from its parameters and body: `extern "C" __global__ void <name>(<params>) { <body> }`, after `before`, which
-/// may define `BOUNDS` anew: how many threads its blocks have, where that keeps its registers few enough.
+/// Returns a kernel, `extern "C" __global__ void <name>(<params>) { <body> }`, preceded by `before`. `before` can
+/// redefine `BOUNDS`, the launch bounds of the kernel.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
     let params = params.join(", ");
     let text =
@@ -213,39 +214,39 @@ pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<So
     Arc::new(Source { name: name.to_owned(), text, code: None })
 }
 
-/// A text with each first string of the pairs replaced by the second.
+/// Returns the text with the first string of each pair replaced by the second.
 pub fn replaced(text: &str, pairs: &[(&str, &str)]) -> String {
     pairs.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
-/// Text to go before a kernel whose blocks have that many threads: more registers than these leave to a thread would
-/// keep it from being launched.
+/// Kernel text that sets the launch bounds of a block of `threads` threads, so that the compiler limits registers and
+/// the kernel can be launched.
 pub fn bounds(threads: u32) -> String {
     format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads})\n")
 }
 
-/// The launch of a kernel of one thread.
+/// Returns the launch of a kernel with a single thread.
 pub fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
     let source = source(name, "", params, body);
     vec![Launch::Kernel(Kernel { source, grid: [1; 3], block: [1; 3], shared: Shared::Bytes(0), args })]
 }
 
-/// The type's name in kernels: the language's own.
+/// Name of the element type in kernels, which is the name in the language.
 pub fn c_type(dtype: DType) -> &'static str {
     dtype.name()
 }
 
-/// The narrowest type that counts that many elements in kernels: 64-bit division is several times slower.
+/// Narrowest index type for this number of elements: 64-bit division is several times slower than 32-bit.
 pub fn index_type(elements: u64) -> &'static str {
     if elements <= u64::from(u32::MAX) { "u32" } else { "u64" }
 }
 
-/// The parameter that takes a [`Geometry`]; a walk without dimensions is one of a single element.
+/// The kernel parameter for a [`Geometry`]. A geometry without dimensions has a single element.
 pub fn geometry_param(geometry: &Geometry) -> String {
     format!("const Geometry<{}, {}> g", geometry.dims.len().max(1), geometry.strides.len())
 }
 
-/// The argument for it.
+/// The argument for [`geometry_param`].
 pub fn geometry_words(geometry: &Geometry) -> Vec<u64> {
     if geometry.dims.is_empty() {
         return std::iter::once(1).chain(geometry.strides.iter().map(|_| 0)).collect();

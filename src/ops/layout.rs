@@ -1,10 +1,10 @@
-//! How tensors lie in memory, and how few dimensions suffice to say so.
+//! Layout of tensors in memory: contiguity, merging of dimensions, strides of views and broadcasts.
 
 use crate::base::Dims;
 
 use super::{Geometry, Tensor};
 
-/// The stretches without gaps that a tensor consists of: their length, and where each begins, in elements.
+/// Returns the length of the contiguous runs of which a tensor consists, and the offset of each run, in elements.
 pub fn stretches(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
     let geometry = collapse(tensor.dims, &[tensor.strides]);
     let rank = geometry.dims.len();
@@ -16,7 +16,7 @@ pub fn stretches(tensor: &Tensor) -> (u64, impl Iterator<Item = u64> + use<>) {
     (length, offsets(part(&geometry.dims), part(&geometry.strides[0])))
 }
 
-/// Whether a tensor lies in memory without gaps.
+/// Whether a tensor is contiguous in memory, in row-major order.
 pub fn contiguous(tensor: &Tensor) -> bool {
     let geometry = collapse(tensor.dims, &[tensor.strides]);
     match (&*geometry.dims, &*geometry.strides[0]) {
@@ -25,8 +25,8 @@ pub fn contiguous(tensor: &Tensor) -> bool {
     }
 }
 
-/// The same walk over memory with as few dimensions as possible: dimensions of size 1 go, and neighbours merge where
-/// every operand steps from the end of the inner to the next of the outer.
+/// Merges dimensions: drops those of size 1, and joins neighbouring dimensions that are contiguous to each other in
+/// every operand. The order of elements stays the same.
 pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
     let mut sizes: Vec<u64> = Vec::new();
     let mut steps: Vec<Vec<u64>> = vec![Vec::new(); strides.len()];
@@ -56,12 +56,11 @@ pub fn collapse(dims: Dims, strides: &[Dims]) -> Geometry {
     }
 }
 
-/// The strides that walk a tensor's elements, in row-major order, as a tensor of other dimensions with as many elements. Where
-/// there are none: the dimension of the tensor that does not merge with the next one, as the new dimensions need, since there
-/// are gaps between its elements.
+/// Returns the strides of a tensor viewed with other dimensions, or the index of the dimension that would have to
+/// merge with the next one but cannot, because there are gaps between its elements.
 pub fn reshaped(tensor: &Tensor, dims: Dims) -> Result<Dims, usize> {
     let mut strides = dims.contiguous_strides();
-    // From the innermost outwards: each stretch of the tensor that lies without gaps is cut into whole new dimensions.
+    // From the innermost dimension outwards, each contiguous run of the tensor is divided into whole new dimensions.
     let (mut left, mut length, mut made) = (dims.len(), 1, 1);
     let mut step = tensor.strides.last().copied().unwrap_or(1);
     for axis in (0..tensor.dims.len()).rev() {
@@ -85,7 +84,7 @@ pub fn reshaped(tensor: &Tensor, dims: Dims) -> Result<Dims, usize> {
     Ok(strides)
 }
 
-/// The shape of combining two tensors element by element: sizes agree from the innermost outwards, or one is 1.
+/// Returns the broadcast shape of two shapes; `None` if the shapes are incompatible.
 pub fn broadcast(a: Dims, b: Dims) -> Option<Dims> {
     let rank = a.len().max(b.len());
     let mut out = Dims::new();
@@ -102,7 +101,7 @@ pub fn broadcast(a: Dims, b: Dims) -> Option<Dims> {
     Some(out)
 }
 
-/// The strides of a tensor walked in a larger shape: 0 along the dimensions in which it repeats.
+/// Strides of a tensor broadcast to a larger shape: 0 along broadcast dimensions.
 pub fn broadcast_strides(tensor: &Tensor, dims: Dims) -> Dims {
     let mut strides = Dims::new();
     for axis in 0..dims.len() {
@@ -115,7 +114,7 @@ pub fn broadcast_strides(tensor: &Tensor, dims: Dims) -> Dims {
     strides
 }
 
-/// For each element of a shape, in row-major order, the offset that the strides give it.
+/// Returns the offset of each element of a shape, in row-major order.
 pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
     let total: u64 = dims.iter().product();
     let mut index = [0u64; Dims::MAX];
@@ -135,7 +134,7 @@ pub fn offsets(dims: Dims, strides: Dims) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether every row of a tensor consists of packs of so many neighbours, each of which one access can move.
+/// Whether a vector access of `pack` elements is aligned and never crosses the end of a row.
 pub fn in_packs(tensor: &Tensor, pack: u64) -> bool {
     let last = tensor.dims.len() - 1;
     tensor.strides[last] == 1
@@ -180,7 +179,7 @@ mod tests {
         };
         assert_eq!(reshaped(&tensor(&[4, 6], &[6, 1]), dims(&[2, 12])), Ok(dims(&[12, 1])));
         assert_eq!(reshaped(&tensor(&[4, 6], &[6, 1]), dims(&[1, 24, 1])), Ok(dims(&[24, 1, 1])));
-        // Rows with gaps between them can be cut, and not merged.
+        // Rows with gaps between them can be split, but not merged.
         assert_eq!(reshaped(&tensor(&[4, 6], &[8, 1]), dims(&[2, 2, 3, 2])), Ok(dims(&[16, 8, 2, 1])));
         assert_eq!(reshaped(&tensor(&[4, 6], &[8, 1]), dims(&[24])), Err(0));
         assert_eq!(reshaped(&tensor(&[2, 4, 6], &[48, 8, 1]), dims(&[2, 24])), Err(1));
@@ -190,7 +189,7 @@ mod tests {
         assert_eq!(reshaped(&tensor(&[], &[]), dims(&[1, 1])), Ok(dims(&[1, 1])));
     }
 
-    /// Each element lies where it did, whatever the sizes and gaps.
+    /// A view leaves each element at its address, for any sizes and gaps.
     #[test]
     fn elements_stay_in_their_places() {
         for case in 0..2000 {

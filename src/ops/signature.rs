@@ -2,20 +2,21 @@
 
 use super::{Attr, Attrs, Operation, OptionSpec, Preset};
 
-/// The most tensors that an operation takes which takes any number.
+/// Maximum number of inputs of an operation that accepts any number of tensors.
 const MOST_TENSORS: usize = 64;
 
 /// The inputs, outputs and options of an operation.
 #[derive(Debug)]
 pub struct Signature {
     pub inputs: &'static [Input],
-    /// Names of the outputs; the first may be left without.
+    /// Names of the outputs. The first can be omitted in a call.
     pub outputs: &'static [&'static str],
     pub options: &'static [OptionSpec],
 }
 
 impl Signature {
-    /// The options of a use that no text has: those given, and the defaults of all others, in the order of the signature.
+    /// Returns the options of a call that no text contains: the given ones, and defaults for all others, in signature
+    /// order.
     pub fn attrs(&self, given: &[(&'static str, Attr)]) -> Attrs {
         let scalars = self.inputs.iter().filter_map(|input| match input {
             Input::Scalar(option) => Some(option),
@@ -29,15 +30,15 @@ impl Signature {
         attrs
     }
 
-    /// The signature of operations without operands, such as `nop()`, and of those that no text can name.
+    /// The signature of an operation without operands, such as `nop()`, and of internal operations.
     pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
 
-    /// The fewest inputs that a use may have.
+    /// Minimum number of inputs of a call.
     pub fn least(&self) -> usize {
         self.inputs.iter().filter(|input| !matches!(input, Input::Optional(_))).count()
     }
 
-    /// The most inputs that a use may have.
+    /// Maximum number of inputs of a call.
     pub fn most(&self) -> usize {
         match self.inputs {
             [.., Input::Expressions] => self.outputs.len(),
@@ -46,35 +47,35 @@ impl Signature {
         }
     }
 
-    /// Returns the input at a place between the parentheses, counted from 0.
+    /// Returns the input at this position, counted from 0.
     pub fn input(&self, place: usize) -> Option<&'static Input> {
         let last = self.inputs.last().filter(|_| self.repeats() && place < self.most());
         self.inputs.get(place).or(last)
     }
 
-    /// Whether the last input may be given several times.
+    /// Whether the last input can be repeated.
     fn repeats(&self) -> bool {
         matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
     }
 }
 
-/// One place before the arrow.
+/// An input: one position before the arrow.
 #[derive(Debug)]
 pub enum Input {
     Tensor(&'static str),
-    /// A tensor that may be left away, behind all others.
+    /// A tensor that can be omitted; follows all required inputs.
     Optional(&'static str),
-    /// One or more tensors, behind all others.
+    /// One or more tensors; follows all other inputs.
     Tensors(&'static str),
-    /// A value that is known before the run.
+    /// A value known before the run.
     Scalar(OptionSpec),
-    /// An elementwise expression; the tensors that it names are the inputs.
+    /// An elementwise expression. The tensors that it names are the inputs.
     Expression,
-    /// One or more elementwise expressions, an output for each; the tensors that they name are the inputs.
+    /// One or more elementwise expressions with one output each. The tensors that they name are the inputs.
     Expressions,
 }
 
-/// `gemm(a, b -> c, transpose_a:, …)`: an operation as it is used.
+/// The form of a call, such as `gemm(a, b -> c, transpose_a:, …)`.
 pub fn usage(operation: &dyn Operation) -> String {
     let signature = operation.signature();
     let mut parts: Vec<String> = signature
