@@ -9,29 +9,29 @@ use crate::base::DType;
 
 use super::expression::{Binary, Unary};
 
-/// A value as an exact computation has it, and how far a device's value may be from it.
+/// An exact value, and a bound on the difference of a device's value from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ball {
     pub value: f64,
-    /// Absolute; infinite where rounding decides what the value is, so that a device may have any.
+    /// Absolute error bound; infinite if rounding determines the value, so that a device may compute any.
     pub radius: f64,
 }
 
-/// The type that a device computes in.
+/// Precision of a device's arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub struct Precision {
     dtype: DType,
     largest: f64,
 }
 
-/// The error of functions of the vendors' libraries, in unit roundoffs: four units in the last place. CUDA's and
-/// ROCm's tables of errors promise one or two for most of them.
+/// Error of the vendors' math functions, in unit roundoffs: four units in the last place. The error tables of CUDA and
+/// ROCm promise one or two for most functions.
 pub const FUNCTION: f64 = 8.0;
 
-/// The same for powers: sixteen units in the last place, which is what OpenCL asks for.
+/// Error of powers, in unit roundoffs: sixteen units in the last place, which is OpenCL's limit.
 const POWER: f64 = 32.0;
 
-/// The steepest slope of the error function: 2/√π.
+/// Maximum slope of the error function: 2/√π.
 const ERF_SLOPE: f64 = std::f64::consts::FRAC_2_SQRT_PI;
 
 impl Precision {
@@ -43,22 +43,22 @@ impl Precision {
         }
     }
 
-    /// The unit roundoff: what one rounding is off by, relative to the result.
+    /// Unit roundoff: maximum relative error of one rounding.
     pub fn unit(self) -> f64 {
         self.dtype.epsilon()
     }
 
-    /// The smallest number with all digits: results below it may be taken for zero.
+    /// Smallest normal number. A device may flush smaller results to zero.
     pub fn smallest(self) -> f64 {
         self.dtype.smallest()
     }
 
-    /// Whether a value is not too large for the type.
+    /// Whether the type can represent the magnitude of a value.
     pub fn holds(self, value: f64) -> bool {
         value.abs() <= self.largest
     }
 
-    /// A constant of the expression, which a device has in its own type.
+    /// A constant of the expression, rounded to the device's type.
     pub fn constant(self, value: f64) -> Ball {
         Ball { value, radius: distance(self.dtype.round(value), value) }
     }
@@ -99,7 +99,7 @@ impl Precision {
             Unary::Gelu => unreachable!("composed above"),
             Unary::Sigmoid | Unary::Silu => {
                 let over = if function == Unary::Silu { x } else { Ball::exact(1.0) };
-                // The denominator is at least one, and where it is too large for the type the quotient is none.
+                // The denominator is at least one. If it overflows, the quotient is zero.
                 let moved = grown(x.radius) + 2.0 * FUNCTION * self.unit();
                 let radius = value.abs() * moved + over.radius + (1.0 + over.value.abs()) * 4.0 * self.smallest();
                 Ball { value, radius }
@@ -107,7 +107,7 @@ impl Precision {
         }
     }
 
-    /// As the kernels compose it.
+    /// Composed as in the kernels.
     fn gelu(self, x: Ball) -> Ball {
         let scaled = self.binary(Binary::Multiply, x, self.constant(std::f64::consts::FRAC_1_SQRT_2));
         let sum = self.binary(Binary::Add, Ball::exact(1.0), self.unary(Unary::Erf, scaled));
@@ -131,12 +131,12 @@ impl Precision {
             | Binary::LessEqual
             | Binary::Greater
             | Binary::GreaterEqual => {
-                // The difference to a NaN, or of two infinities, is none: rounding decides nothing.
+                // The difference to NaN, or between infinities, is NaN, and no rounding changes that.
                 return known(exact || (x.value - y.value).abs() > x.radius + y.radius);
             }
             Binary::And | Binary::Or => return known(!x.may_be_zero() && !y.may_be_zero()),
             Binary::Max | Binary::Min => {
-                // The one that is chosen, unless the other comes close enough to be chosen too.
+                // The selected operand, unless the other one is close enough to be selected too.
                 let (chosen, other) = if value == x.value { (x, y) } else { (y, x) };
                 let apart = (chosen.value - other.value).abs() > chosen.radius + other.radius;
                 let radius = if apart { chosen.radius } else { chosen.radius.max(other.radius) };
@@ -144,7 +144,7 @@ impl Precision {
             }
             _ if value.is_finite() && x.is_finite() && y.is_finite() => {}
             Binary::Pow => return known(exact),
-            // NaN remains NaN, and an infinite value remains infinite beside numbers whose sign is known.
+            // NaN stays NaN, and an infinite value stays infinite if the sign of the other operand is known.
             _ => {
                 let none = [x, y].iter().any(|ball| ball.value.is_nan() && ball.radius == 0.0);
                 let infinite = x.value.is_infinite() || y.value.is_infinite();
@@ -182,32 +182,33 @@ impl Precision {
         }
     }
 
-    /// The second where the first is not zero, else the third.
+    /// The second operand if the first is not zero, otherwise the third.
     pub fn select(condition: Ball, yes: Ball, no: Ball) -> Ball {
         let chosen = if condition.value != 0.0 { yes } else { no };
         if condition.may_be_zero() { Ball::unknown(chosen.value) } else { chosen }
     }
 
-    /// A result that is rounded correctly, of operands that have moved it so far; `None` where they are exact. `whole` says
-    /// that `value` lost nothing in the reference's `f64`. Where it is fused with an addition it is not rounded at all.
+    /// A correctly rounded result of operands with error `moved`; `None` if the operands are exact. `whole` returns
+    /// whether the reference's `f64` value is exact. A device that fuses the operation with an addition does not round
+    /// it.
     fn rounded(self, value: f64, moved: Option<f64>, whole: impl FnOnce() -> bool) -> Ball {
         let by = moved.unwrap_or(0.0);
         let lost = match (self.dtype, moved) {
             (DType::F64, None) if !whole() => self.unit() * value.abs(),
             (_, None) => distance(self.dtype.round(value), value),
-            // In `f64` the reference is rounded too, and not as the device is.
+            // In `f64`, the reference is rounded too, and differently from the device.
             (DType::F64, Some(_)) => 2.0 * self.unit() * (value.abs() + by) + self.tiny(),
             (_, Some(_)) => self.unit() * (value.abs() + by) + self.tiny(),
         };
         self.in_range(Ball { value, radius: by + lost })
     }
 
-    /// The result of a library's function.
+    /// The result of a math function.
     fn function(self, value: f64, moved: f64, roundings: f64) -> Ball {
         self.in_range(Ball { value, radius: moved + roundings * self.unit() * (value.abs() + moved) + self.smallest() })
     }
 
-    /// Nothing is known of what is too large for the type: fused with what follows, it may still be a number.
+    /// A value that overflows has no bound: fused with the next operation, it may still be finite.
     fn in_range(self, ball: Ball) -> Ball {
         match self.holds(ball.value.abs() + ball.radius) {
             true => ball,
@@ -215,7 +216,7 @@ impl Precision {
         }
     }
 
-    /// The distance between the smallest numbers, twice: what a device and the reference round such a result by.
+    /// Twice the spacing of the smallest numbers: the rounding of the device and of the reference near zero.
     fn tiny(self) -> f64 {
         4.0 * self.smallest() * self.unit()
     }
@@ -234,24 +235,24 @@ impl Ball {
         self.value.is_finite() && self.radius.is_finite()
     }
 
-    /// Whether rounding decides if it is zero.
+    /// Whether rounding determines if the value is zero.
     fn may_be_zero(self) -> bool {
         self.radius > 0.0 && self.value.abs() <= self.radius
     }
 }
 
-/// A bound on how much larger an exponential becomes, relative, where its argument does by this much.
+/// Bound on the relative growth of an exponential whose argument grows by `by`.
 fn grown(by: f64) -> f64 {
     if by < 1.0 { by * (1.0 + by) } else { by.exp_m1() }
 }
 
-/// A bound on how far a logarithm moves where its argument becomes smaller by this share, which is less than 1; the
-/// reciprocal of a root moves less, relative.
+/// Bound on the change of a logarithm whose argument shrinks by this relative amount, less than 1. It bounds the
+/// relative change of a reciprocal square root too.
 fn shrunk(share: f64) -> f64 {
     share / (1.0 - share)
 }
 
-/// How far two values lie apart: not at all where both are the same infinity, or NaN.
+/// Distance of two values; 0 if both are the same infinity or NaN.
 fn distance(a: f64, b: f64) -> f64 {
     if a == b || (a.is_nan() && b.is_nan()) { 0.0 } else { (a - b).abs() }
 }
@@ -261,7 +262,7 @@ mod tests {
     use super::*;
     use crate::base::random::hash;
 
-    /// Numbers of all sizes and both signs, small whole ones among them.
+    /// Random numbers of all magnitudes and both signs, including small integers.
     fn number(seed: u64, index: u64) -> f64 {
         let bits = hash(seed, index);
         match bits % 4 {
@@ -271,7 +272,7 @@ mod tests {
         }
     }
 
-    /// A ball around a number of type `f32`, with another one that lies in it.
+    /// A ball around an `f32` number, and another number inside it.
     fn ball(seed: u64, index: u64) -> (Ball, f64) {
         let value = number(seed, index);
         let radius = if hash(seed + 1, index).is_multiple_of(3) { 0.0 } else { value.abs() * 1e-5 };
@@ -325,7 +326,7 @@ mod tests {
         assert!(exact(product) && exact(single.unary(Unary::Floor, product)));
         assert!(exact(single.binary(Binary::Remainder, three, half)));
         assert!(exact(single.binary(Binary::Equal, product, Ball::exact(1.5))));
-        // A third has no last digit, and three of them may be 1 or less.
+        // A third has no finite binary fraction, so that three thirds can be 1 or less.
         let third = single.binary(Binary::Divide, Ball::exact(1.0), three);
         let whole = single.binary(Binary::Multiply, third, three);
         assert!(!exact(third) && single.unary(Unary::Floor, whole).radius.is_infinite());
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!(single.unary(Unary::Sqrt, near(1e-7)).radius, f64::INFINITY);
         assert_eq!(single.binary(Binary::Add, Ball::exact(f64::INFINITY), near(1.0)).radius, 0.0);
         assert_eq!(single.binary(Binary::Divide, Ball::exact(1.0), near(0.0)).radius, f64::INFINITY);
-        // A product may be too large for the type and, fused with what follows, not be rounded to it.
+        // A product may overflow the type, unless it is fused with the next operation and not rounded.
         assert_eq!(single.binary(Binary::Multiply, Ball::exact(1e30), Ball::exact(1e30)).radius, f64::INFINITY);
     }
 }

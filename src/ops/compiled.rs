@@ -14,19 +14,19 @@ const AMD_PROCESSORS: [u8; 3] = [0x3f, 0x4c, 0x4f];
 const REGISTERS: u8 = 0x2f;
 const SIZED: u8 = 4;
 
-/// Memory of compute units that a compiled kernel takes.
+/// Registers and shared memory that a compiled kernel uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Resources {
     /// Registers of a thread, of 32 bits each.
     pub registers: u32,
     /// Shared memory of a block in bytes that the code declares, with the part that the system reserves.
     pub shared: u32,
-    /// True for AMD's code.
+    /// Whether the code is for AMD GPUs.
     amd: bool,
 }
 
 impl Resources {
-    /// Reads the resources of a kernel; `None` if the code is none of these vendors' ELF files, or has no such kernel.
+    /// Reads the resources of a kernel; `None` if the code is not an ELF file of either vendor or lacks the kernel.
     pub fn of(code: &[u8], entry: &str) -> Option<Resources> {
         let elf = Elf::of(code)?;
         match elf.machine {
@@ -48,8 +48,8 @@ impl Resources {
         }
     }
 
-    /// The share of a compute unit that a block of so many threads occupies with so many bytes of dynamic shared memory, in
-    /// the unit of [`Cost::share`].
+    /// Part of an SM that a block of this many threads occupies, with `dynamic` bytes of dynamic shared memory, in
+    /// units of [`Cost::share`].
     pub fn share(&self, threads: u64, dynamic: u64) -> u32 {
         // Threads of a wave, registers that are allotted at a time, waves at a time, and registers of a unit: CUDA C++
         // Programming Guide, "Technical Specifications per Compute Capability"; CDNA 3 ISA guide, "VGPR allocation".
@@ -60,7 +60,7 @@ impl Resources {
     }
 }
 
-/// The share of a unit's shared memory, in the unit of [`Cost::share`].
+/// Part of an SM's shared memory, in units of [`Cost::share`].
 pub fn shared_part(bytes: u64) -> u32 {
     part(bytes, UNIT_SHARED)
 }
@@ -110,9 +110,9 @@ struct Section<'a> {
     /// Offset in the file.
     offset: u64,
     size: u64,
-    /// True if the file holds no bytes of it.
+    /// Whether the section occupies no bytes of the file.
     empty: bool,
-    /// Number of the section with its names.
+    /// Index of the section with the names of the symbols.
     link: u32,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Elf<'a> {
         slice(self.bytes, section.offset.checked_add(address - section.address)?, size)
     }
 
-    /// The symbols in their order; none if the table is broken.
+    /// Returns the symbols in order; none if the table is invalid.
     fn symbols(&self) -> impl Iterator<Item = Symbol<'a>> {
         let table = self.section(".symtab").or_else(|| self.section(".dynsym"));
         let names = table.and_then(|table| self.bytes(self.sections.get(table.link as usize)?));

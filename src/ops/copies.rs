@@ -1,4 +1,4 @@
-//! Copies between memories, and the setting of bytes.
+//! `copy`, between and within memories, and `memset`.
 
 use crate::base::{DType, Dims, Space};
 
@@ -8,13 +8,13 @@ use super::*;
 /// `copy(src -> dst)`.
 pub struct Copy;
 
-/// How a copy is carried out.
+/// How a copy is implemented.
 enum Way {
     Engine(super::launch::Copy),
     Kernel,
 }
 
-/// The copy of that many bytes to the device.
+/// A copy of this many bytes to the device.
 pub fn copied(bytes: u64, from: Space) -> Spec {
     let dims = Dims::from_slice(&[bytes]).expect("one dimension");
     let to = Tensor { dtype: DType::U8, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 1 };
@@ -29,7 +29,7 @@ pub fn copied(bytes: u64, from: Space) -> Spec {
     }
 }
 
-/// The options of a copy of a slice, which nobody has written.
+/// Options of a copy of a slice that the program inserts.
 pub(super) fn options(via: &'static str) -> Attrs {
     let mut attrs = Attrs::default();
     attrs.push("via", Attr::Word(via), None);
@@ -46,7 +46,7 @@ fn direction(source: &Tensor, target: &Tensor) -> Option<Direction> {
     }
 }
 
-/// The sizes and strides of the walk that a copy is; `None` when shapes differ and gaps of one side lie inside of a dimension
+/// Shape and strides over which a kernel copies; `None` if the shapes differ and one side has gaps inside a dimension
 /// of the other.
 fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
     if source.dims == target.dims {
@@ -57,7 +57,7 @@ fn walk(source: &Tensor, target: &Tensor) -> Option<(Dims, [Dims; 2])> {
     as_target.or_else(|_| as_source()).ok()
 }
 
-/// The copy as rows of bytes, as engines know it; nothing when it needs more than one level of gaps.
+/// The copy as rows of bytes, the form that copy engines support; `None` if it has more than one level of gaps.
 fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super::launch::Copy> {
     let (dims, strides) = walk(source, target)?;
     let geometry = collapse(dims, &strides);
@@ -84,9 +84,9 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
     })
 }
 
-/// Rows from which on the runtime copies them as fast as a kernel does, in bytes, if they begin at multiples of 16 bytes. It takes
-/// them one by one: 170 000 rows of two bytes took an H200 108 µs instead of 3, and two of 16 MiB, at no such multiple, 208 µs
-/// (docs/measurements/2026-11-23-unseen-shapes.md).
+/// Minimum length of a row, in bytes, from which the runtime copies rows as fast as a kernel, if they are aligned to
+/// 16 bytes. The runtime copies row by row: on an H200, 170 000 rows of two bytes took 108 µs instead of 3, and two
+/// unaligned rows of 16 MiB took 208 µs (docs/measurements/2026-11-23-unseen-shapes.md).
 const SHORT_ROW: u64 = 1 << 16;
 
 fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
@@ -256,13 +256,14 @@ impl Operation for Copy {
     }
 }
 
-/// Whether kernels make a copy within a device or between it and the host. Of a copy of pages, all go one way.
+/// Whether kernels make a copy within a device or between device and host. All pages of a copy are made the same way.
 fn by_kernel(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
     match pages::indices(&spec.attrs) {
         Some(list) => {
             let parts = pages::stretches(list, source, target);
-            // Within a device one kernel has copied many stretches before the runtime begins the second.
+            // Within a device, one kernel copies many contiguous ranges in the time that the runtime takes to start a
+            // second copy.
             let is_local = direction(source, target) == Some(Direction::DeviceToDevice);
             (parts.len() > 1 && is_local && spec.attrs.word("via") == "auto")
                 || parts.iter().any(|part| matches!(within(spec, &part.source, &part.target), Way::Kernel))
@@ -271,7 +272,7 @@ fn by_kernel(spec: &Spec) -> bool {
     }
 }
 
-/// The copy of a stretch of pages by the runtime.
+/// Returns the runtime's copy of a range of pages.
 fn engine(spec: &Spec, part: &pages::Stretch) -> Launch {
     match within(spec, &part.source, &part.target) {
         Way::Engine(copy) => {
@@ -282,7 +283,7 @@ fn engine(spec: &Spec, part: &pages::Stretch) -> Launch {
     }
 }
 
-/// The way of a copy within a device or between it and the host.
+/// How a copy within a device or between device and host is made.
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {
@@ -310,7 +311,8 @@ fn launch(spec: &Spec, way: Way) -> Launch {
     }
 }
 
-/// The launch of a copy to another rank. A kernel needs a device that reaches the other's memory: it is never chosen here.
+/// Returns the launch of a copy to another rank. A kernel requires direct access to the other device, so it is not
+/// chosen here.
 pub fn launch_to_peer(spec: &Spec) -> Launch {
     let way = way(spec.attrs.word("via"), &spec.inputs[0], &spec.outputs[0]);
     launch(spec, way.expect("`infer` refuses what no way can do"))

@@ -1,22 +1,22 @@
-//! Derivatives of elementwise expressions, node by node, in reverse.
+//! Derivatives of elementwise expressions by reverse-mode differentiation.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 
 use super::Expression;
 use super::expression::{Binary, Node, Unary};
 
-/// The derivatives of an expression's outputs, each times a gradient, by the inputs of the expression.
+/// Vector-Jacobian products of an expression: for each input, the sum over outputs of derivative times gradient.
 pub struct Derivatives {
-    /// Nodes of the expression, of the gradients and of the derivatives. Its inputs are those of the expression, then one
-    /// gradient for each output.
+    /// Nodes of the expression, of the gradients and of the derivatives. Inputs are those of the original expression,
+    /// followed by one gradient per output.
     expression: Expression,
-    /// For each input of the expression the node of its derivative; `None` where that is zero everywhere.
+    /// Node of the derivative by each input; `None` if it is zero everywhere.
     by_input: Vec<Option<u16>>,
 }
 
 impl Derivatives {
-    /// The derivatives by the first `inputs` inputs. `given` says for which outputs there is a gradient; each is multiplied by
-    /// `factor`. Returns `None` if an expression cannot hold that many nodes.
+    /// Differentiates by the first `inputs` inputs. `given` says which outputs have a gradient; each gradient is
+    /// multiplied by `factor`. `None` if the expression would have too many nodes.
     pub fn of(expression: &Expression, inputs: usize, given: &[bool], factor: f64) -> Option<Derivatives> {
         let mut made = Maker { expression: expression.without_outputs() };
         let count = expression.nodes().len();
@@ -66,15 +66,15 @@ impl Derivatives {
         self.by_input[input].is_some()
     }
 
-    /// The expression of the derivatives by these inputs, and which inputs it has: numbers of inputs of the original
-    /// expression, and behind them those of the gradients.
+    /// Returns the expression of the derivatives by these inputs, and the numbers of the inputs that it needs: inputs
+    /// of the original expression first, then gradients.
     pub fn select(&self, inputs: &[usize]) -> (Expression, Vec<usize>) {
         let outputs: Vec<u16> = inputs.iter().filter_map(|&input| self.by_input[input]).collect();
         self.expression.part(&outputs)
     }
 }
 
-/// Nodes in the making. Each function returns `None` if an expression cannot hold more.
+/// Builds nodes. Each function returns `None` if the expression would have too many.
 struct Maker {
     expression: Expression,
 }
@@ -88,7 +88,7 @@ impl Maker {
         self.expression.push_constant(value)
     }
 
-    /// Whether a node has one value everywhere.
+    /// Whether a node is constant.
     fn is_constant(&self, node: u16) -> bool {
         matches!(self.expression.nodes()[usize::from(node)], Node::Constant(_))
     }
@@ -121,7 +121,7 @@ impl Maker {
         self.multiply(factor, x)
     }
 
-    /// 1 less a node.
+    /// `1 - x`.
     fn rest(&mut self, x: u16) -> Option<u16> {
         let one = self.constant(1.0)?;
         self.two(Binary::Subtract, one, x)
@@ -142,7 +142,7 @@ impl Maker {
         self.one(Unary::Exp, scaled)
     }
 
-    /// The gradient by `x` of a function of it, whose value is `y`. The inner `None` is a derivative of zero.
+    /// Gradient by `x` of a function with value `y`. The inner `None` means that it is zero.
     fn unary(&mut self, function: Unary, gradient: u16, x: u16, y: u16) -> Option<Option<u16>> {
         let factor = match function {
             Unary::Ceil | Unary::Floor | Unary::Round | Unary::Not => return Some(None),
@@ -178,7 +178,7 @@ impl Maker {
             }
             Unary::Exp => y,
             Unary::Gelu => {
-                // The normal distribution's share below x, and x times its density.
+                // The cumulative normal distribution at x, and x times its density.
                 let inner = self.scale(FRAC_1_SQRT_2, x)?;
                 let erf = self.one(Unary::Erf, inner)?;
                 let (half, halved) = (self.constant(0.5)?, self.scale(0.5, erf)?);
@@ -212,7 +212,7 @@ impl Maker {
         Some(Some(self.multiply(gradient, factor)?))
     }
 
-    /// The gradients by both operands of a function whose value is `value`. The inner `None` is a derivative of zero.
+    /// Gradients by both operands of a function with this value. An inner `None` means zero.
     fn binary(&mut self, function: Binary, gradient: u16, (x, y): (u16, u16), value: u16) -> Option<[Option<u16>; 2]> {
         Some(match function {
             Binary::Add => [Some(gradient), Some(gradient)],
@@ -253,7 +253,7 @@ impl Maker {
         })
     }
 
-    /// The gradient of `pow(x, y)` by `x`: `y * pow(x, y - 1)`, and zero where `y` is.
+    /// Gradient of `pow(x, y)` by `x`: `y * pow(x, y - 1)`, or zero where `y` is zero.
     fn power(&mut self, gradient: u16, x: u16, y: u16) -> Option<u16> {
         if self.is(y, 2.0) {
             let doubled = self.scale(2.0, x)?;
@@ -267,7 +267,7 @@ impl Maker {
         self.push(Node::Select(y, product, zero))
     }
 
-    /// The gradient of `pow(x, y)`, whose value is given, by `y`: `value * log(x)`, and zero where `x` is.
+    /// Gradient of `pow(x, y)`, with this value, by `y`: `value * log(x)`, or zero where `x` is zero.
     fn exponent(&mut self, gradient: u16, x: u16, value: u16) -> Option<u16> {
         let (logarithm, zero) = (self.one(Unary::Log, x)?, self.constant(0.0)?);
         let slope = self.multiply(value, logarithm)?;

@@ -1,4 +1,4 @@
-//! `dropout`: zeros in random places.
+//! `dropout`: sets random elements to zero.
 
 use crate::base::{DType, Dims};
 
@@ -10,10 +10,11 @@ use super::*;
 /// `dropout(x -> y)`, as `torch.nn.functional.dropout`.
 pub struct Dropout;
 
-/// Instructions of [`philox`] for an element: ten rounds of six, shared by four, and the conversion to a float.
+/// Instructions per element of [`philox`]: ten rounds of six, shared by four elements, and the conversion to a float.
 const OF_A_DRAW: f64 = 18.0;
 
-/// The output for an element and its draw. The probability is rounded to `f32`, since draws are compared in `f32`.
+/// Output as a function of an element and its random number. The probability is rounded to `f32`, the type of the
+/// comparison.
 fn expression(spec: &Spec) -> Expression {
     let share = f64::from(spec.attrs.number("p") as f32);
     let mut formula = Formula::default();
@@ -29,7 +30,7 @@ fn seed(spec: &Spec) -> u64 {
     spec.attrs.int("seed") as u64
 }
 
-/// The same use with the draws as a second input, which is no memory of the device.
+/// Returns the spec with the random numbers as a second input, which occupies no memory.
 fn with_draws(spec: &Spec) -> Spec {
     let x = spec.inputs[0];
     let draws = Tensor { dtype: DType::F32, strides: x.dims.contiguous_strides(), align: 16, ..x };

@@ -1,4 +1,4 @@
-//! Every mistake that the operands of an operation can have.
+//! Errors in the operands of operations.
 
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
@@ -67,7 +67,7 @@ pub enum OpError {
         op: &'static str,
         expected: String,
         found: String,
-        /// The groups of ranks over which it would fit, as they are written.
+        /// Groups of ranks for which the call would be valid, as written in a file.
         over: Option<String>,
         #[label("{found}")]
         at: SourceSpan,

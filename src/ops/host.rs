@@ -1,7 +1,8 @@
-//! Operations on host streams: threads of the CPU run them, on memory of the host.
+//! Operations on host streams, which threads of the CPU execute on host memory.
 //!
-//! Shapes, results and bytes are those of the same operations on a device. `Operation::infer` also checks that a kernel or
-//! a copy engine can reach the operands, so it gets them with `Space::Device` in place of the memory that they are in.
+//! Shapes, results and bytes are those of the same operations on a device. `Operation::infer` also checks that a
+//! kernel or copy engine can access the operands; for host streams, it receives operands in `Space::Device` instead of
+//! their actual space.
 
 use crate::base::Space;
 

@@ -1,4 +1,4 @@
-//! The contents of memory before the first iteration.
+//! Initial contents of memory, before the first iteration.
 
 use crate::base::DType;
 use crate::base::random::{SUM_DEVIATION, bell, hash};
@@ -6,10 +6,10 @@ use crate::base::random::{SUM_DEVIATION, bell, hash};
 use super::kernel::{BLOCK, c_type, source};
 use super::{Arg, Kernel, Shared};
 
-/// The contents of a buffer at the beginning.
+/// Initial contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
-    /// Bell-shaped values of mean 0 and the given deviation; for integers, whole numbers from 0 to 99.
+    /// Normally distributed values with mean 0 and this standard deviation; for integers, uniform from 0 to 99.
     Random {
         seed: u64,
         deviation: f64,
@@ -18,12 +18,12 @@ pub enum Init {
     Ones,
     /// 0, 1, 2, …
     Iota,
-    /// A pattern that no correct operation leaves, for memory that an operation has to write first.
+    /// A recognizable pattern that no correct operation produces, for memory that an operation must write first.
     Poison,
 }
 
 impl Init {
-    /// The contents on a rank: random ones differ from rank to rank, and are on rank 0 what they are alone.
+    /// Initial contents on a rank. Random contents differ between ranks; those of rank 0 equal a run with one rank.
     pub fn of_rank(self, rank: u32) -> Init {
         match self {
             Init::Random { seed, deviation } if rank > 0 => {
@@ -33,7 +33,7 @@ impl Init {
         }
     }
 
-    /// Element `index`; the kernel computes the same bits.
+    /// Value of element `index`. The kernel computes the same bits.
     pub fn value(self, dtype: DType, index: u64) -> f64 {
         match self {
             Init::Random { seed, deviation } if dtype.is_float() => f64::from(bell(seed, index) * deviation as f32),
@@ -45,7 +45,7 @@ impl Init {
         }
     }
 
-    /// The kernel that fills `elements` elements of operand 0; nothing for poison, which is set bytewise.
+    /// Returns the kernel that fills `elements` elements of operand 0; `None` for poison, which is set bytewise.
     pub fn kernel(self, dtype: DType, elements: u64) -> Option<Kernel> {
         let compute = if dtype.is_float() { "f32" } else { "f64" };
         let (name, value, mut args) = match self {

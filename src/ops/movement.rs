@@ -1,4 +1,4 @@
-//! Operations that move elements about on the chip.
+//! Data movement within a device: `gather`.
 
 use crate::base::{DType, Dims};
 
@@ -9,13 +9,13 @@ use super::ragged::RAGGED;
 use super::stream::{RowText, Stream};
 use super::*;
 
-/// The dimensions behind the first `skip`, with the strides of two tensors that have them last.
+/// Shape after the first `skip` dimensions, with the strides of two tensors whose last dimensions these are.
 fn tail_geometry(a: &Tensor, skip_a: usize, b: &Tensor, skip_b: usize) -> Geometry {
     let tail = |dims: &Dims, skip: usize| Dims::from_slice(&dims[skip..]).unwrap_or_default();
     collapse(tail(&a.dims, skip_a), &[tail(&a.strides, skip_a), tail(&b.strides, skip_b)])
 }
 
-/// The first `count` dimensions, with the strides of two tensors that have them first.
+/// The first `count` dimensions, with the strides of two tensors whose first dimensions these are.
 pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
     let head = |dims: &Dims| Dims::from_slice(&dims[..count]).unwrap_or_default();
     collapse(head(&a.dims), &[head(&a.strides), head(&b.strides)])

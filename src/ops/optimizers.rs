@@ -1,4 +1,4 @@
-//! Steps of optimizers: parameters and their moments are updated in one pass, by the rules of `torch.optim`.
+//! Optimizer steps, which update parameters and moments in one pass, as `torch.optim` does.
 
 use crate::base::{DType, Dims};
 
@@ -6,7 +6,7 @@ use super::elementwise::{compare, cost, evaluate, launch};
 use super::formula::Formula;
 use super::*;
 
-/// An optimizer whose step is an expression of each parameter, its moments and its gradient.
+/// An optimizer whose step is an elementwise expression of parameters, moments and gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimizer {
     /// `adamw(g -> w, m, v)`: `torch.optim.AdamW` (Loshchilov, Hutter, "Decoupled weight decay regularization", 2019).
@@ -213,7 +213,8 @@ impl Operation for Optimizer {
     }
 }
 
-/// The types of what an optimizer updates: all of it is given, of floating-point types and the gradient's shape.
+/// Types of the tensors that an optimizer updates. All must be given, with floating-point types and the gradient's
+/// shape.
 fn updated(call: &Call, help: &'static str) -> Result<Vec<(DType, Dims)>, OpError> {
     let dims = call.inputs[0].tensor.dims;
     let missing = || OpError::OutputMissing { op: call.operation.name(), help, at: call.span.into() };

@@ -1,7 +1,7 @@
-//! Copies of pages by a list: `copy(pool, indices: [7, 2, 3] -> kv)`.
+//! Copies of listed pages: `copy(pool, indices: [7, 2, 3] -> kv)`.
 //!
-//! A page is what one index of the first dimension selects. Pages that follow each other in the list and in the source
-//! are one stretch, which is copied like a slice.
+//! A page is the slice at one index of the first dimension. Consecutive pages of the list that are also consecutive in
+//! the source form a range, which is copied as one slice.
 
 use crate::base::Dims;
 
@@ -9,7 +9,7 @@ use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
 use super::movement::Columns;
 use super::*;
 
-/// The option with the list.
+/// The option that holds the list.
 pub const INDICES: OptionSpec = OptionSpec {
     name: "indices",
     kind: OptionType::List,
@@ -17,13 +17,14 @@ pub const INDICES: OptionSpec = OptionSpec {
     doc: "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
 };
 
-/// Pages of one copy at most: each may take a call of the runtime.
+/// Maximum number of pages of a copy: each may need a runtime call.
 const MAX_PAGES: usize = 4096;
 
-/// Pages of one launch of the kernel. It passes their list by value, and its parameters are limited to 4 KiB.
+/// Maximum number of pages per launch. The kernel receives the list by value, and kernel parameters are limited to 4
+/// KiB.
 const PAGES: usize = 256;
 
-/// Pages that follow each other in the list and in the source, as slices of both sides with their offsets in bytes.
+/// Consecutive pages, as slices of both sides with their offsets in bytes.
 pub struct Stretch {
     pub source: Tensor,
     pub target: Tensor,
@@ -31,12 +32,12 @@ pub struct Stretch {
     pub target_offset: u64,
 }
 
-/// The indices of a copy of pages; `None` for another copy.
+/// Page indices of a copy; `None` for a copy without a list.
 pub fn indices(attrs: &Attrs) -> Option<&[i64]> {
     attrs.axes("indices")
 }
 
-/// Checks the list, and returns the shape of the copied pages.
+/// Validates the list and returns the shape of the copied pages.
 pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
     call.needs_rank(0, 1, "whose first counts pages")?;
     let dims = call.inputs[0].tensor.dims;
@@ -53,7 +54,7 @@ pub fn infer(call: &Call, list: &[i64]) -> Result<Dims, OpError> {
     Ok(dims)
 }
 
-/// The stretches of a checked list, in its order.
+/// Returns the ranges of consecutive pages of a valid list, in order.
 pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch> {
     let mut stretches = Vec::new();
     let mut first = 0;
@@ -73,7 +74,7 @@ pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch>
     stretches
 }
 
-/// Kernels that copy the pages of a checked list.
+/// Returns the kernels that copy the pages of a valid list.
 pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);

@@ -10,20 +10,22 @@ use super::*;
 /// catalogue does not list it, because a rank alone cannot know what arrives.
 pub struct PeerCopy;
 
-/// The option that holds a rank's share; the model fills it in.
+/// Name of the internal option that holds one rank's part.
 const CROSSING: &str = "crossing";
 
-/// One rank's share in a copy between ranks.
+/// One rank's part of a copy between ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Crossing {
-    /// The rank that gets what this one sends, and the copy, whose output lies there; nothing where it sends nothing.
+    /// Rank that receives this rank's data, and the copy, whose output is in that rank's memory; `None` if this rank
+    /// sends nothing.
     pub sends: Option<(u32, Spec)>,
-    /// For each output, the rank that writes it.
+    /// Rank that writes each output.
     pub from: Vec<u32>,
 }
 
 impl PeerCopy {
-    /// The share of the rank that `team` is of: what it sends, and the ranks that write here, each with what it writes.
+    /// Returns the part of the rank that `team` describes: what it sends, and the ranks that write to it with their
+    /// outputs.
     pub fn of(sends: Option<(u32, Spec)>, arrives: Vec<(u32, Tensor)>, team: Team) -> Spec {
         let inputs = sends.as_ref().map(|(_, copy)| copy.inputs.clone()).unwrap_or_default();
         let (from, outputs) = arrives.into_iter().unzip();
@@ -33,7 +35,7 @@ impl PeerCopy {
     }
 }
 
-/// Returns a rank's share in a copy between ranks; `None` for every other operation.
+/// Returns a rank's part of a copy between ranks; `None` for any other operation.
 pub fn crossing(spec: &Spec) -> Option<&Crossing> {
     spec.attrs.crossing(CROSSING)
 }
@@ -59,13 +61,13 @@ impl Operation for PeerCopy {
         &Signature::NOTHING
     }
 
-    /// Nothing is inferred: the copy that is sent has been.
+    /// Shapes have already been inferred for the sender's copy.
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         Ok(Vec::new())
     }
 
-    /// The cost of the copy where the rank sends to itself; else that of the copy's kernel, with what leaves and what
-    /// arrives in place of what is read and written.
+    /// Returns the cost of a local copy if the rank sends to itself; otherwise the cost of the copy's kernel, with
+    /// sent and received bytes instead of bytes read and written.
     fn cost(&self, spec: &Spec) -> Cost {
         let Crossing { sends, from } = own(spec);
         let rank = spec.team.rank;
@@ -81,7 +83,7 @@ impl Operation for PeerCopy {
         }
     }
 
-    /// Copies the part that a rank sends to itself.
+    /// Performs the copy that a rank sends to itself.
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let inputs: Vec<Vec<f64>> = inputs.iter().map(|input| input.to_vec()).collect();
         self.exchange(&mut [Member { spec, inputs: &inputs, outputs }]);
@@ -132,7 +134,7 @@ mod tests {
         Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
     }
 
-    /// The shares of three ranks in a ring.
+    /// The parts of three ranks in a ring.
     fn ring() -> Vec<Spec> {
         let attrs = copies::options("dma");
         let team = |rank| Team { group: GroupId(0), ranks: 3, rank };

@@ -1,4 +1,4 @@
-//! `permute` and `unpermute`: rows in the order of the experts that they chose, without a capacity, and back.
+//! `permute` and `unpermute`: sort rows by the expert that they chose, without a capacity, and restore their order.
 
 use crate::base::{DType, Dims};
 
@@ -14,21 +14,21 @@ pub struct Permute;
 /// `unpermute(y, places, weights)`.
 pub struct Unpermute;
 
-/// Instructions for each choice, and for each pack that moves.
+/// Instructions per choice and per vector moved.
 const OF_A_CHOICE: f64 = 30.0;
 const OF_A_PACK: f64 = 12.0;
 
-/// The choices of each row: one, or those along a second dimension.
+/// Choices per row: one, or the size of the second dimension.
 fn per_row(choices: &Tensor) -> u64 {
     choices.dims.get(1).copied().unwrap_or(1)
 }
 
-/// Elements behind the first dimension.
+/// Elements per row: the product of all dimensions but the first.
 fn row_length(tensor: &Tensor) -> usize {
     tensor.dims[1..].iter().product::<u64>() as usize
 }
 
-/// A shape whose first dimension has `rows`, and whose others are those of a tensor.
+/// A shape with `rows` in the first dimension and the tensor's other dimensions.
 fn with_rows(tensor: &Tensor, rows: u64) -> Dims {
     let mut dims = tensor.dims;
     dims.set(0, rows);
@@ -36,7 +36,7 @@ fn with_rows(tensor: &Tensor, rows: u64) -> Dims {
 }
 
 impl Call<'_> {
-    /// Fails unless an input has a number for each row, or a list of them, and 32 bits can count all of them.
+    /// Returns an error unless an input has one number or list per row, with a count that fits 32 bits.
     fn needs_choices(&self, index: usize, rows: Option<u64>) -> Result<(), OpError> {
         let choices = &self.inputs[index];
         self.needs_indices(choices)?;
@@ -131,7 +131,7 @@ impl Operation for Permute {
         }
     }
 
-    /// Choices are sorted by expert, then a group of threads moves the row of each of them.
+    /// Sorts choices by expert; then a group of threads moves the row of each choice.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, choices) = (&spec.inputs[0], &spec.inputs[1]);
         let [y, places, counts] = &*spec.outputs else { unreachable!("the signature has three outputs") };
@@ -192,15 +192,16 @@ impl Operation for Permute {
     }
 }
 
-/// Blocks in which a group of threads has each of so many rows.
+/// Number of blocks if each row is processed by a group of threads.
 fn blocks(rows: u64, columns: &Columns) -> u64 {
     rows.div_ceil(u64::from(BLOCK) / columns.threads).max(1)
 }
 
-/// Moves the rows of the sorted choices. A choice that is none has no place, and rows that nobody takes are zeros.
+/// Moves rows in the order of the sorted choices. Invalid choices have no position; rows without a choice become
+/// zeros.
 const PERMUTE: &str = r#"  P all = live(workspace);
   const Row* sorted = rows_of(workspace, SIDE, count);
-  // The first sorted choice whose expert is not below.
+  // Returns the first sorted choice with at least this expert.
   auto first = [&](u64 expert) {
     P from = 0, to = all;
     while (from < to) {
@@ -289,7 +290,7 @@ impl Operation for Unpermute {
         self.reference(spec, inputs, outputs);
         let mut sizes = vec![0.0; outputs[0].len()];
         joined(spec, inputs, &mut sizes, f64::abs);
-        // Each term is rounded when it is weighed, and the sum once for each term but the first.
+        // Each term is rounded after its multiplication by a weight, and the sum after each addition.
         let weighed = u64::from(spec.inputs.len() > 2);
         let roundings = (per_row(&spec.inputs[1]) - 1 + weighed) as f64;
         let unit = Precision::of(compute(spec)).unit();
@@ -354,7 +355,7 @@ impl Operation for Unpermute {
     }
 }
 
-/// The type that sums are computed in. That of the places does not count.
+/// Type in which sums are computed, independent of the indices' type.
 fn compute(spec: &Spec) -> DType {
     spec.inputs
         .iter()
@@ -363,7 +364,7 @@ fn compute(spec: &Spec) -> DType {
         .fold(DType::F32, DType::promote)
 }
 
-/// Adds up the terms of each row, in the order of its places.
+/// Adds the terms of each row in the order of its indices.
 fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f64) {
     let (length, each) = (row_length(&spec.inputs[0]), per_row(&spec.inputs[1]) as usize);
     let rows = spec.inputs[0].dims[0] as f64;
@@ -381,7 +382,7 @@ fn joined(spec: &Spec, inputs: &[&[f64]], x: &mut [f64], term: impl Fn(f64) -> f
     }
 }
 
-/// A group of threads has a row, and each of them some of its columns. Several places are read before the first is added.
+/// A group of threads processes a row, each thread some columns. Several rows are read ahead of their addition.
 const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
   u64 row = (u64)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
   if (row >= count) return;
@@ -420,7 +421,7 @@ const UNPERMUTE: &str = r#"  const u32 AHEAD = 4;
 mod tests {
     use super::*;
 
-    /// Rows come back as often as they chose an expert, and each expert's are neighbours in their order.
+    /// Each row appears once per choice, and the rows of an expert are consecutive and in order.
     #[test]
     fn rows_go_to_their_experts_and_back() {
         let tensor = |dtype, sizes: &[u64]| {

@@ -1,7 +1,7 @@
 //! Philox4x32-10, the counter-based generator of `torch` and cuRAND (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
 //! easy as 1, 2, 3", 2011): on the CPU, and as kernel text with the same bits.
 
-/// Four random words for a block number. The seed is the key.
+/// Returns four random words for a counter value `block`; the seed is the key.
 pub fn words(seed: u64, block: u64) -> [u32; 4] {
     let halves = |wide: u64| ((wide >> 32) as u32, wide as u32);
     let (high, low) = halves(block);
@@ -17,12 +17,13 @@ pub fn words(seed: u64, block: u64) -> [u32; 4] {
     counter
 }
 
-/// A multiple of 2^-24 from 0 to below 1, which is exact in `f32`: four neighbours share a block.
+/// Uniform random number in [0, 1), a multiple of 2^-24, exact in `f32`. Four consecutive indices share a counter
+/// value.
 pub fn uniform(seed: u64, index: u64) -> f64 {
     f64::from(words(seed, index / 4)[(index % 4) as usize] >> 8) / f64::from(1 << 24)
 }
 
-/// Kernel text of [`uniform`]: `draw` for one index, `draws<W>` for W neighbours from a multiple of W on.
+/// Kernel text of [`uniform`]: `draw` for one index, `draws<W>` for W consecutive indices from a multiple of W.
 pub const TEXT: &str = r#"
 template <int W> __device__ inline Pack<f32, W> draws(u64 seed, u64 index) {
   u32 c0 = (u32)(index / 4), c1 = (u32)(index / 4 >> 32), c2 = 0, c3 = 0, k0 = (u32)seed, k1 = (u32)(seed >> 32);
@@ -48,7 +49,7 @@ __device__ inline f32 draw(u64 seed, u64 index) { return draws<1>(seed, index).a
 mod tests {
     use super::*;
 
-    /// Known answers of Random123, the authors' own implementation.
+    /// Known answers of Random123, the authors' implementation.
     #[test]
     fn words_are_those_of_the_paper() {
         assert_eq!(words(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

@@ -1,4 +1,4 @@
-//! `read`: elements of a file, for host streams.
+//! `read`: reads elements of a file, on host streams.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use crate::base::{DType, Dims, Space};
 
 use super::*;
 
-/// Largest offset in a file: options are `f64`, in which every whole number up to here is exact.
+/// Maximum offset in a file. Options are `f64`, which represents all integers up to this one.
 const LARGEST: f64 = (1u64 << 53) as f64;
 
-/// A file that a workload reads. Two with equal paths and sizes are equal.
+/// A file that a workload reads. Files with equal path and size are equal.
 #[derive(Clone)]
 pub struct DataFile {
-    /// Path with links resolved.
+    /// Path with symbolic links resolved.
     pub path: PathBuf,
-    /// Size in bytes, before the run.
+    /// Size in bytes at compilation.
     pub bytes: u64,
-    /// Reads bytes of the file at a path from an offset on; the error says why it cannot.
+    /// Reads bytes of a file from an offset; returns the reason on failure.
     pub read: fn(&std::path::Path, u64, &mut [u8]) -> Result<(), String>,
 }
 
@@ -42,21 +42,21 @@ impl std::fmt::Debug for DataFile {
     }
 }
 
-/// The part of a file that a use of `read` reads.
+/// The part of a file that a call of `read` reads.
 #[derive(Clone, Debug)]
 pub struct FilePart {
     pub file: Arc<DataFile>,
     /// Offset in bytes.
     pub offset: u64,
     pub bytes: u64,
-    /// True if the system's page cache takes no part.
+    /// Whether to bypass the system's page cache.
     pub direct: bool,
 }
 
 /// `read(file -> x)`.
 pub struct Read;
 
-/// The part of a file that a spec reads; `None` for other operations.
+/// Part of a file that a spec reads; `None` for any other operation.
 pub fn file_part(spec: &Spec) -> Option<FilePart> {
     if spec.operation.name() != Read.name() {
         return None;
@@ -145,7 +145,7 @@ impl Operation for Read {
         let Some(part) = file_part(spec) else { return };
         let dtype = spec.outputs[0].dtype;
         let mut bytes = vec![0; part.bytes as usize];
-        // The size was checked. If the file has changed since then, no result can be right.
+        // The size was checked before. If the file has changed since then, there is no correct result.
         match (part.file.read)(&part.file.path, part.offset, &mut bytes) {
             Ok(()) => dtype.load_all(&bytes, &mut outputs[0]),
             Err(_) => outputs[0].fill(f64::NAN),
@@ -153,7 +153,7 @@ impl Operation for Read {
     }
 
     fn launch(&self, _: &Spec) -> Vec<Launch> {
-        // The device never runs it.
+        // No launch: the operation runs on host streams only.
         Vec::new()
     }
 }

@@ -12,7 +12,7 @@ use super::*;
 /// 2021; the halves as in GPT-NeoX and Llama: `x * cos + rotate_half(x) * sin`).
 pub struct Rope;
 
-/// Both halves of a rotated row, from those of a row and the angle's cosine and sine.
+/// The rotated pair, as an expression of both halves of a row and the cosine and sine of the angle.
 fn expression() -> Expression {
     let mut formula = Formula::default();
     let [first, second, cos, sin] = [0, 1, 2, 3].map(|input| formula.input(input));
@@ -29,7 +29,7 @@ fn half(dims: Dims) -> Dims {
     half
 }
 
-/// The use with each half of the rows as an operand of its own.
+/// Returns the spec with each half of the rows as an operand.
 fn in_halves(spec: &Spec) -> Spec {
     let of = |tensor: &Tensor| Tensor { dims: half(tensor.dims), ..*tensor };
     let [x, cos, sin] = [0, 1, 2].map(|input| spec.inputs[input]);

@@ -1,4 +1,4 @@
-//! Operations that stand for work without being any.
+//! Synthetic operations: `nop` and `spin`.
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
@@ -109,7 +109,7 @@ impl Operation for Spin {
     }
 }
 
-/// A kernel that occupies `units` compute units for a time, or one thread if `units` is 0. It replaces an operation that
+/// A kernel that occupies `units` SMs for a time; with `units` 0, a single thread. It replaces an operation that
 /// cannot run here.
 pub fn held(time: Nanos, units: u32) -> Spec {
     let mut attrs = Attrs::default();
@@ -127,7 +127,7 @@ pub fn held(time: Nanos, units: u32) -> Spec {
     }
 }
 
-/// A spin of one thread, which leaves the rest of its unit to others. No text can name it.
+/// A spin of one thread, which leaves the rest of its SM free. Internal: no file can name it.
 struct Thread;
 
 impl Operation for Thread {

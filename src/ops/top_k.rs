@@ -11,8 +11,8 @@ use super::*;
 /// `top_k(x, k: n)`.
 pub struct TopK;
 
-/// Whether element `a` at place `i` comes before `b` at `j`: the larger, NaN above all, the earlier of equals.
-/// The keys of kernels, [`keys`], are in the same order.
+/// Whether element `a` at index `i` precedes `b` at `j`: larger first, NaN before all numbers, and the lower index
+/// among equals. The kernels' [`keys`] have the same order.
 pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
     let above = |a: f64, b: f64| a > b || (a.is_nan() && !b.is_nan());
     above(a, b) || (!above(b, a) && i < j)
@@ -151,43 +151,44 @@ impl Operation for TopK {
     }
 }
 
-/// The elements among which a kernel selects.
+/// Input of a selection kernel.
 enum Candidates {
-    /// In the row, all of which the registers of 32 threads hold.
+    /// The row; the registers of 32 threads hold all of it.
     Short,
     /// In the row.
     Row,
-    /// In what the kernel before has selected from the parts of each row.
+    /// The candidates that the previous kernel selected from parts of each row.
     Parts,
 }
 
 /// One kernel of a selection.
 struct Stage {
     source: Candidates,
-    /// Elements of each row, and parts of it that are selected from apart.
+    /// Elements per row, and number of parts of a row.
     length: u64,
     parts: u64,
     threads: u32,
-    /// Elements that a thread has in registers.
+    /// Elements per thread, in registers.
     held: u64,
     blocks: u64,
 }
 
-/// Rounds of a maximum each that are faster than a selection.
+/// Maximum `k` for which `k` searches of a maximum are faster than a selection.
 const FEW_ROUNDS: u64 = 16;
 
-/// The length from which on several blocks share a row, and the least that each of them has, in elements.
+/// Minimum length of a row, in elements, that several blocks share; and minimum length of each part.
 const LONG_ROW: u64 = 1 << 15;
 const LEAST_PART: u64 = 1 << 12;
 
-/// Instructions for each element, and for each thread of a block: a search of 20 rounds and a sort of 256 candidates.
+/// Instructions per element, and per thread of a block: a search of 20 rounds and a sort of 256 candidates.
 const EACH: f64 = 12.0;
 const OF_A_SELECTION: f64 = 700.0;
 
-/// Instructions for each thread and round of the short form, apart from those for the elements.
+/// Instructions per thread and round of the short form, excluding those per element.
 const OF_A_ROUND: u64 = 45;
 
-/// The kernels of a selection: one, or for few long rows a second that selects from the results of parts.
+/// Returns the selection kernels: one, or two for few long rows, of which the second selects from the results of the
+/// parts.
 fn stages(spec: &Spec) -> Vec<Stage> {
     let rows = Rows::of(&[&spec.inputs[0]]);
     let (length, count, k) = (rows.length, rows.count, spec.attrs.int("k") as u64);
@@ -213,7 +214,7 @@ fn stages(spec: &Spec) -> Vec<Stage> {
     }
 }
 
-/// 32 threads have a row in registers, and find its maximum `k` times.
+/// 32 threads hold a row in registers and find its maximum `k` times.
 const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   u64 row = (u64)blockIdx.x * (T / 32) + threadIdx.x / 32;
   if (row >= rows) return;
@@ -247,9 +248,9 @@ const SHORT: &str = r#"  u32 lane = threadIdx.x % 32;
   indices[g.offset((Index)row, 2) + lane * si] = (i32)own;
 "#;
 
-/// Sorts a list in shared memory: larger keys first, of equal ones the smaller places.
+/// Sorts a list in shared memory by descending key; of equal keys, the lower index comes first.
 const SORT: &str = r#"
-// Room of the list, and elements that go there unseen.
+// Capacity of the list, and number of elements that enter it without a comparison.
 #define ROOM 2048
 #define FEW 512
 
@@ -274,8 +275,8 @@ __device__ inline void sort(K* best, u32* places, u32 count) {
 }
 "#;
 
-/// A block selects from a row, or from a part of it, which it reads once. It lists what may be among the `k` largest: of
-/// the first piece of the row what is not below the k-th largest of the threads' own maxima, then what is larger.
+/// A block selects from a row or from a part of it, which it reads once. It lists candidates for the `k` largest: from
+/// the first piece of the row, elements not below the k-th largest of the threads' maxima; then larger elements.
 const LONG: &str = r#"  __shared__ K best[ROOM];
   __shared__ u32 places[ROOM];
   Block block = {0};
@@ -284,8 +285,8 @@ const LONG: &str = r#"  __shared__ K best[ROOM];
   if (row >= rows) return;
   if (begin >= n) end = begin;
   const auto* from = x + g.offset((Index)row, 0);
-  // `listed` elements are in the list. At least `k` of them are ahead of whatever is still to come and has no larger key
-  // than `least`, unless that is 0.
+  // Number of elements in the list. Unless `least` is 0, at least `k` of them precede all remaining elements whose key
+  // is at most `least`.
   u32 listed = 0;
   K least = 0;
   for (u32 base = begin; base < end; base += T * HELD) {

@@ -1,4 +1,4 @@
-//! `triad`: what memory sustains.
+//! `triad`: the STREAM benchmark of memory bandwidth.
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims};

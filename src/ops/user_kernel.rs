@@ -1,4 +1,4 @@
-//! Kernels that a file declares: launched as declared, and computed on the CPU by the operation of their `reference`.
+//! Kernels declared in a file. A device launches them as declared; the CPU computes their `reference`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use super::kernel::TYPES;
 use super::occupancy::{UNITS, share};
 use super::*;
 
-/// The call of a declared kernel. It has no place in the catalogue, since each declaration has a name of its own.
+/// The call of a declared kernel. The catalogue does not list it, since each declaration has its own name.
 pub struct KernelCall;
 
-/// A declared kernel with everything that one call decides.
+/// A declared kernel with the values of one call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UserKernel {
     /// The name of the declaration.
     pub name: Arc<str>,
     pub code: Arc<KernelCode>,
-    /// Blocks of the grid and threads of a block, in x, y and z.
+    /// Size of the grid in blocks and of a block in threads: x, y, z.
     pub grid: [u32; 3],
     pub block: [u32; 3],
     /// Dynamic shared memory of a block, in bytes.
     pub shared: u32,
-    /// The arguments, in the order of the entry's parameters.
+    /// Arguments in the order of the entry's parameters.
     pub args: Vec<Passed>,
     /// Names of the outputs.
     pub outputs: Arc<[String]>,
-    /// Operations of one run.
+    /// Arithmetic operations of one execution.
     pub flops: u64,
-    /// Bytes that one run moves; `None` if it reads each input and writes each output once.
+    /// Bytes moved by one execution; `None` if it reads each input and writes each output once.
     pub bytes: Option<u64>,
-    /// Time of one run on a whole device, for the simulator; `None` if it follows from `flops` and `bytes`.
+    /// Duration on a whole device, for the simulator; `None` if it follows from `flops` and `bytes`.
     pub time: Option<Nanos>,
     pub reference: Option<Box<Reference>>,
 }
@@ -42,35 +42,36 @@ pub struct UserKernel {
 pub struct KernelCode {
     /// The complete text for the compiler.
     pub source: Arc<Source>,
-    /// The head that the entry has to have, for messages.
+    /// Required declaration of the entry, for messages.
     pub head: String,
-    /// The literal with the text, or the path of its file.
+    /// Location of the source literal, or of the file's path.
     pub at: SrcSpan,
-    /// The file name that the compiler prints in its messages on the text.
+    /// File name in the compiler's messages.
     pub label: String,
-    /// The device that compiled code is for, as its metadata says; `None` if nothing says it.
+    /// Target device of compiled code, according to its metadata; `None` if unknown.
     pub target: Option<String>,
-    /// Registers and shared memory of the compiled code; `None` for a source text, and for code that does not state them.
+    /// Registers and shared memory of the compiled code; `None` for source text, and for code that does not state
+    /// them.
     pub resources: Option<Resources>,
-    /// Offset in bytes of each line of the text from the begin of the file; empty if the text is elsewhere.
+    /// Byte offset of each line of the text in the file; empty if the text is in another file.
     pub lines: Vec<u32>,
 }
 
 /// One argument of a declared kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Passed {
-    /// The address of an operand: inputs first, then outputs.
+    /// Address of an operand: inputs first, then outputs.
     Operand(u8),
-    /// The bits of a number, the lowest first.
+    /// Bits of a number, in little-endian order.
     Value(u64),
 }
 
-/// The operation that computes what a kernel does.
+/// The operation that computes a kernel's reference result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
     /// The operation. Its first outputs are those of the kernel.
     pub spec: Spec,
-    /// For each of its inputs, the part of an input of the kernel that it is.
+    /// For each input of the operation, the part of a kernel input that it reads.
     pub inputs: Vec<InputPart>,
 }
 
@@ -79,13 +80,13 @@ pub struct Reference {
 pub struct InputPart {
     /// The input, counted from 0.
     pub input: usize,
-    /// The part's first element in the input, which has no gaps.
+    /// Index of the part's first element in the contiguous input.
     pub offset: u64,
-    /// The part, with its strides in the input.
+    /// Type, shape and strides of the part within the input.
     pub tensor: Tensor,
 }
 
-/// The name of the option that holds the kernel, which the model fills in.
+/// Name of the internal option that holds the kernel.
 const KERNEL: &str = "kernel";
 
 /// The kernel of a call; `None` for any other operation.
@@ -94,14 +95,14 @@ pub fn user_kernel(spec: &Spec) -> Option<&UserKernel> {
 }
 
 impl UserKernel {
-    /// The call of the kernel with these operands.
+    /// Returns the call of the kernel with these operands.
     pub fn call(self, inputs: Vec<Tensor>, outputs: Vec<Tensor>) -> Spec {
         let mut attrs = Attrs::default();
         attrs.push(KERNEL, Attr::UserKernel(Arc::new(self)), None);
         Spec { operation: &KernelCall, attrs, expression: None, inputs, outputs, team: Team::ALONE, threads: None }
     }
 
-    /// The same kernel, whose compiled code takes these resources.
+    /// Returns the kernel with the resources of its compiled code.
     pub fn with_resources(self, resources: Resources) -> UserKernel {
         let code = KernelCode { resources: Some(resources), ..(*self.code).clone() };
         UserKernel { code: Arc::new(code), ..self }
@@ -119,10 +120,10 @@ impl UserKernel {
 }
 
 impl KernelCode {
-    /// The code of a text. `head` is the entry's name and parameters as in C++; `at` and `lines` locate the text in the
-    /// file.
+    /// Returns the code of a source text. `head` is the entry's C++ declaration; `at` and `lines` locate the text in
+    /// the file.
     pub fn new(entry: &str, head: String, (label, text): (&str, &str), at: SrcSpan, lines: Vec<u32>) -> KernelCode {
-        // A name that would end the literal of the directive is none that a compiler could repeat.
+        // The label must not end the string literal of the `#line` directive.
         let label = label.replace(['"', '\\', '\n', '\r'], "_");
         // The declaration makes the compiler compare the parameters of the definition with those of the kernel.
         let text = format!("{TYPES}\n{head};\n#line 1 \"{label}\"\n{text}\n");
@@ -137,7 +138,7 @@ impl KernelCode {
         }
     }
 
-    /// Compiled code of a file, whose path is at `at`.
+    /// Returns compiled code from the file whose path is at `at`.
     pub fn compiled(
         entry: &str,
         head: String,
@@ -146,13 +147,13 @@ impl KernelCode {
         at: SrcSpan,
     ) -> KernelCode {
         let resources = Resources::of(code, entry);
-        // A driver reads the text of an assembler up to a NUL.
+        // A driver reads assembler text up to a NUL byte.
         let code = Some(code.iter().copied().chain([0]).collect());
         let source = Arc::new(Source { name: entry.to_owned(), text: String::new(), code });
         KernelCode { source, head, at, label: label.to_owned(), target, resources, lines: Vec::new() }
     }
 
-    /// The location of the first line of the text that a compiler's log names.
+    /// Returns the location of the first source line that a compiler's log mentions.
     pub fn located(&self, log: &str) -> SrcSpan {
         let line = log.match_indices(&self.label).find_map(|(at, label)| {
             let behind = log[at + label.len()..].strip_prefix(['(', ':'])?;
@@ -164,7 +165,7 @@ impl KernelCode {
     }
 }
 
-/// The type of an element or a number in the head of a kernel.
+/// C++ type of an element or a number in the declaration of a kernel.
 fn c_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F64 => "double",
@@ -189,7 +190,7 @@ pub enum Param<'a> {
     Size(&'a str),
 }
 
-/// The head of a kernel in C++.
+/// Returns the C++ declaration of a kernel.
 pub fn head(entry: &str, params: &[Param]) -> String {
     let param = |param: &Param| match *param {
         Param::Input(dtype, name) => format!("const {}* {name}", c_name(dtype)),
@@ -203,7 +204,7 @@ pub fn head(entry: &str, params: &[Param]) -> String {
 }
 
 impl Reference {
-    /// The inputs of the operation, from those of the kernel.
+    /// Selects the inputs of the operation from those of the kernel.
     fn inputs<'a>(&self, inputs: &[&'a [f64]]) -> Vec<Cow<'a, [f64]>> {
         let part = |part: &InputPart| {
             let all = inputs[part.input];
@@ -217,7 +218,7 @@ impl Reference {
         self.inputs.iter().map(part).collect()
     }
 
-    /// Runs `compute` with the operation's inputs, and with as many outputs as it has.
+    /// Calls `compute` with the inputs of the operation and space for its outputs.
     fn with<R>(
         &self,
         inputs: &[&[f64]],
@@ -252,7 +253,7 @@ impl Operation for KernelCall {
         &Signature::NOTHING
     }
 
-    /// Nothing is inferred: the signature of the declaration is the rule of shapes.
+    /// Never called: the declaration's signature is the shape rule.
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         Ok(Vec::new())
     }
@@ -266,7 +267,7 @@ impl Operation for KernelCall {
         };
         let cost = Cost { blocks: kernel.blocks(), share, ..spec.streaming_cost(kernel.flops as f64, 1) };
         match (kernel.time, kernel.bytes) {
-            // The time is that of all blocks, so that those which follow others do not add to it.
+            // The time covers all blocks, so that later waves of blocks do not extend it.
             (Some(time), _) => {
                 let resident = UNITS * u64::from(Cost::WHOLE_UNIT / share).max(1);
                 let blocks = cost.blocks.min(resident);
@@ -281,7 +282,7 @@ impl Operation for KernelCall {
         }
     }
 
-    /// Leaves the outputs of a kernel without a reference as they are.
+    /// Leaves the outputs unchanged if the kernel has no reference.
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         if let Some(reference) = user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
             reference.with(inputs, outputs, |spec, inputs, outputs| spec.operation.reference(spec, inputs, outputs));
@@ -301,7 +302,7 @@ impl Operation for KernelCall {
         }
     }
 
-    /// Compares with the reference. The outputs of a kernel without one are not compared.
+    /// Compares with the reference. Outputs of a kernel without a reference are not compared.
     fn check(&self, spec: &Spec, inputs: &[&[f64]], before: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
         match user_kernel(spec).and_then(|kernel| kernel.reference.as_ref()) {
             Some(reference) if reference.spec.outputs.len() == actual.len() => {

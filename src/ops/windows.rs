@@ -1,17 +1,17 @@
-//! Windows over the spatial dimensions of `[samples, channels, spatial…]`, which convolutions and pools have in common.
+//! Sliding windows over the spatial dimensions of `[samples, channels, spatial…]`, shared by convolutions and pools.
 
 use crate::base::{DType, Dims};
 
 use super::*;
 
-/// The most spatial dimensions.
+/// Maximum number of spatial dimensions.
 pub const MOST_SPATIAL: usize = 3;
 
-/// The most elements of a channel in all samples, and of a kernel in all channels: kernels number them by 32 bits, and need
-/// room for numbers outside of the tensor.
+/// Maximum number of elements of a channel in all samples, and of a kernel in all channels. Kernels index them by 32
+/// bits, which must also represent positions outside of the tensor.
 const MOST_PLACES: u64 = 1 << 29;
 
-/// The largest value of an option.
+/// Maximum value of an option.
 pub const MOST: i64 = 1 << 20;
 
 /// The spatial sizes of a tensor.
@@ -19,26 +19,26 @@ pub fn spatial(tensor: &Tensor) -> Dims {
     Dims::from_slice(&tensor.dims[2..]).expect("fewer dimensions than the tensor has")
 }
 
-/// The dimensions of samples, channels and spatial sizes.
+/// Returns the shape of samples, channels and spatial sizes.
 pub fn shape(samples: u64, channels: u64, spatial: Dims) -> Dims {
     let sizes: Vec<u64> = [samples, channels].iter().chain(spatial.iter()).copied().collect();
     Dims::from_slice(&sizes).expect("at most five dimensions")
 }
 
-/// Elements that a window spans along a dimension, with those that `dilation` leaves out.
+/// Extent of a window along a dimension, including elements skipped by `dilation`.
 pub fn span(size: u64, dilation: u64) -> u64 {
     dilation * (size - 1) + 1
 }
 
 impl Call<'_> {
-    /// Fails unless an input has one of the types that convolutions and pools compute with.
+    /// Returns an error unless an input has one of the types that convolutions and pools support.
     pub(super) fn needs_wide_float(&self, index: usize) -> Result<(), OpError> {
         let operand = &self.inputs[index];
         let fits = matches!(operand.tensor.dtype, DType::F64 | DType::F32 | DType::F16 | DType::BF16);
         self.needs_dtype(operand, fits, "elements of type f16, bf16, f32 or f64")
     }
 
-    /// The number of spatial dimensions of an input; fails unless it is 1, 2 or 3.
+    /// Returns the number of spatial dimensions of an input, or an error unless it is 1, 2 or 3.
     pub(super) fn needs_spatial(&self, index: usize, layout: &str) -> Result<usize, OpError> {
         let operand = &self.inputs[index];
         let rank = operand.tensor.dims.len();
@@ -53,7 +53,7 @@ impl Call<'_> {
         })
     }
 
-    /// The value of an option for each spatial dimension; `None` if it is absent.
+    /// Value of an option for each spatial dimension; `None` if absent.
     pub(super) fn each_spatial(&self, name: &'static str, count: usize) -> Result<Option<Dims>, OpError> {
         let Some(list) = self.attrs.axes(name) else { return Ok(self.attrs.spatial(name, count)) };
         match self.attrs.spatial(name, count) {
@@ -67,8 +67,8 @@ impl Call<'_> {
         }
     }
 
-    /// Fails if an operand has too many elements for places that are numbered by 32 bits. Those along each of the dimensions
-    /// in `apart` have numbers of their own. The operand may be a result, whose size nothing limits yet.
+    /// Returns an error if an operand has too many elements for 32-bit indices. Dimensions in `apart` are indexed
+    /// separately. The operand may be an output, whose size has not been limited yet.
     pub(super) fn needs_few_places(&self, operand: &Operand, apart: &[usize]) -> Result<(), OpError> {
         let elements = operand.tensor.dims.elements();
         let is_small = |&axis: &usize| elements.is_some_and(|all| all / operand.tensor.dims[axis] <= MOST_PLACES);

@@ -1,12 +1,13 @@
-//! Operations that show that nothing began too early: counters behind what is waited for, and looks at them before what
-//! waits. They stand in no catalogue: no text can name them.
+//! Internal operations that verify order at run time: producers increment counters, and consumers compare them before
+//! they start. No file can name them.
 
 use crate::base::{DType, Dims, Nanos, Space};
 
 use super::kernel::one_thread;
 use super::*;
 
-/// How long a mark takes, so that a consumer that does not wait is likely to come too early. The CPU takes none.
+/// Duration of an increment on a device, so that a consumer that does not wait probably starts too early. On the CPU
+/// it takes no time.
 const LATE: Nanos = Nanos(5_000);
 
 /// The element type of all counters.
@@ -34,13 +35,13 @@ fn spec(operation: &'static dyn Operation, attrs: Attrs, inputs: usize) -> Spec 
     }
 }
 
-/// Adds one to a counter: an operation has been done once more.
+/// Increments a counter: an operation has completed once more.
 pub fn mark() -> Spec {
     spec(&Mark, Attrs::default(), 0)
 }
 
-/// Adds one to the last of three counters, unless the first is ahead of the second, or behind it by less than `rounds`:
-/// what is waited for has been done, and what waits has not.
+/// Increments the last of three counters, unless the first is ahead of the second, or less than `rounds` behind it:
+/// the awaited operation has completed, and the waiting one has not started.
 pub fn check(rounds: i64) -> Spec {
     let mut attrs = Attrs::default();
     attrs.push("rounds", Attr::Int(rounds), None);

@@ -1,4 +1,4 @@
-//! `work`: a kernel of a given cost, in place of another one.
+//! `work`: a synthetic kernel with a given cost, in place of another kernel.
 
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
@@ -10,23 +10,23 @@ use super::*;
 /// `work(flops: n, bytes: m)`, or `work(time: t, units: n, bytes: m)`.
 pub struct Work;
 
-/// Bytes that a thread reads at once.
+/// Bytes per read of a thread.
 const PACK: u64 = 16;
 
-/// The most bytes that are read in random order: places are numbered by 32 bits.
+/// Maximum number of bytes read in random order: positions have 32 bits.
 const MOST_RANDOM: f64 = (1u64 << 36) as f64;
 
-/// The work that a use asks for.
+/// The work that a call requests.
 struct Asked {
     flops: f64,
-    /// Reads of a pack each, and the distance between their places, in packs.
+    /// Number of reads, and distance between their positions, both in units of [`PACK`].
     packs: u64,
     step: u64,
     is_random: bool,
-    /// `None` where it takes as long as it does.
+    /// Duration; `None` if it is not prescribed.
     time: Option<Nanos>,
     units: u64,
-    /// The type of the factors if matrix units do the arithmetic; `None` for vector units.
+    /// Element type of the matrices if matrix units do the arithmetic; `None` for vector units.
     matrix: Option<DType>,
 }
 
@@ -47,7 +47,7 @@ impl Asked {
     fn blocks(&self) -> u64 {
         match self.time {
             Some(_) => self.units,
-            // 16 KiB of memory or some arithmetic a block: enough blocks to fill a device when the work is large.
+            // A block has 16 KiB of memory or a fixed amount of arithmetic, so that large work fills a device.
             None => {
                 let of_a_block = if self.matrix.is_some() { MATRIX_BLOCK } else { VECTOR_BLOCK };
                 ((self.packs as f64 / 1024.0).max(self.flops / of_a_block).ceil() as u64).clamp(1, 8192)
@@ -55,7 +55,7 @@ impl Asked {
         }
     }
 
-    /// Kernel text of the arithmetic, and the operations of a thread in each round.
+    /// Kernel text of the arithmetic, and arithmetic operations per thread and round.
     fn arithmetic(&self) -> (String, f64) {
         match self.matrix {
             None => (FREE.replace("ARITHMETIC", VECTOR), 16.0),
@@ -63,20 +63,20 @@ impl Asked {
         }
     }
 
-    /// Kernel text of `multiply`, which multiplies two small matrices and adds the product to a third; none for vector units.
+    /// Kernel text of `multiply`, which adds the product of two small matrices to a third; empty for vector units.
     fn multiply(&self) -> String {
         let Some(dtype) = self.matrix else { return String::new() };
         let (element, suffix) = if dtype == DType::F16 { ("_Float16", "f16") } else { ("short", "bf16_1k") };
         MULTIPLY.replace("TYPE", dtype.name()).replace("ELEMENT", element).replace("SUFFIX", suffix)
     }
 
-    /// Bytes that memory moves: those of whole sectors.
+    /// Bytes that memory moves, in whole sectors.
     fn moved(&self) -> u64 {
         let alone = self.is_random || self.step * PACK >= SECTOR;
         self.packs * if alone { SECTOR } else { PACK }
     }
 
-    /// Kernel text of `read`, which reads the pack with a number from its place.
+    /// Kernel text of `read`, which reads the value with this number.
     fn text(&self) -> String {
         let place = match self.is_random {
             true => {
@@ -93,18 +93,18 @@ impl Asked {
     }
 }
 
-/// Operations of a block, by vector units and by matrix units.
+/// Arithmetic operations per block, by vector units and by matrix units.
 const VECTOR_BLOCK: f64 = 1e6;
 const MATRIX_BLOCK: f64 = 16e6;
 
-/// Reads side by side, then arithmetic with the result `all`.
+/// Independent reads, then arithmetic on their combination `all`.
 const FREE: &str = r#"  u32 sum = 0;
   for (u64 i = GLOBAL_INDEX; i < packs; i += (u64)gridDim.x * blockDim.x) sum += read(x, i, packs, step);
 ARITHMETIC  // Never so: the compiler cannot know, and keeps the work.
   if (all == -1.0f && sum == 0x12345u) x[0] = 1;
 "#;
 
-/// Eight fused multiply-adds a round and thread.
+/// Eight fused multiply-adds per round and thread.
 const VECTOR: &str = r#"  f32 a[8];
 #pragma unroll
   for (int l = 0; l < 8; l++) a[l] = (f32)(threadIdx.x + l);
@@ -116,7 +116,7 @@ const VECTOR: &str = r#"  f32 a[8];
   for (int l = 0; l < 8; l++) all += a[l];
 "#;
 
-/// Four independent products a round, of 128 operations a thread each.
+/// Four independent products per round, each of 128 operations per thread.
 const MATRIX: &str = r#"  f32 d[4][4];
   u32 a[4], b[2];
 #pragma unroll
@@ -133,8 +133,8 @@ const MATRIX: &str = r#"  f32 d[4][4];
   for (int l = 0; l < 16; l++) all += d[l / 4][l % 4];
 "#;
 
-/// A product of 16 × 16 by 16 × 8 for a warp of 32 threads, or of 16 × 16 by 16 × 16 for a wavefront of 64. A device
-/// without such units does as many multiply-adds.
+/// For a warp of 32 threads, a product of 16 × 16 and 16 × 8; for a wavefront of 64, of 16 × 16 and 16 × 16. A device
+/// without matrix units executes as many multiply-adds.
 const MULTIPLY: &str = r#"
 #if defined(__CUDA_ARCH__)
 __device__ inline void multiply(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
@@ -159,7 +159,7 @@ __device__ inline void multiply(f32 (&d)[4], const u32 (&a)[4], const u32 (&b)[2
 #endif
 "#;
 
-/// A block spreads its reads over the time, by the device's own clock: it reads on when the clock says that they are due.
+/// A block distributes its reads over the time by the device's clock: it continues when the next read is due.
 const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
   u32 sum = 0;
   u64 own = (packs + gridDim.x - 1) / gridDim.x, from = own * blockIdx.x;
@@ -178,7 +178,7 @@ const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
   }
   if (threadIdx.x == 0) while (WHOLE_CLOCK() - start < ticks) {}
   __syncthreads();
-  // Never so: the compiler cannot know, and keeps the reads.
+  // Never true, but the compiler cannot know it and therefore keeps the reads.
   if (sum == 0x12345u && packs == ~0ull) x[0] = 1;
 "#;
 

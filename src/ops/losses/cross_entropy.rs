@@ -1,4 +1,4 @@
-//! `cross_entropy`: the negative logarithm of the probability that a row of logits gives to its target.
+//! `cross_entropy`: the negative log-likelihood of each row's target class.
 
 use crate::base::{DType, Dims};
 
@@ -179,12 +179,12 @@ fn function(spec: &Spec) -> Function {
     }
 }
 
-/// The type that a kernel computes in. That of the targets does not count.
+/// Type in which a kernel computes, independent of the targets' type.
 fn compute(spec: &Spec) -> DType {
     spec.inputs[0].dtype.compute().promote(spec.outputs[0].dtype.compute())
 }
 
-/// The logit of a row's target; `None` where the row is ignored, or has no such class.
+/// Logit of a row's target; `None` if the row is ignored or the class does not exist.
 fn target_of(spec: &Spec, row: &[f64], target: f64) -> Option<f64> {
     if target < 0.0 || target == spec.attrs.int("ignore_index") as f64 {
         return None;

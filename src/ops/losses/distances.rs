@@ -57,7 +57,7 @@ impl Distance {
     }
 }
 
-/// The product of two vectors over that of their lengths.
+/// Dot product of two vectors, divided by the product of their norms.
 fn cosine(eps: f64) -> Sums {
     let mut terms = Formula::default();
     let (a, b) = (terms.input(0), terms.input(1));
@@ -74,7 +74,7 @@ fn cosine(eps: f64) -> Sums {
     Sums { terms: terms.with_outputs(sums), result: result.with_outputs([similarity]) }
 }
 
-/// The distance to the positive less that to the negative, plus a margin; at least 0.
+/// Distance to the positive minus distance to the negative, plus a margin; at least 0.
 fn triplet(attrs: &Attrs) -> Sums {
     let is_euclidean = attrs.int("p") == 2;
     let mut terms = Formula::default();
@@ -181,7 +181,7 @@ impl Operation for Distance {
 mod tests {
     use super::*;
 
-    /// Returns the results of an operation on rows of `f64`, by the options' defaults but for those given.
+    /// Computes an operation on `f64` rows with the given options, and defaults for the others.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
         let attrs = Attrs::with_defaults(operation.signature().options, options);
         let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
@@ -210,7 +210,7 @@ mod tests {
         let dot = |x: &[f64; 3], y: &[f64; 3]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
         let cosine = dot(&a, &b) / (dot(&a, &a).sqrt() * dot(&b, &b).sqrt());
         assert!((results(Distance::Cosine, &[&a, &b], &[]) - cosine).abs() < 1e-15);
-        // A vector that is shorter than `eps` counts as one of that length.
+        // A vector shorter than `eps` is treated as if its norm were `eps`.
         let eps = [("eps", Attr::Number(100.0))];
         assert!((results(Distance::Cosine, &[&a, &b], &eps) - dot(&a, &b) / 1e4).abs() < 1e-15);
 

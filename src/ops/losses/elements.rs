@@ -22,7 +22,7 @@ pub enum Loss {
     Hinge,
 }
 
-/// `mse(x, target)` and its like.
+/// The operation of an elementwise loss, such as `mse(x, target)`.
 pub struct ElementLoss(pub Loss);
 
 const INPUTS: &[Input] = &[Input::Tensor("x"), Input::Tensor("target")];
@@ -177,7 +177,7 @@ impl ElementLoss {
                 let logarithm = formula.log(t);
                 let difference = formula.subtract(logarithm, x);
                 let product = formula.multiply(t, difference);
-                // The logarithm of 0 times 0 is no number.
+                // 0 times the logarithm of 0 would be NaN.
                 let zero = formula.constant(0.0);
                 formula.select(t, product, zero)
             }

@@ -1,5 +1,5 @@
-//! Losses: `cross_entropy` of rows, comparisons of rows, and losses that are an expression of each element and its target.
-//! All are reductions, so that nothing but the loss is stored.
+//! Losses: `cross_entropy`, row comparisons, and elementwise losses of predictions and targets. All are implemented as
+//! reductions and store only the loss.
 
 mod cross_entropy;
 mod distances;

@@ -1,4 +1,4 @@
-//! The results of `route`: the scores of experts, the choice of each row, and how much of both rounding decides.
+//! The result of `route`: scores, the selected experts of each row, and which selections rounding can change.
 
 use crate::ops::ball::{Ball, Precision};
 use crate::ops::expression::{Binary, Unary};
@@ -8,18 +8,18 @@ use crate::ops::{Spec, check};
 /// The rules by which a row chooses its experts.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// Groups of experts; 1 where they limit nothing.
+    /// Number of groups of experts; 1 without groups.
     pub groups: usize,
-    /// Groups that a row chooses from.
+    /// Number of groups from which a row selects.
     pub group_k: usize,
-    /// Whether groups are ranked by the sum of their best two experts.
+    /// Whether groups are ranked by the sum of their two best scores; otherwise by the best.
     pub by_two: bool,
-    /// Whether experts are ranked by scores that are computed; otherwise by the first input, which has the same order.
+    /// Whether experts are ranked by computed scores; otherwise by the first input, which has the same order.
     pub by_score: bool,
 }
 
 impl Choice {
-    /// Reads the rules from the options and operands of a `route`.
+    /// Returns the rules that the options and operands of a `route` define.
     pub fn of(spec: &Spec) -> Choice {
         let [groups, group_k] = ["groups", "group_k"].map(|name| spec.attrs.int(name) as usize);
         let limited = group_k > 0 && group_k < groups;
@@ -33,16 +33,16 @@ impl Choice {
     }
 }
 
-/// The chosen experts of a row.
+/// The selected experts of a row.
 struct Chosen {
-    /// In increasing order.
+    /// Indices in ascending order.
     experts: Vec<usize>,
-    /// For each expert whether rounding decides if it is chosen.
+    /// For each expert, whether rounding can change its selection.
     open: Vec<bool>,
 }
 
-/// Routes each row. Returns by how much each output may differ on a device: not at all, or infinitely for slots that
-/// depend on a choice that rounding decides.
+/// Routes each row. Returns the tolerance of each output: zero, or infinite for slots that depend on a selection that
+/// rounding can change.
 pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<f64>; 3] {
     let experts = spec.inputs[0].dims[1] as usize;
     let (k, capacity) = (spec.attrs.int("k") as usize, spec.attrs.int("capacity") as usize);
@@ -60,7 +60,7 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
         let total = if normalize { sum(spec, precision, chosen.iter().map(|&e| scores[e])) } else { Ball::exact(1.0) };
         let is_open = open.contains(&true);
         for e in (0..experts).filter(|&e| open[e]) {
-            // Whether the row is in its list decides where all rows behind it are.
+            // An uncertain selection affects the positions of all later rows of the expert.
             let behind = e * capacity + taken[e].min(capacity)..(e + 1) * capacity;
             radii[0][behind.clone()].fill(f64::INFINITY);
             radii[1][behind].fill(f64::INFINITY);
@@ -82,13 +82,13 @@ pub fn routed(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> [Vec<
     radii
 }
 
-/// The sum of numbers that a device adds in any order.
+/// Sum of values that a device may add in any order.
 fn sum(spec: &Spec, precision: Precision, terms: impl Iterator<Item = Ball> + Clone) -> Ball {
     let values: Vec<f64> = terms.clone().map(|term| term.value).collect();
     let moved: f64 = terms.map(|term| term.radius).sum();
     let lost = match values.iter().all(|value| *value >= 0.0) {
         true => check::sum_error(spec.inputs[0].dtype.compute(), &values),
-        // Terms of both signs may cancel, whose roundings then remain.
+        // Terms of different signs can cancel, so that rounding errors dominate.
         false => {
             let sizes: f64 = values.iter().map(|value| value.abs()).sum();
             values.len().saturating_sub(1) as f64 * precision.unit() * sizes
@@ -113,7 +113,7 @@ fn scores(spec: &Spec, precision: Precision, row: &[f64]) -> Vec<Ball> {
     }
 }
 
-/// The `k` experts of a row with the largest scores, in the groups with the largest.
+/// Selects the `k` experts of a row with the best scores, within the best groups.
 fn chosen(
     choice: &Choice,
     precision: Precision,
@@ -128,14 +128,14 @@ fn chosen(
         None if choice.by_score => scores.to_vec(),
         None => row.iter().map(|&x| Ball::exact(x)).collect(),
     };
-    // A device computes the same of the same: rounding then decides nothing.
+    // A device computes equal results from equal inputs, so that rounding cannot change their order.
     let are_same = |a: usize, b: usize| row[a] == row[b] && bias.is_none_or(|bias| bias[a] == bias[b]);
     let size = row.len() / choice.groups;
     let of_group = |group: usize| {
         let mut best: Vec<Ball> = ranked[group * size..][..size].to_vec();
         best.sort_by(|a, b| b.value.total_cmp(&a.value));
         match choice.by_two {
-            // The best two may be others than these, whose scores are as close.
+            // Rounding may exchange the best two with others of nearly the same score.
             true => {
                 let moved = best.iter().map(|ball| ball.radius).fold(0.0, f64::max);
                 let spread = |ball: &Ball| Ball { radius: moved, ..*ball };
@@ -155,8 +155,8 @@ fn chosen(
     Chosen { experts: places.into_iter().map(|place| eligible[place]).collect(), open }
 }
 
-/// The places of the `k` largest values, of equal ones the earlier, in increasing order; and for each value whether
-/// rounding decides if it is among them.
+/// Indices of the `k` largest values, in ascending order; of equal values, the earlier ones. Also returns, for each
+/// value, whether rounding can change its selection.
 fn largest(values: &[Ball], k: usize, are_same: impl Fn(usize, usize) -> bool) -> (Vec<usize>, Vec<bool>) {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| match ahead(values[a].value, a, values[b].value, b) {

@@ -7,15 +7,15 @@ use crate::ops::{Arg, Kernel, Launch, Shared, Spec};
 use super::TOGETHER;
 use super::choice::Choice;
 
-/// Threads of a block that serves as many rows as a word has bits.
+/// Threads of a block that processes as many rows as a word has bits.
 const BLOCK_OF_ROWS: u32 = 1024;
 
-/// Whether weights are divided by a sum over their row.
+/// Whether weights are divided by a sum over the row.
 fn is_divided(spec: &Spec) -> bool {
     spec.attrs.bool("normalize") || spec.attrs.word("scores") == "softmax"
 }
 
-/// Bytes of the workspace for each row: its largest element, and what its weights are divided by, if they are.
+/// Workspace per row, in bytes: the largest element and the divisor of the weights, if they are divided.
 pub fn row_bytes(spec: &Spec) -> u64 {
     if is_divided(spec) { 2 * spec.inputs[0].dtype.compute().size() } else { 0 }
 }
@@ -48,9 +48,9 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
         Arg::U64(probs.strides[0]),
         Arg::U64(probs.strides[1]),
     ];
-    // Experts are ranked by the elements as they are, or by numbers of the type that is computed in.
+    // Experts are ranked by their elements, or by scores of the compute type.
     let ranked = if choice.by_score { compute } else { probs.dtype };
-    // Few enough keys stay in registers; else each round reads the row again.
+    // A few keys stay in registers; otherwise each round reads the row again.
     let held = experts.div_ceil(TOGETHER);
     let held = if held <= if is_wide(ranked) { 8 } else { 16 } { held } else { 0 };
     let before = format!(
@@ -110,7 +110,7 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     vec![Launch::Kernel(choose), Launch::Kernel(place)]
 }
 
-/// A score is `raw` of an element, divided by the row's sum if it is a softmax.
+/// The score is `raw` of an element; for a softmax, divided by the row's sum.
 const SCORES: &str = r#"
 #if defined(SOFTMAX)
 __device__ inline C raw(C x, C top) { return f_exp(x - top); }
@@ -131,8 +131,7 @@ template <typename T> __device__ inline T max_across(T v) {
 }
 "#;
 
-/// The workspace holds two numbers for each row if weights are divided, then bits: for each expert a word for each block of
-/// rows.
+/// Workspace: two numbers per row if weights are divided, then bits, one word for each expert and each block of rows.
 const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, words = gridDim.x;
   C* rows = (C*)workspace;
   u32* bits = (u32*)(rows + DIVIDED * 2 * (u64)tokens) + blockIdx.x;
@@ -172,7 +171,7 @@ const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, 
   auto all = read;
 #endif
 #if GROUPS > 1
-  // Thread g has group g, and counts those ahead of it.
+  // Thread g counts the groups that rank before group g.
   u32 size = experts / GROUPS, ahead = 0;
   K mine = 0;
   for (u32 g = 0; g < GROUPS; g++) {

@@ -106,7 +106,7 @@ impl Operation for Route {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (tokens, experts) = (spec.inputs[0].dims[0], spec.inputs[0].dims[1]);
-        // Each thread of a row finds the keys of its elements, then counts them once for each bit of the threshold.
+        // Each thread computes the keys of its elements, then counts them once for each bit of the threshold.
         let choice = Choice::of(spec);
         let held = experts.div_ceil(TOGETHER);
         let of_groups = if choice.groups > 1 { choice.groups as u64 * (held * 3 + 40) } else { 0 };
@@ -132,8 +132,8 @@ impl Operation for Route {
         radii.map(Tolerance::Within).into()
     }
 
-    /// The first kernel has 32 threads choose a row's experts, and sets a bit for each row and expert. The second has a
-    /// block for each expert, which finds the slots of its rows by counting bits.
+    /// In the first kernel, 32 threads select the experts of a row and set a bit for each row and expert. In the
+    /// second, a block per expert finds the slots of its rows by counting bits.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         kernel::launch(spec)
     }
@@ -144,7 +144,7 @@ impl Operation for Route {
 }
 
 impl Route {
-    /// Fails unless groups divide the experts, and those that a row chooses from have `k` of them.
+    /// Returns an error unless groups divide the experts evenly and the selected groups have at least `k` experts.
     fn check_groups(&self, call: &Call, experts: u64, k: u64) -> Result<(), OpError> {
         let [groups, group_k] = ["groups", "group_k"].map(|name| call.attrs.int(name) as u64);
         if !experts.is_multiple_of(groups) {
@@ -168,11 +168,12 @@ impl Route {
     }
 }
 
-/// The most groups of experts: one for each of the threads that choose together.
+/// Maximum number of groups of experts: one for each cooperating thread.
 const MOST_GROUPS: i64 = 32;
 
-/// Threads that choose a row's experts, and rows that share a word of bits.
+/// Threads that select a row's experts together, and rows whose bits share a word.
 const TOGETHER: u64 = 32;
 
-/// Bits of the threshold that are looked at until it separates `k` random probabilities from the others, for the cost.
+/// For the cost model: expected number of bits examined until a threshold separates the `k` largest of random
+/// probabilities.
 const ROUNDS: u64 = 20;
