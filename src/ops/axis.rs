@@ -1,21 +1,21 @@
-//! The option `dim` of operations that work along one dimension.
+//! The option `dim` of operations along one dimension.
 
 use crate::base::Dims;
 
 use super::*;
 
-/// The option with this default; -1 names the last dimension.
+/// The option with this default; -1 means the last dimension.
 pub const fn option(default: i64, doc: &'static str) -> OptionSpec {
     OptionSpec::int("dim", -(Dims::MAX as i64), Dims::MAX as i64 - 1, default, doc)
 }
 
-/// The dimension that the option names among `rank`, for a use that [`Call::axis`] has checked.
+/// Dimension selected by the option, for a call that [`Call::axis`] has checked.
 pub fn of(attrs: &Attrs, rank: usize) -> usize {
     attrs.int("dim").rem_euclid(rank as i64) as usize
 }
 
 impl Call<'_> {
-    /// The dimension that the option names in this shape, which has at least one; else an error at the option.
+    /// Returns the dimension of this shape that the option selects, or an error at the option.
     pub(super) fn axis(&self, dims: Dims) -> Result<usize, OpError> {
         let (dim, rank) = (self.attrs.int("dim"), dims.len() as i64);
         if (-rank..rank).contains(&dim) {

@@ -1,9 +1,9 @@
-//! Expressions that operations write down themselves, node by node.
+//! Builds expressions node by node, for operations that define their own.
 
 use super::Expression;
 use super::expression::{Binary, Node, Unary};
 
-/// An expression in the making. Nodes are named by their numbers.
+/// An expression under construction. Nodes are identified by number.
 #[derive(Default)]
 pub struct Formula {
     expression: Expression,
@@ -83,18 +83,18 @@ impl Formula {
         self.push(Node::Unary(Unary::Sqrt, x))
     }
 
-    /// A node times a number.
+    /// Multiplies a node by a number.
     pub fn scale(&mut self, factor: f64, x: u16) -> u16 {
         let factor = self.constant(factor);
         self.multiply(factor, x)
     }
 
-    /// `yes` where the condition is not zero, else `no`.
+    /// `yes` if the condition is not zero, otherwise `no`.
     pub fn select(&mut self, condition: u16, yes: u16, no: u16) -> u16 {
         self.push(Node::Select(condition, yes, no))
     }
 
-    /// The expression whose outputs are these nodes.
+    /// Returns the expression with these nodes as outputs.
     pub fn with_outputs<const N: usize>(mut self, outputs: [u16; N]) -> Expression {
         outputs.into_iter().for_each(|node| self.expression.finish(node));
         self.expression

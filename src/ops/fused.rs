@@ -1,4 +1,4 @@
-//! Specs that do the work of two: the part of fusion that needs to know operations, and no program.
+//! Fusion of two specs into one: the part of fusion that depends on operations but not on a program.
 
 use std::sync::Arc;
 
@@ -8,50 +8,50 @@ use super::expression::{Binary, Node};
 use super::layout::broadcast;
 use super::*;
 
-/// Most steps and inputs of an expression that fusion makes: longer ones take long to compile and many registers.
+/// Limits of a fused expression. Larger ones take long to compile and need many registers.
 const STEPS: usize = 512;
 const INPUTS: usize = 24;
 
-/// Instructions of an element that fusion computes again for each row that reads it.
+/// Maximum number of instructions per element that fusion recomputes for each row that reads the element.
 const CHEAP: u32 = 8;
 
-/// Why two operations stay apart.
+/// Reason why two operations are not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Apart {
-    /// The value between them is rounded to whole numbers or to 8 bits, which changes what the second one computes.
+    /// The intermediate value is rounded to integers or 8 bits, which changes the result of the second operation.
     Rounded(DType),
     /// The two operations compute in different types.
     Compute(DType, DType),
-    /// The first has another shape than the second, and cannot be computed on the way.
+    /// The shapes differ, so that the first operation cannot be computed inside the second.
     Shape,
-    /// The kernel would have too many inputs, outputs or steps.
+    /// The kernel would have too many inputs, outputs or nodes.
     Large,
-    /// No library computes this with a product.
+    /// No library computes this as part of a matrix product.
     Library,
 }
 
-/// An operand of the first or of the second of two specs, by its place there.
+/// An operand of the first or the second of two specs, by its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OfPair {
     First(usize),
     Second(usize),
 }
 
-/// An operation for each element: the expression, and the spec that it is of.
+/// An elementwise operation: the spec and its expression.
 pub struct Elementwise<'a> {
     spec: &'a Spec,
     expression: Expression,
 }
 
 impl<'a> Elementwise<'a> {
-    /// `None` for other operations, and for those of a host stream.
+    /// Returns the elementwise form of a spec; `None` for other operations, and for those of a host stream.
     pub fn of(spec: &'a Spec) -> Option<Elementwise<'a>> {
         let expression = spec.operation.elements(spec).filter(|_| spec.threads.is_none())?;
         let is_plain = spec.operation.name() != "copy" || is_plain_copy(spec);
         (is_plain && expression.outputs().len() == spec.outputs.len()).then_some(Elementwise { spec, expression })
     }
 
-    /// Fails unless a value of this operation may go on without being stored in `output`.
+    /// Returns an error unless consumers can use an output's value without its rounding to the type of `output`.
     fn unstored(&self, output: usize) -> Result<(), Apart> {
         let dtype = self.spec.outputs[output].dtype;
         let node = self.expression.outputs()[output];
@@ -66,17 +66,16 @@ impl<'a> Elementwise<'a> {
     }
 }
 
-/// True if a copy within the device moves each element to the same place of an equal shape, by no engine that the file
-/// asks for.
+/// Whether a copy stays within the device, preserves each element's index, and does not request a copy engine.
 fn is_plain_copy(spec: &Spec) -> bool {
     let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
-    // Kernels compute with `f64`, which does not hold every number of 64 bits.
+    // Kernels compute in `f64`, which cannot represent all 64-bit integers.
     let is_exact = source.dtype != DType::I64;
     let is_near = [source, target].iter().all(|tensor| !tensor.space.in_host());
     keeps_order(spec) && source.dims == target.dims && is_near && is_exact && spec.attrs.word("via") != "dma"
 }
 
-/// The least and the largest value of a type of whole numbers that a device computes with exactly; `None` for other types.
+/// Range of an integer type that devices compute with exactly; `None` for other types.
 fn range(dtype: DType) -> Option<(f64, f64)> {
     match dtype {
         DType::U8 => Some((0.0, 255.0)),
@@ -87,7 +86,7 @@ fn range(dtype: DType) -> Option<(f64, f64)> {
     }
 }
 
-/// A spec that does the work of two, with the operands of each that are its own.
+/// A fused spec, with the operands of both that it keeps.
 #[derive(Debug)]
 pub struct Joined {
     pub spec: Spec,
@@ -95,19 +94,19 @@ pub struct Joined {
     pub outputs: Vec<OfPair>,
 }
 
-/// How the operands of two specs are related.
+/// Two specs and the relations between their operands.
 pub struct Related<'a> {
     pub first: &'a Spec,
     pub second: &'a Spec,
-    /// For each input of the second the output of the first that it is.
+    /// For each input of the second spec, the output of the first that it reads; `None` if it reads other memory.
     pub passed: &'a [Option<usize>],
-    /// For each input of the second the input of the first that is the same slice.
+    /// For each input of the second spec, the input of the first that is the same slice; `None` if there is none.
     pub shared: &'a [Option<usize>],
-    /// Outputs of the first that are kept in memory: others read them.
+    /// For each output of the first spec, whether other operations read it, so that it stays in memory.
     pub kept: &'a [bool],
 }
 
-/// The spec that does the work of both; `None` where no operation does.
+/// Returns the fused spec of two operations; `None` if no operation can do the work of both.
 pub fn joined(related: &Related) -> Option<Result<Joined, Apart>> {
     if [related.first, related.second].iter().any(|spec| spec.threads.is_some()) {
         return None;
@@ -115,7 +114,8 @@ pub fn joined(related: &Related) -> Option<Result<Joined, Apart>> {
     [maps, reduced, product, transposed, normalized_sum].iter().find_map(|rule| rule(related))
 }
 
-/// The map that does the work of two that read the same tensor, and pass nothing on; `None` where no map does.
+/// Returns one map for two operations that read the same tensor, where the second does not read the first's output;
+/// `None` if no map can.
 pub fn beside(related: &Related) -> Option<Joined> {
     let Related { first, second, shared, .. } = *related;
     let dims = first.outputs.first()?.dims;
@@ -124,7 +124,7 @@ pub fn beside(related: &Related) -> Option<Joined> {
     if alike { maps(related)?.ok() } else { None }
 }
 
-/// The map that does the work of two.
+/// Fuses two elementwise operations into a map.
 fn maps(related: &Related) -> Option<Result<Joined, Apart>> {
     let (first, second) = (Elementwise::of(related.first)?, Elementwise::of(related.second)?);
     Some(joined_maps(related, &first, &second))
@@ -143,20 +143,20 @@ fn joined_maps(related: &Related, first: &Elementwise, second: &Elementwise) -> 
     joined.computes_as(related)
 }
 
-/// The operation along rows or dimensions, of an expression that another operation has computed.
+/// Fuses an elementwise operation into a row-wise operation or a reduction that reads its result.
 fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
     let first = Elementwise::of(related.first)?;
     let identity = Expression::identity();
     let takes_expression = related.second.operation.takes_expression() && related.second.threads.is_none();
     let expression = related.second.expression.as_deref().or(Some(&identity)).filter(|_| takes_expression)?;
-    // Behind the inputs of the expression stand those that stay tensors, such as weights.
+    // Inputs that remain tensors, such as weights, follow the inputs of the expression.
     let own = expression.inputs();
     if related.passed[own..].iter().any(Option::is_some) || (own > 1 && related.second.expression.is_none()) {
         return None;
     }
     let of_expression = Related { passed: &related.passed[..own], shared: &related.shared[..own], ..*related };
     Some(grafted(&of_expression, &first, expression, &[]).and_then(|(expression, mut inputs)| {
-        // What is reduced keeps its shape: each element counts as often as before.
+        // The reduced shape must stay, so that each element is counted as often as before.
         let shape =
             |tensors: &mut dyn Iterator<Item = Dims>| tensors.map(Some).reduce(|a, b| broadcast(a?, b?)).flatten();
         let before = shape(&mut related.second.inputs[..own].iter().map(|input| input.dims));
@@ -170,8 +170,8 @@ fn reduced(related: &Related) -> Option<Result<Joined, Apart>> {
     }))
 }
 
-/// The expression of the second with that of the first in place of the inputs that it passes on. Its outputs are these of the
-/// first, then those of the second.
+/// Substitutes the first expression for the inputs of the second that read its outputs. The outputs are the kept ones
+/// of the first, then those of the second.
 fn grafted(
     related: &Related,
     first: &Elementwise,
@@ -211,7 +211,7 @@ fn grafted(
     }
 }
 
-/// The product that computes what an operation for each element does with it.
+/// Fuses an elementwise operation into the epilogue of the matrix product before it.
 fn product(related: &Related) -> Option<Result<Joined, Apart>> {
     let Related { first, second, passed, .. } = *related;
     let map = Elementwise::of(second)?;
@@ -234,7 +234,7 @@ fn product(related: &Related) -> Option<Result<Joined, Apart>> {
     let mut last = (own > 0).then(|| OfPair::First(first.inputs.len() - 1));
     for (input, tensor) in second.inputs.iter().enumerate().filter(|(input, _)| passed[*input].is_none()) {
         if !before && tensor.dims == sum.dims {
-            // Only the tensor that the result replaces: the program compares the slices.
+            // Only the tensor that the result replaces can be accumulated; the program compares the slices.
             (before, last) = (true, Some(OfPair::Second(input)));
         } else if !bias && tensor.dims.len() == 1 && tensor.dims.last().copied() == column {
             bias = true;
@@ -255,7 +255,7 @@ fn product(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.filter(gains).ok_or(Apart::Library))
 }
 
-/// The product of a matrix as it is before it is transposed.
+/// Fuses a transpose into a matrix product that reads its result.
 fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
     let Related { first, second, passed, .. } = *related;
     let is_product = matches!(second.operation.name(), "gemm" | "scaled_gemm");
@@ -280,7 +280,7 @@ fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.ok_or(Apart::Shape))
 }
 
-/// The norm of a sum, which it adds up itself. The sum is kept.
+/// Fuses an addition into the norm of its result. The sum stays an output.
 fn normalized_sum(related: &Related) -> Option<Result<Joined, Apart>> {
     let Related { first, second, passed, .. } = *related;
     let operation = match second.operation.name() {
@@ -303,7 +303,7 @@ fn normalized_sum(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.ok_or(Apart::Shape))
 }
 
-/// True if an operation computes each element by itself, so that chains of others could take it up.
+/// Whether an operation is elementwise, so that it could be fused into a chain.
 pub fn is_elementwise(spec: &Spec) -> bool {
     Elementwise::of(spec).is_some()
 }
@@ -347,7 +347,7 @@ impl Related<'_> {
     }
 }
 
-/// True if the operation's own rule of shapes accepts the spec as it is.
+/// Whether the operation's shape rule accepts the spec.
 fn is_valid(spec: &Spec) -> bool {
     let operand = |tensor: &Tensor| Operand { tensor: *tensor, span: SrcSpan::default() };
     let inputs: Vec<Operand> = spec.inputs.iter().map(operand).collect();
@@ -366,7 +366,7 @@ fn is_valid(spec: &Spec) -> bool {
 }
 
 impl Joined {
-    /// Fails unless it computes in the type that both operations compute in.
+    /// Returns an error unless the fused operation computes in the same type as both operations.
     fn computes_as(self, related: &Related) -> Result<Joined, Apart> {
         let of = |spec: &Spec| spec.operation.compute_type(spec);
         let [first, second, both] = [related.first, related.second, &self.spec].map(of);

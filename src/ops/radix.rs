@@ -1,40 +1,40 @@
-//! Kernels that sort the places of row indices by row: a stable radix sort, whose time does not depend on the values.
+//! Stable radix sort of row indices, whose time does not depend on the values.
 //!
-//! Each pass orders by some bits of the row. A tile of neighbouring places belongs to one block. One kernel counts, for
-//! each tile, how many places go to each bin; the next moves them to where the bins begin, behind those of the tiles
-//! before, so that places of a bin stay in order. Few places are one tile, which a single kernel sorts in all passes.
+//! Each pass sorts by some bits of the row index. A block processes a tile of consecutive positions. One kernel counts
+//! the positions of each tile per bin; the next moves them to their bins, after those of earlier tiles, which
+//! preserves their order. A short list is a single tile, which one kernel sorts in all passes.
 
 use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::select::GROUPS;
 use super::*;
 
-/// Bits of a pass: each thread of a block counts each bin in two bytes, in shared memory.
+/// Bits per pass. Each thread of a block has a two-byte counter per bin in shared memory.
 const BITS: u32 = 6;
 
-/// Places up to which one block sorts all of them.
+/// Maximum number of positions that a single block sorts.
 const ALONE: u64 = 4096;
 
-/// Places of a tile at least, and tiles at most while they have no more than two bytes can count.
+/// Minimum number of positions per tile, and maximum number of tiles, as long as two-byte counters suffice.
 const TILE: u64 = 1024;
 const TILES: u64 = 132;
 const LARGEST_TILE: u64 = (1 << 16) - BLOCK as u64;
 
-/// Places of a thread up to which its registers hold them, so that they are read once in each pass.
+/// Maximum number of positions per thread that stay in registers, so that each pass reads them once.
 const HELD: u64 = 16;
 
-/// Instructions for each place in each pass.
+/// Instructions per position and pass.
 const OF_A_PLACE: f64 = 40.0;
 
-/// A sort of the places of `count` indices by row.
+/// Sorts the positions of `count` indices by row.
 ///
-/// The workspace begins with the result: how many places have an index of an existing row, then the rows of these in
-/// order, then their places. [`RowSort::text`] names them.
+/// The workspace begins with the result: the number of positions with a valid row, then their rows in ascending order,
+/// then the positions. [`RowSort::text`] defines accessors.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSort {
     count: u64,
     rows: u64,
     passes: u32,
-    /// Bits of the row that each pass orders by.
+    /// Number of bits by which each pass sorts.
     bits: u32,
     tiles: u64,
 }
@@ -56,7 +56,7 @@ impl RowSort {
         16 + 2 * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count))) + 4 * counted
     }
 
-    /// Bytes that the kernels read and that they write in device memory, besides the indices.
+    /// Bytes read and written in device memory by all kernels, excluding the indices.
     pub fn moved(&self) -> u64 {
         u64::from(self.passes) * self.count * (bytes(index_type(self.rows)) + bytes(index_type(self.count)))
     }
@@ -65,23 +65,24 @@ impl RowSort {
         OF_A_PLACE * f64::from(self.passes) * self.count as f64
     }
 
-    /// Blocks of all its kernels.
+    /// Total number of blocks of all kernels.
     pub fn blocks(&self) -> u64 {
         if self.tiles == 1 { 1 } else { 2 * u64::from(self.passes) * self.tiles }
     }
 
-    /// Kernel text of the types and of the parts of the workspace: `live(workspace)` places have a row,
-    /// `rows_of(workspace, side, count)` and `places_of(…)` are theirs, in order on the side [`RowSort::side`].
+    /// Kernel text of the types, and of accessors to the workspace: `live(workspace)` is the number of valid
+    /// positions; `rows_of(workspace, side, count)` and `places_of(…)` return the sorted rows and positions in half
+    /// [`RowSort::side`].
     pub fn text(&self) -> String {
         format!("typedef {} Row;\ntypedef {} P;\n{PARTS}", index_type(self.rows), index_type(self.count))
     }
 
-    /// The half of the workspace, 0 or 1, that holds the result.
+    /// Half of the workspace, 0 or 1, that holds the result.
     pub fn side(&self) -> u32 {
         (self.passes - 1) % 2
     }
 
-    /// Returns the kernels. `indices` is operand number `operand`; `walk` visits it as its tensor `which`.
+    /// Returns the kernels. `indices` is operand number `operand`, and tensor `which` of `walk`.
     pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
         let params = [
             "u8* workspace".to_owned(),
@@ -127,7 +128,7 @@ impl RowSort {
     }
 }
 
-/// The size of an index type.
+/// Size of an index type in bytes.
 fn bytes(index: &str) -> u64 {
     if index == "u32" { 4 } else { 8 }
 }
@@ -161,7 +162,7 @@ const READ: &str = r#"  const u32 BINS = 1u << BITS;
   };
 "#;
 
-/// Counts the places of the block's tile that go to each bin.
+/// Counts the positions of the block's tile per bin.
 const COUNT: &str = r#"  __shared__ u32 counts[8][1 << BITS];
   u32 warp = threadIdx.x / 32;
   for (u32 b = threadIdx.x; b < 8 * BINS; b += blockDim.x) (&counts[0][0])[b] = 0;
@@ -182,8 +183,8 @@ const COUNT: &str = r#"  __shared__ u32 counts[8][1 << BITS];
   }
 "#;
 
-/// Moves the places of the block's tile. A thread has neighbouring places, and counts them bin by bin: sums over the
-/// threads before tell it where they go.
+/// Moves the positions of the block's tile. A thread has consecutive positions and counts them per bin; prefix sums
+/// over the threads determine their destinations.
 const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
   __shared__ P starts[1 << BITS], totals[1 << BITS], parts[2][256];
   unsigned short* counts = packs[0].at;
@@ -217,8 +218,8 @@ const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
     }
 #endif
     __syncthreads();
-    // 32 threads take a bin, and each of them the counts of eight threads. All threads of a wave, which may be 64, go
-    // round as often.
+    // 32 threads process a bin, each with the counts of eight threads. All threads of a wave of up to 64 have the same
+    // number of rounds.
     for (u32 base = 0; base < BINS; base += 8) {
       u32 b = base + warp;
       Pack<unsigned short, 8> pack = {};
@@ -241,7 +242,7 @@ const MOVE: &str = r#"  __shared__ Pack<unsigned short, 8> packs[32 << BITS];
     if (ALONE) {
       if (t < BINS) all = totals[t];
     } else {
-      // Several threads share a bin, and add up the counts of some tiles.
+      // Several threads share a bin and each adds the counts of some tiles.
       for (u32 other = t / BINS; other < TILES; other += 256 / BINS) {
         u32 of_tile = counted[(u64)other * BINS + t % BINS];
         all += of_tile;

@@ -1,11 +1,10 @@
-//! Uses of operations that no text has yet: what an operation would be on other operands, with other options, or as
-//! another operation.
+//! Specs derived from others: with different operands, different options, or a different operation.
 
 use super::*;
 
 impl Spec {
-    /// The use of an operation of the catalogue on these tensors; `None` if it cannot have these operands or options.
-    /// Outputs that are not given are tensors of the device.
+    /// Returns a call of a catalogue operation on these tensors; `None` if it does not accept them. Outputs that are
+    /// not given become tensors of the device.
     pub fn of_use(
         name: &str,
         options: &[(&'static str, Attr)],
@@ -19,8 +18,8 @@ impl Spec {
         like.with_outputs(outputs)
     }
 
-    /// The same operation on other inputs, with its own outputs; `None` if it cannot take them. With `free`, its outputs'
-    /// types have to follow from the inputs, as they do where the text leaves them out.
+    /// Returns the spec with other inputs; `None` if the operation does not accept them. With `free`, the output types
+    /// must follow from the inputs, as for outputs without a name.
     pub fn on(&self, inputs: Vec<Tensor>, free: bool) -> Option<Spec> {
         let given: Vec<Option<Tensor>> = self.outputs.iter().copied().map(Some).collect();
         let changed = Spec { inputs, ..self.clone() }.with_outputs(&given)?;
@@ -32,20 +31,20 @@ impl Spec {
         (!free || follows()).then_some(changed)
     }
 
-    /// The same use with another value of a yes-or-no option; `None` if it has no such option.
+    /// Returns the spec with another value of a Boolean option; `None` if it has no such option.
     pub fn with_option(&self, name: &'static str, value: bool) -> Option<Spec> {
         self.option(name)?;
         Some(Spec { attrs: self.attrs.with(name, Attr::Bool(value)), ..self.clone() })
     }
 
-    /// The value of a yes-or-no option; `None` if the operation has no such option.
+    /// Value of a Boolean option; `None` if the operation has no such option.
     pub fn option(&self, name: &str) -> Option<bool> {
         let known = self.operation.signature().options.iter().any(|option| option.name == name);
         known.then(|| self.attrs.bool(name))
     }
 
-    /// The same use with these outputs; those that are not given follow from the inputs, as tensors of the device. `None` if
-    /// the operation refuses its operands.
+    /// Returns the spec with these outputs. Types of those that are not given are inferred, as tensors of the device.
+    /// `None` if the operation does not accept its operands.
     pub fn with_outputs(&self, outputs: &[Option<Tensor>]) -> Option<Spec> {
         let span = SrcSpan::default();
         let operand = |tensor: &Tensor| Operand { tensor: *tensor, span };
@@ -69,20 +68,20 @@ impl Spec {
     }
 }
 
-/// Whether an operation only puts the elements of its input elsewhere, in the order in which they lie: a `copy` of a slice.
-/// A `transpose` is none, even if it moves dimensions of size 1 only: with other parameters it has work to do.
+/// Whether an operation only copies the elements of a slice, in order. This excludes `transpose`, even if it only
+/// moves dimensions of size 1, because with other parameters it reorders elements.
 pub fn keeps_order(spec: &Spec) -> bool {
     let here = spec.operation.name() == "copy" && spec.threads.is_none() && crossing(spec).is_none();
     here && pages::indices(&spec.attrs).is_none()
 }
 
-/// The order in which the input's dimensions stand in the result of a `transpose`; `None` for another operation.
+/// For a `transpose`, the input dimension of each output dimension; `None` for other operations.
 pub fn dims_order(spec: &Spec) -> Option<Vec<usize>> {
     let is_transpose = spec.operation.name() == "transpose";
     is_transpose.then(|| transpose::permutation(&spec.attrs, spec.inputs[0].dims.len()))
 }
 
-/// Whether an operation is a `transpose` that exchanges the last two dimensions and no others.
+/// Whether an operation is a `transpose` that exchanges only the last two dimensions.
 pub fn exchanges_last(spec: &Spec) -> bool {
     spec.operation.name() == "transpose" && transpose::exchanges_last(spec)
 }

@@ -1,4 +1,4 @@
-//! The rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
+//! Rows of tensors, for operations along the last dimension, and kernels that keep a row in registers.
 
 use crate::base::{DType, Dims};
 
@@ -7,34 +7,34 @@ use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Bytes of rows that a thread has at least, as long as enough threads remain: fewer would keep too few loads under way.
+/// Minimum number of bytes per thread, as long as enough threads remain: with less, too few loads are in flight.
 const THREAD_BYTES: u64 = 16;
 
-/// Threads of a block that has a chunk of a row, and elements of a chunk at least.
+/// Threads of a block that processes a chunk of a row, and minimum number of elements of a chunk.
 const CHUNK_THREADS: u64 = 256;
 const LEAST_CHUNK: u64 = 2048;
 
-/// Elements of a row up to which a place in it, and a pack more, is a number of 32 bits with a sign.
+/// Maximum length of a row for which a position, plus a pack, fits a signed 32-bit number.
 const MOST_SHIFTED: u64 = 1 << 30;
 
-/// Elements that are read as one even where a row does not begin at a multiple of them, if it is that many times longer.
+/// Minimum length of a row, in packs, from which unaligned rows are read in aligned packs.
 const WORTH_A_SHIFT: u64 = 8;
 
-/// The rows of tensors whose dimensions differ in the last at most.
+/// Rows of tensors that differ in the last dimension at most.
 #[derive(Clone)]
 pub struct Rows {
-    /// The walk over all dimensions but the last.
+    /// Shape and strides of all dimensions but the last.
     pub geometry: Geometry,
     /// Number of rows.
     pub count: u64,
     /// Elements of a row of the first tensor.
     pub length: u64,
-    /// For each tensor, the distance between neighbours in a row, in elements.
+    /// Stride of each tensor along a row, in elements.
     pub steps: Vec<u64>,
 }
 
 impl Rows {
-    /// The rows of tensors of one dimension at least.
+    /// Returns the rows of tensors with at least one dimension.
     pub fn of(tensors: &[&Tensor]) -> Rows {
         let lead = tensors[0].dims.len() - 1;
         let all_but_last = |sizes: &Dims| Dims::from_slice(&sizes[..lead]).unwrap_or_default();
@@ -49,20 +49,20 @@ impl Rows {
     }
 }
 
-/// Elements of a row of the first input.
+/// Length of a row of the first input, in elements.
 pub fn row_length(spec: &Spec) -> usize {
     *spec.inputs[0].dims.last().expect("`needs_rows` has checked that there is a dimension") as usize
 }
 
 impl Call<'_> {
-    /// Fails unless a kernel reaches every operand, and the first input has rows that 32 bits can count.
+    /// Returns an error unless kernels can access every operand and row lengths of the first input fit 32 bits.
     pub(super) fn needs_rows(&self) -> Result<(), OpError> {
         self.needs_device()?;
         self.needs_rank(0, 1, "along the last of which it works")?;
         self.needs_row_length(*self.inputs[0].tensor.dims.last().expect("it has a dimension"))
     }
 
-    /// Fails unless 32 bits can count the elements of a row of the first input.
+    /// Returns an error unless this row length of the first input fits 32 bits.
     pub(super) fn needs_row_length(&self, length: u64) -> Result<(), OpError> {
         if length <= i32::MAX as u64 {
             return Ok(());
@@ -77,40 +77,41 @@ impl Call<'_> {
     }
 }
 
-/// How the threads of a kernel share rows, for an operation that makes a row of its output from a row of its input.
+/// How threads divide rows, for an operation that maps each row of its input to a row of its output.
 pub struct RowSplit {
     /// The rows of the output, then of the input.
     rows: Rows,
-    /// Elements that a thread reads as one.
+    /// Elements per pack, which a thread loads at once.
     pack: u64,
-    /// A row may begin between two packs: its first and last one are read element by element.
+    /// Whether rows may start between two packs. Then the first and the last pack of a row are partial.
     shifted: bool,
-    /// Packs that a thread has in registers.
+    /// Packs per thread, in registers.
     packs: u64,
-    /// Threads that share a row, or a chunk of it; a power of two.
+    /// Threads per row, or per chunk of a row; a power of two.
     threads: u64,
-    /// Rows of a thread, where they are short.
+    /// Rows per thread, for short rows.
     several: u64,
-    /// Chunks of a row, each of which has a block, where rows are few and long; else 1.
+    /// Chunks per row, each processed by a block, for few and long rows; otherwise 1.
     chunks: u64,
-    /// The registers of a row's threads hold all of it, so that it is read once.
+    /// Whether registers hold the whole row, so that it is read once.
     pub whole: bool,
-    /// The rows of a block lie side by side and go through shared memory, in packs that may have elements of several rows.
+    /// Whether the rows of a block are contiguous and staged in shared memory, by packs that may span rows.
     pub staged: bool,
 }
 
-/// The bodies of a kernel along rows, which use the helpers of [`HELPERS`].
+/// Kernel bodies for rows, which use [`HELPERS`].
 pub struct RowBodies {
-    /// The body for rows that registers hold.
+    /// Body for rows that registers hold.
     pub once: &'static str,
-    /// The body for longer rows: each is read piece by piece, once for its sums and once for the result.
+    /// Body for longer rows, which are read twice in pieces: for their sums and for the result.
     pub twice: &'static str,
-    /// The bodies for rows that several blocks share: the first writes a chunk's values to `parts`, the second the result.
+    /// Bodies for rows that several blocks share: the first writes the values of a chunk to `parts`, the second the
+    /// result.
     pub chunks: [&'static str; 2],
 }
 
 impl RowSplit {
-    /// The split for the first output and the first input.
+    /// Returns the division for the first output and the first input.
     pub fn of(spec: &Spec) -> RowSplit {
         let tensors = [&spec.outputs[0], &spec.inputs[0]];
         let (rows, size) = (Rows::of(&tensors), tensors[0].dtype.size());
@@ -120,32 +121,32 @@ impl RowSplit {
         let long = (WORTH_A_SHIFT * widest..MOST_SHIFTED).contains(&length);
         let shifted = aligned < widest && long && shift_alike(&tensors, widest);
         let pack = if shifted { widest } else { aligned };
-        // From the pack in which a row begins to the one in which it ends.
+        // Number of elements from the pack in which a row starts to the one in which it ends.
         let reach = if shifted { length + pack - 1 } else { length };
-        // Elements that the registers of a thread hold: 32 floats, or half as many doubles.
+        // Elements per thread in registers: 32 floats, or half as many doubles.
         let most = if tensors[0].dtype == DType::F64 { 16 } else { 32 };
         let held = most / pack;
         let whole = reach <= LARGEST_BLOCK * held * pack;
-        // A block for each chunk that the registers of some warps hold, so that several blocks share a unit; or more of
-        // them, to keep the device busy.
+        // A block per chunk that fits the registers of some warps, so that an SM holds several blocks; more chunks if
+        // needed to use all SMs.
         let chunks = match whole || rows.count >= UNITS {
             true => 1,
             false => {
                 let wanted = UNITS.div_ceil(rows.count).min(length / LEAST_CHUNK);
                 let chunks = length.div_ceil(CHUNK_THREADS * held * pack - pack).max(wanted);
-                // None is empty.
+                // No chunk is empty.
                 length.div_ceil(length.div_ceil(chunks).next_multiple_of(pack))
             }
         };
         let (threads, packs) = match whole {
             _ if chunks > 1 => {
                 let packs = length.div_ceil(chunks).div_ceil(pack) + u64::from(shifted);
-                // A block has one chunk.
+                // A block processes one chunk.
                 registers(packs, pack, held, ROWS_BLOCK, UNITS * UNIT_THREADS / (rows.count * chunks))
             }
             true => {
                 let packs = reach.div_ceil(pack);
-                // Neighbours read what one access to memory brings, unless a thread does so with a row of its own.
+                // Neighbouring threads read the same memory sector, unless each thread has a row of its own.
                 let least = if length * size <= THREAD_BYTES { 1 } else { SECTOR / (pack * size) };
                 let least = least.clamp(1, packs.next_power_of_two());
                 registers(packs, pack, held, least, UNITS * UNIT_THREADS / rows.count)
@@ -162,7 +163,7 @@ impl RowSplit {
         split
     }
 
-    /// Lets rows go through shared memory if those of each block begin at a pack.
+    /// Stages rows in shared memory if the rows of each block start at a pack.
     fn stage(&mut self, widest: u64, most: u64) {
         let (threads, each) = registers(self.rows.length, 1, most, 1, UNITS * UNIT_THREADS / self.rows.count.max(1));
         let spare = self.rows.count * threads / (UNITS * UNIT_THREADS);
@@ -182,22 +183,22 @@ impl RowSplit {
         }
     }
 
-    /// Rows of a block.
+    /// Rows per block.
     fn block_rows(&self) -> u64 {
         self.several * self.block() / self.threads
     }
 
-    /// Elements of a chunk; all chunks begin at a pack.
+    /// Elements per chunk. Each chunk starts at a pack.
     fn chunk(&self) -> u64 {
         self.rows.length.div_ceil(self.chunks).next_multiple_of(self.pack)
     }
 
-    /// Number of threads that have a part of a row, over all rows.
+    /// Number of threads that process part of a row, over all rows.
     pub fn all_threads(&self) -> u64 {
         self.rows.count * self.threads * self.chunks / self.several
     }
 
-    /// Whether the threads of a row are those of several warps.
+    /// Whether the threads of a row belong to several warps.
     pub fn several_warps(&self) -> bool {
         self.threads > 32
     }
@@ -210,7 +211,7 @@ impl RowSplit {
         self.rows.count.div_ceil(self.block_rows()).max(1) * self.chunks
     }
 
-    /// The cost of a kernel that reads a row once where registers hold it, and else twice.
+    /// The cost of a kernel that reads each row once if registers hold it, otherwise twice.
     pub fn cost(&self, spec: &Spec, flops: f64) -> Cost {
         Cost {
             reread: if self.whole { Traffic::NONE } else { Spec::bytes_of(&spec.inputs) },
@@ -220,8 +221,8 @@ impl RowSplit {
         }
     }
 
-    /// The kernels of that name with a scalar parameter. Each chunk of a row has `part` values of the type that is
-    /// computed in.
+    /// Returns the kernels with this name and a scalar parameter. The workspace has `part` values of the compute type
+    /// per chunk.
     pub fn launch(&self, name: &str, spec: &Spec, scalar: (&str, f64), part: u64, bodies: &RowBodies) -> Vec<Launch> {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
@@ -300,17 +301,17 @@ impl RowSplit {
     }
 }
 
-/// Whether rows lie one behind the other, from the beginning of a pack on.
+/// Whether a tensor is contiguous and aligned to 16 bytes.
 fn side_by_side(tensor: &Tensor) -> bool {
     tensor.contiguous() && tensor.align >= 16
 }
 
-/// Reads a block's rows to shared memory, where the body finds and leaves them.
+/// Loads a block's rows to shared memory, where the body reads and overwrites them.
 const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   __shared__ Packed staged[(ROWS * LENGTH * sizeof(*x) + 15) / 16];
   const u64 begin = (u64)blockIdx.x * ROWS * LENGTH, behind = rows * LENGTH;
   const u32 count = behind - begin < ROWS * LENGTH ? (u32)(behind - begin) : ROWS * LENGTH, each = 16 / sizeof(*x);
-  // Memory has no end between two packs.
+  // A pack never crosses the end of allocated memory.
   for (u32 i = threadIdx.x; i * each < count; i += BLOCK) staged[i] = ((const Packed*)(x + begin))[i];
   __syncthreads();
   EACH_ROW {
@@ -320,7 +321,7 @@ const STAGE: &str = r#"  typedef Pack<u32, 4> Packed;
   }
 "#;
 
-/// Writes them.
+/// Stores the rows from shared memory.
 const UNSTAGE: &str = r#"  __syncthreads();
   for (u32 i = threadIdx.x; i * each < count; i += BLOCK) {
     if ((i + 1) * each <= count) ((Packed*)(y + begin))[i] = staged[i];
@@ -328,13 +329,12 @@ const UNSTAGE: &str = r#"  __syncthreads();
   }
 "#;
 
-/// The largest pack that suits the rows of all these tensors, in elements.
+/// Largest pack that is aligned in the rows of all these tensors, in elements.
 pub fn common_pack(tensors: &[&Tensor]) -> u64 {
     tensors.iter().map(|tensor| pack(tensor)).min().unwrap_or(1)
 }
 
-/// The largest number of neighbours in the rows of a tensor that one access of at most 16 bytes can move: every pack of a
-/// row begins at a multiple of its size.
+/// Largest pack of at most 16 bytes, in elements, that is aligned everywhere in the rows of a tensor and divides them.
 fn pack(tensor: &Tensor) -> u64 {
     let (last, lead) = (tensor.dims.len() - 1, &tensor.strides[..tensor.dims.len() - 1]);
     let whole = |pack: u64| {
@@ -348,10 +348,10 @@ fn pack(tensor: &Tensor) -> u64 {
     std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2)).find(|&pack| whole(pack)).unwrap_or(1)
 }
 
-/// Threads, a power of two and `least` at least, and packs of each, `most` at most, that hold so many packs in registers.
-/// As long as the device has room for a thread for each pack, that is what they are; a warp may have two for each thread, which
-/// takes less time than to exchange values with another one. Else of those that hold few too many, the ones with about
-/// sixteen elements for each thread.
+/// Returns the number of threads per row, a power of two of at least `least`, and of packs per thread, `most` at most,
+/// whose registers hold `packs` packs. If the device has space for a thread per pack, it uses that many; a single warp
+/// may have two packs per thread, which is faster than an exchange with another warp. Otherwise it prefers, among
+/// divisions with little waste, about sixteen elements per thread.
 fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u64) {
     let splits = (least.ilog2()..=LARGEST_BLOCK.ilog2()).map(|bits| (1u64 << bits, packs.div_ceil(1 << bits)));
     let splits: Vec<(u64, u64)> = splits.filter(|(_, each)| *each <= most).collect();
@@ -364,7 +364,7 @@ fn registers(packs: u64, pack: u64, most: u64, least: u64, room: u64) -> (u64, u
     splits.iter().min_by_key(|split| cost(split)).copied().unwrap_or((LARGEST_BLOCK, most))
 }
 
-/// Whether rows of all tensors begin equally far behind a multiple of `widest` elements.
+/// Whether rows of all tensors have the same misalignment relative to `widest` elements.
 fn shift_alike(tensors: &[&Tensor], widest: u64) -> bool {
     let lead = tensors[0].dims.len() - 1;
     tensors.iter().all(|tensor| {
@@ -375,16 +375,16 @@ fn shift_alike(tensors: &[&Tensor], widest: u64) -> bool {
     })
 }
 
-/// Functions on a piece of a row, and across the threads of a row. `T` threads share a row, and each has `K` packs
-/// of `V` elements of a piece, of each of `R` rows. Row `r` is read at `from[r]` and written at `to[r]`, unless `live[r]` is
-/// false. Where there are `CHUNKS`, `n` is the length of the block's own.
+/// Functions on a piece of a row, and across the threads of a row. `T` threads share a row. Each holds `K` packs of
+/// `V` elements of each of `R` rows. Row `r` is read at `from[r]` and written at `to[r]` if `live[r]`. With `CHUNKS`,
+/// `n` is the length of the block's chunk.
 const HELPERS: &str = r#"
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(BLOCK)
 #define LOWEST (-C(1) / C(0))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
-// Packs of a thread lie `T` packs apart, so that neighbours read neighbours. `EVEN` pieces need no look at the end, and
-// elements that lie `BESIDE` each other no step.
+// The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. `EVEN` pieces
+// need no bounds check; contiguous (`BESIDE`) elements need no stride.
 #if SHIFTED
 typedef i32 Place;
 #else
@@ -395,11 +395,11 @@ typedef u32 Place;
     if (Place j = (Place)((start) + (k * T + lane) * V) - shift[r]; EVEN || j < (Place)n)
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
 
-// Whether a pack is all in the row; the first and the last one of a shifted row may not be.
+// Whether a pack is entirely inside the row. The first and last pack of a shifted row may not be.
 __device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= (Place)n); }
 
-// Reads a pack, and multiplies it by a factor. What is outside of the row becomes the lowest. A pack lies in memory even
-// where it begins before its row or ends behind it: memory has no end between two packs.
+// Loads a pack and multiplies it by a factor. Elements outside of the row become the lowest value. The pack may start
+// before its row or end after it, which is safe because a pack never crosses the end of allocated memory.
 template <typename E> __device__ inline void read(const E* from, i64 step, Place j, u32 n, C scale, C* v) {
   if (V > 1) {
     Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
@@ -427,7 +427,7 @@ template <typename E> __device__ inline void write(E* to, i64 step, Place j, u32
 struct Larger { __device__ C operator()(C a, C b) const { return a > b ? a : b; } };
 struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
 
-// The same value in all threads of a row.
+// Combines the values of all threads of a row; each thread receives the result.
 template <typename F> __device__ inline C across(C v, C none, F join) {
 #pragma unroll
   for (int mask = (T < 32 ? T : 32) / 2; mask > 0; mask /= 2) v = join(v, SHUFFLE_XOR(v, mask));

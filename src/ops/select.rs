@@ -1,13 +1,13 @@
-//! Kernel text for selecting the largest elements: keys that are ordered as the elements are, and a search for the
-//! smallest key that is selected.
+//! Kernel text that selects the largest elements: integer keys in the order of the elements, and a search for the
+//! smallest selected key.
 
 use crate::base::DType;
 
 use super::kernel::c_type;
 
-/// Kernel text that defines `K`, the type of keys, `BITS`, their width, and `order`, which returns an element's key.
+/// Kernel text that defines the key type `K`, its width `BITS`, and `order`, which returns an element's key.
 ///
-/// A larger element has a larger key, NaN the largest; both zeros have the same. No element has the key 0.
+/// A larger element has a larger key, and NaN has the largest. Both zeros have the same key. No element has key 0.
 pub fn keys(dtype: DType) -> String {
     let (key, bits, body) = match dtype {
         DType::F64 => (
@@ -25,7 +25,7 @@ pub fn keys(dtype: DType) -> String {
         DType::BF16 => ("u32", 16, "return order16(x.bits, 0x7f80u);"),
         DType::E4M3 => ("u32", 16, "return order16((u32)x.bits << 8, 0x7e00u);"),
         DType::E5M2 => ("u32", 16, "return order16((u32)x.bits << 8, 0x7c00u);"),
-        // The smallest number and the next share a key.
+        // The two smallest numbers share a key.
         DType::I64 => ("u64", 64, "u64 u = (u64)x ^ 1ull << 63; return u == 0 ? 1 : u;"),
         DType::I32 => ("u64", 33, "return (u64)((u32)x ^ 1u << 31) + 1;"),
         DType::I8 => ("u32", 9, "return (u32)((i32)x + 129);"),
@@ -51,7 +51,7 @@ __device__ inline u32 order16(u32 u, u32 infinity) {
 }
 "#;
 
-/// Kernel text for threads that count together: 32 neighbours, which may be half a wave, or a block.
+/// Kernel text for threads that count together: 32 consecutive threads, which may be half a wave, or a block.
 pub const GROUPS: &str = r#"
 __device__ inline u64 sum32(u64 v) {
 #pragma unroll
@@ -68,7 +68,7 @@ __device__ inline u32 sum32(u32 v) {
 #endif
 }
 
-// The sum over the threads before this one; `v` becomes that over all 32.
+// Returns the sum over lower threads; `v` becomes the sum over all 32.
 template <typename N> __device__ inline N scan32(N& v) {
   N left = 0;
 #pragma unroll
@@ -85,9 +85,9 @@ struct Warp {
   __device__ inline u32 votes(bool v) { return sum32((u32)v); }
 };
 
-// Blocks are multiples of 32 threads.
+// The threads of a block, a multiple of 32.
 struct Block {
-  // Calls in turn use one of two rows, so that each needs a single barrier.
+  // Consecutive calls alternate between two rows, so that each needs only one barrier.
   u32 turn;
   __device__ inline u32 votes(bool v) { return (u32)__syncthreads_count(v); }
   __device__ inline u32 sum(u32 v) {
@@ -95,7 +95,7 @@ struct Block {
     before(v, all);
     return all;
   }
-  // The sum over the threads before this one, and over all of them.
+  // Returns the sum over lower threads; `all` becomes the sum over all threads.
   template <typename N> __device__ inline N before(N v, N& all) {
     __shared__ N part[2][32];
     u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -110,10 +110,10 @@ struct Block {
 };
 "#;
 
-/// The searches. `key(r)` is the r-th key of the calling thread, which has `N`, or `n` where `N` is 0.
+/// The searches. `key(r)` is the r-th key of the calling thread. Each thread has `N` keys, or `n` if `N` is 0.
 const THRESHOLD: &str = r#"
-// The largest T such that at least `k` keys of the group are T or more, or one such that at most `more` keys more are;
-// 0 if there are fewer than `k` keys above 0.
+// Returns the largest T such that at least `k` keys of the group are T or larger, or a T for which at most `more`
+// additional keys are; 0 if fewer than `k` keys are above 0.
 template <typename Q, int N, typename F, typename G>
 __device__ inline Q threshold(F key, u32 n, int bits, u32 k, u32 more, G& group) {
   Q least = 0;
@@ -134,7 +134,7 @@ __device__ inline Q threshold(F key, u32 n, int bits, u32 k, u32 more, G& group)
   return least;
 }
 
-// Equal keys are selected by the smallest places: those with `~place` not below the result.
+// Among equal keys, selects the lowest indices: those whose `~place` is at least the result.
 template <typename Q, int N, typename F, typename P, typename G>
 __device__ inline u32 last_equal(F key, P place, u32 n, Q least, u32 k, G& group) {
   u32 above = 0, equal = 0;

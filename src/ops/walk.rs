@@ -1,9 +1,9 @@
-//! Kernels that evaluate an expression for each element: how they walk over outputs and what is read beside them.
+//! Elementwise kernels: how threads iterate over the elements of outputs and inputs.
 //!
-//! Dimensions are ordered by the first output's strides and merged where every operand allows it. The innermost is cut into
-//! tiles, each of which a few neighbouring threads share. So what is expensive, to find where a tile begins in each
-//! operand, is done once for about 16 bytes that a thread moves, and no pattern of broadcasts or gaps costs much more than
-//! a walk without any.
+//! Dimensions are sorted by the first output's strides and merged where every operand allows it. The innermost
+//! dimension is divided into tiles, each processed by a few neighbouring threads. The expensive step, computing the
+//! address of a tile in each operand, is thus shared by about 16 bytes of data per thread, so that broadcasts and gaps
+//! of any kind cost little.
 
 use crate::base::{DType, Dims};
 
@@ -13,27 +13,28 @@ use super::layout::collapse;
 use super::occupancy::SECTOR;
 use super::*;
 
-/// Blocks that are better than fewer with more to do each: several for every unit of a large device.
+/// Number of blocks beyond which additional blocks gain nothing over more work per block: several per SM of a large
+/// device.
 const ENOUGH_BLOCKS: u64 = 256;
 
-/// Bytes that a thread moves of the narrowest operand, and at most of the widest.
+/// Bytes per thread and tile: of the narrowest operand at least, and of the widest at most.
 const NARROWEST: u64 = 16;
 const WIDEST: u64 = 32;
 
-/// Packs of a thread at most.
+/// Maximum number of packs per thread.
 const PACKS: u64 = 8;
 
-/// Bytes that a thread has read before it computes, at most: more would take too many registers.
+/// Maximum number of bytes that a thread loads before it computes, limited by registers.
 const HELD: u64 = 256;
 
-/// Elementwise work on one shape: an expression with its operands.
+/// An elementwise expression with its shape and operands.
 #[derive(Debug)]
 pub struct Task<'a> {
     pub expression: &'a Expression,
     pub dims: Dims,
-    /// An operand for each output of the expression.
+    /// Operand of each output of the expression.
     pub outputs: Vec<Operand>,
-    /// An operand for each input of the expression.
+    /// Operand of each input of the expression.
     pub inputs: Vec<Operand>,
 }
 
@@ -43,28 +44,28 @@ pub struct Operand {
     pub origin: Origin,
     /// Type and alignment of the elements.
     pub tensor: Tensor,
-    /// Distance between neighbours for each dimension of the task, in elements.
+    /// Stride of each dimension of the task, in elements.
     pub strides: Dims,
-    /// Elements from the beginning of the memory to the first element.
+    /// Offset of the first element in the memory, in elements.
     pub start: u64,
 }
 
-/// The origin of an operand's elements.
+/// Where an operand's elements come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Origin {
-    /// The memory of the operation's operand with this number: inputs first, then outputs.
+    /// Memory of the operation's operand with this number: inputs first, then outputs.
     Memory(u8),
     /// Uniform draws from [0, 1) by this seed: element `index` in row-major order is [`philox::uniform`]`(seed, index)`.
     Draws(u64),
 }
 
 impl Operand {
-    /// A whole tensor of the operation, walked by these strides.
+    /// A whole tensor of the operation, accessed with these strides.
     pub fn of(operand: usize, tensor: &Tensor, strides: Dims) -> Operand {
         Operand { origin: Origin::Memory(operand as u8), tensor: *tensor, strides, start: 0 }
     }
 
-    /// The elements `from..from + length` along a dimension of a tensor that is walked by its own strides.
+    /// The elements `from..from + length` along a dimension of a tensor, accessed with its own strides.
     pub fn cut(mut self, axis: usize, from: u64, length: u64) -> Operand {
         self.tensor.dims.set(axis, length);
         self.start += from * self.tensor.strides[axis];
@@ -73,7 +74,7 @@ impl Operand {
         self
     }
 
-    /// A draw for each element of these dimensions. Four neighbours are drawn as one, as if they were read.
+    /// A random number per element. Four neighbours are generated together, as if they were loaded as a pack.
     pub fn draws(seed: u64, dims: Dims) -> Operand {
         let strides = dims.contiguous_strides();
         let tensor = Tensor { dtype: DType::F32, dims, strides, space: Space::Device, align: 16 };
@@ -85,35 +86,35 @@ impl Operand {
     }
 }
 
-/// How an operand is read along the innermost dimension.
+/// How a thread accesses an operand along the innermost dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// One element for all.
+    /// One element, broadcast.
     Repeated,
-    /// Neighbours, of which so many can be read as one.
+    /// Contiguous elements, of which this many can be loaded as one pack.
     Neighbours(u64),
-    /// Elements that lie further apart.
+    /// Elements with a stride.
     Apart,
 }
 
-/// How a kernel walks over its elements.
+/// How a kernel iterates over its elements.
 #[derive(Debug)]
 struct Walk {
-    /// How many of the operands are outputs: these come first.
+    /// Number of outputs, which are the first operands.
     outputs: usize,
-    /// The dimensions without the innermost, with the strides of each operand.
+    /// All dimensions but the innermost, with the strides of each operand.
     outer: Geometry,
-    /// Elements of the innermost dimension.
+    /// Size of the innermost dimension.
     length: u64,
-    /// For each operand.
+    /// Access pattern of each operand along the innermost dimension.
     steps: Vec<Step>,
-    /// The same in elements.
+    /// Stride of each operand along the innermost dimension, in elements.
     distances: Vec<u64>,
-    /// Neighbours that a thread computes as one.
+    /// Elements per pack: contiguous elements that a thread computes together.
     pack: u64,
-    /// Packs of a thread in a tile.
+    /// Packs per thread and tile.
     each: u64,
-    /// Threads that share a tile; a power of two.
+    /// Threads per tile; a power of two.
     threads: u64,
 }
 
@@ -133,13 +134,14 @@ impl Walk {
         let neighbours: Vec<usize> = (0..operands.len()).filter(|&operand| inner(operand) == 1).collect();
         let narrowest = neighbours.iter().map(|&operand| size(operand)).min().unwrap_or(1);
         let widest = neighbours.iter().map(|&operand| size(operand)).max().unwrap_or(1);
-        // Whether every piece of this many elements begins at a multiple of its size.
+        // Whether every pack of this many elements is aligned to its size.
         let begins = |operand: usize, pack: u64| {
             u64::from(operands[operand].tensor.align).is_multiple_of(pack * size(operand))
                 && outer.strides[operand].iter().all(|stride| stride.is_multiple_of(pack))
         };
         let enough = |pack: u64| elements >= pack * u64::from(BLOCK) * ENOUGH_BLOCKS;
-        // One store for each output, since several that interleave would write each sector of memory more than once.
+        // Each output is written by one store per pack, since several interleaved stores would write a memory sector
+        // repeatedly.
         let stored = |output: usize| 16 / size(output);
         let most = (0..outputs).map(stored).fold((NARROWEST / narrowest).min(WIDEST / widest), u64::min).max(1);
         let halves = |most: u64| std::iter::successors(Some(most), |pack| (*pack > 1).then_some(pack / 2));
@@ -167,7 +169,7 @@ impl Walk {
         Walk { outputs, steps: steps.collect(), distances, outer, length, pack, each, threads }
     }
 
-    /// Whether the kernel has to know how far an operand's elements lie apart.
+    /// Whether the kernel needs an operand's innermost stride.
     fn apart(&self, operand: usize) -> bool {
         match self.steps[operand] {
             Step::Neighbours(_) => false,
@@ -176,20 +178,20 @@ impl Walk {
         }
     }
 
-    /// Elements of a tile.
+    /// Elements per tile.
     fn tile(&self) -> u64 {
         self.threads * self.each * self.pack
     }
 
-    /// Tiles of the innermost dimension, and of all.
+    /// Number of tiles along the innermost dimension, and in total.
     fn tiles(&self) -> (u64, u64) {
         let along = self.length.div_ceil(self.tile());
         (along, along * self.outer.dims.iter().product::<u64>())
     }
 }
 
-/// The walk with as few dimensions as possible, those with the output's largest strides first: the order of elements does
-/// not matter.
+/// Sorts dimensions by descending stride of the first output and merges them, since the order of elements does not
+/// matter.
 pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
     let mut axes: Vec<usize> = (0..dims.len()).collect();
     axes.sort_by_key(|&axis| std::cmp::Reverse(strides[0][axis]));
@@ -200,10 +202,10 @@ pub fn by_output(dims: Dims, strides: &[Dims]) -> Geometry {
     collapse(ordered(&dims), &strides.iter().map(ordered).collect::<Vec<_>>())
 }
 
-/// How a row of so many packs, of so many bytes each, is divided: the threads that share a tile, and the packs of each, at
-/// most so many.
+/// Divides a row of `packs` packs of `bytes` bytes: returns the threads per tile, and the packs per thread, `most` at
+/// most.
 fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
-    // A row that one thread moves as fast as several would.
+    // A short row that a single thread moves at full speed.
     if packs <= most && packs * bytes <= 2 * NARROWEST {
         return (1, packs.max(1));
     }
@@ -211,16 +213,16 @@ fn tile(packs: u64, bytes: u64, most: u64) -> (u64, u64) {
     let threads = std::iter::successors(Some(u64::from(BLOCK)), |threads| Some(threads / 2));
     let threads = threads.take_while(|&threads| threads >= least);
     let all: Vec<(u64, u64)> = threads.flat_map(|threads| (1..=most).map(move |each| (threads, each))).collect();
-    // Threads of a tile that have something to do, in per cent.
+    // Utilization of the threads of a tile, in per cent.
     let busy = |&(threads, each): &(u64, u64)| 100 * packs / (packs.div_ceil(threads * each) * threads * each);
     let best = all.iter().map(busy).max().unwrap_or(0);
-    // A larger tile is found more rarely.
+    // Larger tiles need fewer address computations.
     let good = all.into_iter().filter(|split| busy(split) + 8 >= best);
     good.max_by_key(|(threads, each)| (threads * each, *threads)).unwrap_or((u64::from(BLOCK), 1))
 }
 
-/// The kernel that evaluates an expression for each element of a shape, on all operands of the spec; `strides` has the
-/// distance between neighbours for the output, then for each input.
+/// Returns the kernel that evaluates an expression elementwise on all operands of the spec. `strides` has the strides
+/// of the output, then of each input.
 pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims], spec: &Spec) -> Launch {
     let inputs = spec.inputs.iter().zip(&strides[1..]).enumerate();
     let task = Task {
@@ -232,10 +234,11 @@ pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims],
     launch_all(name, &[task], compute_type(spec))
 }
 
-/// Bytes of arguments that every device takes for a kernel.
+/// Minimum limit of kernel arguments on all devices, in bytes.
 const ARGUMENTS: usize = 4096;
 
-/// Kernels that do several tasks, which compute in the same type: as few as arguments allow.
+/// Returns kernels that execute several tasks with the same compute type: as few kernels as the limit of arguments
+/// allows.
 pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
     let mut launches = Vec::new();
     let (mut begin, mut bytes) = (0, 0);
@@ -251,7 +254,7 @@ pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
     launches
 }
 
-/// One kernel that does several tasks, which compute in the same type.
+/// Returns one kernel that executes several tasks with the same compute type.
 pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
     let parts: Vec<Part> = tasks.iter().map(|task| Part::of(task, compute)).collect();
     let before = format!("typedef {} C;\n{}", c_type(compute), if draws(tasks) { philox::TEXT } else { "" });
@@ -297,9 +300,9 @@ fn draws(tasks: &[Task]) -> bool {
     tasks.iter().flat_map(|task| &task.inputs).any(|input| matches!(input.origin, Origin::Draws(_)))
 }
 
-/// A task as kernel text, for a block whose number is `block`.
+/// A task as kernel text. Its block number is the variable `block`.
 struct Part {
-    /// The function `compute`, which evaluates the expression for an element.
+    /// The function `compute`, which evaluates the expression for one element.
     function: String,
     /// Types and names of the parameters.
     params: Vec<(String, String)>,
@@ -309,7 +312,7 @@ struct Part {
 }
 
 impl Part {
-    /// Bytes of its arguments at most, with the number of its blocks.
+    /// Upper bound on the bytes of its arguments, including the number of blocks.
     fn bytes(&self) -> usize {
         let bytes = |arg: &Arg| if let Arg::Words(words) = arg { 8 * words.len() } else { 8 };
         8 + self.args.iter().map(bytes).sum::<usize>()
@@ -370,15 +373,15 @@ impl Part {
             expression.c_text()
         );
         let drawn = |input: usize| matches!(task.inputs[input].origin, Origin::Draws(_));
-        // An element of an input, counted from the beginning of its row.
+        // An input element, indexed from the start of its row.
         let element = |input: usize, place: &str| match drawn(input) {
             true => format!("draw(seed{input}, a{input} + {place})"),
             false => format!("a{input}[{place}]"),
         };
-        // An expression that only moves an element keeps its bits.
+        // An expression that only copies an element preserves its bits.
         let moves =
             expression.is_identity() && !drawn(0) && task.inputs[0].tensor.dtype == task.outputs[0].tensor.dtype;
-        // Stores the outputs of element `v` of a pack that begins at `j`; `packed` elements have been read before.
+        // Stores the outputs of element `v` of the pack at `j`. `packed` elements have been loaded before.
         let store = |to: &dyn Fn(usize) -> String, packed: bool| {
             let value = |i: usize| match walk.steps[outputs + i] {
                 Step::Repeated => format!("b{i}"),
@@ -402,7 +405,7 @@ impl Part {
         };
 
         let index = index_type(tiles + u64::from(BLOCK));
-        // Places in a row, up to the end of its last tile.
+        // Index type for positions in a row, up to the end of the last tile.
         let place = index_type(walk.length + walk.tile());
         let mut body = format!(
             "  {index} tile = ({index})((block * blockDim.x + threadIdx.x) / {threads});\n  if (tile >= tiles) return;\n  \
@@ -436,7 +439,7 @@ impl Part {
                 Step::Apart => {}
             }
         }
-        // A thread issues all of its loads before it uses the first value.
+        // A thread issues all loads before it uses the first value.
         let begin = format!(
             "#pragma unroll\n  for (int e = 0; e < {each}; e++) {{\n    {place} j = first + e * {};\n",
             threads * pack

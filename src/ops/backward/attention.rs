@@ -1,4 +1,4 @@
-//! Gradients of attention: one operation that computes the weights again.
+//! Gradients of attention, by one operation that recomputes the softmax weights.
 
 use crate::ops::attention::POSITIONS_FIRST;
 
@@ -40,7 +40,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The sums, a number for each row of `o`, in the order of `rows`: by heads, and then by positions.
+/// Reorders the sums, one per row of `o` in the order of `rows`, by heads and then by positions.
 fn by_heads(rule: &mut Backward, sums: Value, rows: Dims) -> Value {
     if rows.len() < 2 || rule.spec.attrs.word("layout") != POSITIONS_FIRST {
         return rule.tape.reshape(sums, rows);

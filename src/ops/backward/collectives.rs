@@ -1,12 +1,12 @@
-//! Gradients of collectives: their transposes, by which each rank gets what its tensor has done on all of them.
+//! Gradients of collectives: their transposes, which combine the gradients of all ranks that a tensor contributed to.
 
 use super::super::Counts;
 use super::*;
 
-/// The reason against reductions whose transposes are no collectives.
+/// Reason for reductions whose transpose is not a collective.
 const NO_SUM: NoRule = "sums and means of ranks have gradients, other values of `op` do not";
 
-/// The factor of a reduction: 1 for a sum, and for a mean the share of a rank.
+/// Factor of a reduction: 1 for a sum; for a mean, one divided by the number of ranks.
 fn share(rule: &Backward) -> Result<f64, NoRule> {
     match rule.spec.attrs.word("op") {
         "sum" => Ok(1.0),
@@ -15,7 +15,7 @@ fn share(rule: &Backward) -> Result<f64, NoRule> {
     }
 }
 
-/// Sets the gradient of the only input: what a collective makes of that of the output.
+/// Sets the gradient of the only input to the result of a collective on the gradient of the output.
 fn transposed(rule: &mut Backward, name: &str, options: &[(&'static str, Attr)], factor: f64) {
     let Some(gradient) = rule.gradient() else { return };
     let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
@@ -33,13 +33,13 @@ pub fn all_reduce(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `all_gather`: each rank's part of the sum of all gradients.
+/// `all_gather`: this rank's part of the sum of all gradients.
 pub fn all_gather(rule: &mut Backward) -> Result<(), NoRule> {
     transposed(rule, "reduce_scatter", &[], 1.0);
     Ok(())
 }
 
-/// `reduce_scatter`: all parts' gradients.
+/// `reduce_scatter`: the gradients of all parts, gathered.
 pub fn reduce_scatter(rule: &mut Backward) -> Result<(), NoRule> {
     let factor = share(rule)?;
     transposed(rule, "all_gather", &[], factor);
@@ -54,7 +54,7 @@ pub fn reduce(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `broadcast` from a root: the root has the sum of all gradients, the others have none.
+/// `broadcast` from a root: the sum of all gradients on the root, nothing on other ranks.
 pub fn broadcast(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
@@ -65,7 +65,7 @@ pub fn broadcast(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `all_to_all`: the parts go back.
+/// `all_to_all`: returns each part to its sender.
 pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
@@ -75,7 +75,7 @@ pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
     };
     let ranks = 0..team.ranks as usize;
     let back = ranks.clone().map(|to| ranks.clone().map(|from| counts.get(from, to)).collect()).collect();
-    // Rows that are not sent have no gradient.
+    // Rows that are not sent have a gradient of zero.
     let found = rule.zeros(tensor.dtype, tensor.dims);
     let counts = Attr::Counts(Counts::Rows(back).into());
     rule.tape.write_in(team, "all_to_all", &[("counts", counts)], &[gradient], &[found]);
@@ -83,7 +83,7 @@ pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `send`: the receiver sends the gradient back.
+/// `send`: the receiver returns the gradient.
 pub fn send(rule: &mut Backward) -> Result<(), NoRule> {
     let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
     let found = rule.tape.scratch(tensor.dtype, tensor.dims);
@@ -93,7 +93,7 @@ pub fn send(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `recv`: sends the gradient back, also one of zeros, since the sender waits for it.
+/// `recv`: returns the gradient, even if it is zero, since the sender waits for it.
 pub fn recv(rule: &mut Backward) -> Result<(), NoRule> {
     let (tensor, team) = (rule.spec.outputs[0], rule.spec.team);
     let gradient = match rule.gradient() {

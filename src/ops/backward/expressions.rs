@@ -1,4 +1,4 @@
-//! Gradients of expressions for each element, and of reductions of them.
+//! Gradients of elementwise expressions and of reductions of them.
 
 use crate::base::Dims;
 
@@ -6,10 +6,10 @@ use super::super::derivative::Derivatives;
 use super::super::reductions::{Extent, Function, Sums};
 use super::*;
 
-/// Outputs of one `map`.
+/// Maximum number of outputs of a `map`.
 const OUTPUTS: usize = 8;
 
-/// `map`: each output's gradient has the shape of all inputs together.
+/// `map`: the gradient of each output has the broadcast shape of all inputs.
 pub fn map(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(expression) = rule.spec.expression.clone() else { return Ok(()) };
     let dims = rule.spec.outputs[0].dims;
@@ -17,11 +17,11 @@ pub fn map(rule: &mut Backward) -> Result<(), NoRule> {
     elements(rule, &expression, (dims, &gradients), 1.0)
 }
 
-/// Why an expression has no gradients.
+/// Reason for an expression that is too large to differentiate.
 const TOO_LARGE: NoRule = "the derivative of its expression has more than 65536 parts: make several operations of it";
 
-/// The gradients of an expression's inputs. `dims` is the shape of the inputs together, along which the gradients repeat;
-/// each of them is multiplied by `factor`.
+/// Sets the gradients of an expression's inputs. `dims` is the broadcast shape of the inputs, to which gradients are
+/// broadcast; each gradient is multiplied by `factor`.
 pub fn elements(
     rule: &mut Backward,
     expression: &Expression,
@@ -69,7 +69,7 @@ pub fn elements(
     Ok(())
 }
 
-/// The sum of an expression over the dimensions along which an input repeats in a shape.
+/// Sums an expression over the dimensions along which an input was broadcast to a shape.
 fn over_repeats(
     rule: &mut Backward,
     input: usize,
@@ -78,12 +78,12 @@ fn over_repeats(
 ) -> Result<Value, NoRule> {
     let tensor = rule.spec.inputs[input];
     let rank = dims.len();
-    // The input with as many dimensions as the shape, and the operands with as many.
+    // Adds leading dimensions of size 1 to the input and the operands, so that all have the same rank.
     let own = aligned(tensor.dims, rank);
     let used: Vec<Value> = used.iter().map(|&value| aligned_value(rule, value, rank)).collect();
     let present = rule.tape.together(&used);
     let axes: Vec<usize> = (0..rank).filter(|&axis| own[axis] != dims[axis] && present[axis] == dims[axis]).collect();
-    // Dimensions that no operand has are sums of equal terms.
+    // Along dimensions of size 1 in all operands, all terms are equal.
     let alike = (0..rank).filter(|&axis| own[axis] != dims[axis] && present[axis] != dims[axis]);
     let terms: u64 = alike.map(|axis| dims[axis]).product();
     let mut sum = match axes.is_empty() {
@@ -98,7 +98,7 @@ fn over_repeats(
     Ok(repeated(rule, sum, own))
 }
 
-/// A tensor repeated along the dimensions in which it has size 1 and the shape has not.
+/// Broadcasts a tensor along dimensions where it has size 1 and the shape does not.
 pub(super) fn repeated(rule: &mut Backward, value: Value, dims: Dims) -> Value {
     if rule.tape.dims(value) == dims {
         return value;
@@ -108,7 +108,7 @@ pub(super) fn repeated(rule: &mut Backward, value: Value, dims: Dims) -> Value {
     output
 }
 
-/// A shape with leading dimensions of size 1, so that it has `rank` dimensions.
+/// Adds leading dimensions of size 1 to a shape, so that it has `rank` dimensions.
 pub fn aligned(dims: Dims, rank: usize) -> Dims {
     let missing = std::iter::repeat_n(1, rank - dims.len());
     let sizes: Vec<u64> = missing.chain(dims.iter().copied()).collect();
@@ -120,7 +120,7 @@ fn aligned_value(rule: &mut Backward, value: Value, rank: usize) -> Value {
     rule.tape.reshape(value, dims)
 }
 
-/// `sum` and its like: gradients of the expression, for each element of its shape.
+/// `sum`, `mean` and other reductions: the gradient of the reduced expression, in its broadcast shape.
 pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> {
     let (Some(gradient), Some(expression)) = (rule.gradient(), rule.spec.expression.clone()) else { return Ok(()) };
     let extent = Extent::of(rule.spec);
@@ -134,7 +134,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
         Function::Sum => return elements(rule, &expression, (extent.dims, &[Some(gradient)]), 1.0),
         Function::Mean => return elements(rule, &expression, (extent.dims, &[Some(gradient)]), 1.0 / terms),
         Function::Max | Function::Min => {
-            // The first of equals, as in `argmax`.
+            // The first of equal values, as in `argmax`.
             let find = if function == Function::Max { "argmax" } else { "argmin" };
             let place = rule.reduced(find, (*expression).clone(), &operands, (extent.dims, &axes), DType::I32);
             let mut sizes = extent.dims;
@@ -152,7 +152,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
                     let output = rule.output(0);
                     rule.tape.reshape(output, kept)
                 }
-                // A rounded logarithm would make all probabilities too large or too small.
+                // A rounded logarithm would scale all probabilities.
                 false => rule.reduced("logsumexp", (*expression).clone(), &operands, (extent.dims, &axes), compute),
             };
             rule.map([value, total, gradient], compute, |formula, [value, total, gradient]| {
@@ -163,7 +163,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
         }
         Function::Prod => {
             let value = values(rule, &expression, &operands, extent.dims);
-            // Among factors with one zero, that one alone has a gradient: the product of the others.
+            // If exactly one factor is zero, only this factor has a gradient: the product of the others.
             let zeros = rule.reduce("sum", ([value], &axes), compute, |formula, [x]| {
                 let zero = formula.constant(0.0);
                 formula.equal(x, zero)
@@ -190,7 +190,7 @@ pub fn reduction(rule: &mut Backward, function: Function) -> Result<(), NoRule> 
     elements(rule, &expression, (extent.dims, &[Some(factor)]), 1.0)
 }
 
-/// The values of an expression, in the type that it is computed in.
+/// Evaluates an expression in its compute type.
 fn values(rule: &mut Backward, expression: &Expression, operands: &[Value], dims: Dims) -> Value {
     if expression.is_identity() {
         return operands[0];
@@ -200,7 +200,7 @@ fn values(rule: &mut Backward, expression: &Expression, operands: &[Value], dims
     value
 }
 
-/// An expression of several sums: the gradient of each sum, then those of the terms that it adds up.
+/// An expression of several sums: the gradient of each sum, then the gradients of its terms.
 pub fn of_sums(rule: &mut Backward, sums: &Sums, extent: &Extent) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let kept = extent.result(true);
@@ -229,13 +229,13 @@ pub fn of_sums(rule: &mut Backward, sums: &Sums, extent: &Extent) -> Result<(), 
     elements(rule, &sums.terms, (extent.dims, &slopes), 1.0)
 }
 
-/// `grad_norm`: each tensor divided by the norm. That of zeros has the gradient 0.
+/// `grad_norm`: each tensor divided by the norm. If the norm is zero, the gradient is zero.
 pub fn grad_norm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (compute, count) = (rule.compute(), rule.spec.inputs.len());
     let norm = match rule.spec.outputs[0].dtype == compute {
         true => rule.output(0),
-        // A rounded norm would scale all gradients by its error.
+        // Rounding the norm would scale all gradients by its error.
         false => {
             let inputs: Vec<Value> = (0..count).map(|input| rule.input(input)).collect();
             rule.tape.operation("grad_norm", &[], &inputs, (compute, Dims::new()))
@@ -253,7 +253,7 @@ pub fn grad_norm(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `rope`: the rotation back, and the sums of what each angle turns.
+/// `rope`: the inverse rotation, and the gradients of the angles' cosines and sines.
 pub fn rope(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (x, cos, sin) = (rule.input(0), rule.input(1), rule.input(2));

@@ -1,8 +1,8 @@
-//! Gradients of losses of rows.
+//! Gradients of row losses.
 
 use super::*;
 
-/// `cross_entropy`: the probabilities of the classes less those of the targets, for each row that counts.
+/// `cross_entropy`: for each counted row, the probabilities of the classes minus the one-hot target.
 pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (logits, attrs) = (rule.spec.inputs[0], &rule.spec.attrs);
@@ -10,7 +10,7 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
     let classes = logits.dims[logits.dims.len() - 1];
     let (input, targets) = (rule.input(0), rule.input(1));
     let compute = logits.dtype.compute();
-    // Rounded probabilities would take the digits from the small difference to the target's.
+    // The difference between a probability and its target can be small, so probabilities must not be rounded.
     let wide = rule.convert(input, compute);
     let probabilities = rule.tape.operation("softmax", &[], &[wide], (compute, logits.dims));
     let [targets, gradient] = [targets, gradient].map(|value| rule.column(value));
@@ -25,7 +25,7 @@ pub fn cross_entropy(rule: &mut Backward) -> Result<(), NoRule> {
         let share = if smoothing > 0.0 { formula.add(own, alike) } else { own };
         let less = formula.subtract(probability, share);
         let product = formula.multiply(gradient, less);
-        // Rows whose target is no class, or the one to ignore, have no loss.
+        // Rows whose target is ignored or is not a class have no loss.
         let is_class = formula.less(target, count);
         let (below, skipped) = (formula.less(target, zero), formula.equal(target, ignored));
         let inside = formula.select(is_class, product, zero);

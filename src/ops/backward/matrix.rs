@@ -1,4 +1,4 @@
-//! Gradients of matrix products: products with the transposes of the factors.
+//! Gradients of matrix products: products with transposed factors.
 
 use super::super::derivative::Derivatives;
 use super::super::matrix::{Finish, Function};
@@ -45,7 +45,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
         ];
         rule.tape.operation("gemm", &options, &factors, (a.dtype, size))
     };
-    // A factor that multiplies all matrices of the other gets the sum of their gradients.
+    // A matrix that is broadcast over a batch receives the sum of the gradients.
     let of_each = |own: Dims, all: usize| {
         let output = rule.spec.outputs[0].dims;
         let matrix = &own[own.len() - 2..];
@@ -65,7 +65,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     if rule.wants(1) {
         let other = rule.input(0);
         let joins = lead_b < most && !turned_a;
-        // All matrices are the rows of one, so that the product adds up their gradients.
+        // The batch is merged into the rows of one matrix, so that the product sums the gradients.
         let [other, gradient] = [other, gradient].map(|value| if joins { joined(rule, value) } else { value });
         let size = if joins { b.dims } else { each_b };
         let found = match turned_b {
@@ -78,7 +78,7 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `grouped_gemm`: of groups of rows, and of groups of the depth.
+/// `grouped_gemm`, with groups of rows or groups along k.
 pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let dtype = rule.spec.inputs[0].dtype;
@@ -91,7 +91,7 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
         let options = [("transpose_a", Attr::Bool(turned[0])), ("transpose_b", Attr::Bool(turned[1]))];
         rule.tape.operation("grouped_gemm", &options, &[factors[0], factors[1], ends], (dtype, dims(size)))
     };
-    // A gradient whose groups are rows; where the groups of the factor itself are columns, it is turned around.
+    // A gradient with groups of rows. If the groups of the factor are columns, the result is transposed.
     let rows = |rule: &mut Backward, input: usize, factors: [Value; 2], turned: [bool; 2], in_rows: bool| {
         let own = rule.spec.inputs[input].dims;
         if in_rows {
@@ -103,7 +103,7 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let in_depth = rule.spec.inputs[1].dims.len() == 2;
     if rule.wants(0) {
         let found = match in_depth {
-            // Each term has a row of `b`, and a column of `a`.
+            // Each term of the sum has a row of `b` and a column of `a`.
             true => rows(rule, 0, [b, gradient], [turned_b, true], turned_a),
             false => rows(rule, 0, [gradient, b], [false, !turned_b], !turned_a),
         };
@@ -121,7 +121,7 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The gradient of the sums that the epilogue's function is applied to. `options` are those of the product, without the
+/// Gradient of the product before the activation of the epilogue. `options` are those of the product without its
 /// epilogue.
 fn of_sums(
     rule: &mut Backward,
@@ -132,7 +132,7 @@ fn of_sums(
     let dtype = rule.tape.dtype(gradient);
     match finish.function {
         Function::Identity => Ok(gradient),
-        // A sum is positive exactly where its result is.
+        // The product is positive exactly where the result is.
         Function::Relu => {
             let result = rule.output(0);
             Ok(rule.map([gradient, result], dtype, |formula, [gradient, result]| {
@@ -145,7 +145,7 @@ fn of_sums(
             "the sums that its function is applied to are gone: `relu` has gradients with `accumulate: true`, or write `map` behind it",
         ),
         function => {
-            // The sums are computed again.
+            // Recomputes the product.
             let inputs: Vec<Value> = (0..rule.spec.inputs.len()).map(|input| rule.input(input)).collect();
             let (name, size) = (rule.spec.operation.name(), rule.spec.outputs[0].dims);
             let sums = rule.tape.operation(name, options, &inputs, (dtype, size));
@@ -163,7 +163,7 @@ fn of_sums(
     }
 }
 
-/// The sum of matrices over that many leading dimensions.
+/// Sums matrices over their first `lead` dimensions.
 fn over_batch(rule: &mut Backward, value: Value, lead: usize) -> Value {
     if lead == 0 {
         return value;
@@ -173,7 +173,7 @@ fn over_batch(rule: &mut Backward, value: Value, lead: usize) -> Value {
     rule.reduce("sum", ([value], &axes), dtype, |_, [x]| x)
 }
 
-/// Matrices one below the other as one matrix.
+/// Merges a batch of matrices into one matrix, row after row.
 fn joined(rule: &mut Backward, value: Value) -> Value {
     let sizes = rule.tape.dims(value);
     let last = sizes.len() - 1;

@@ -1,8 +1,9 @@
-//! Gradients. Each operation's rule writes the computation of its gradients as a few ordinary operations on a [`Tape`].
+//! Gradients. The rule of each operation writes the computation of its gradients as a few ordinary operations on a
+//! [`Tape`].
 //!
-//! A rule gets the gradients of an operation's outputs, may use the operands, and sets the gradients of the inputs. Only the
-//! steps that lead to a wanted gradient run. So a rule does not ask which gradients are wanted, unless that saves work
-//! within a step.
+//! A rule receives the gradients of an operation's outputs, can use its operands, and sets the gradients of the
+//! inputs. Only steps that a wanted gradient depends on are executed. Therefore a rule does not check which gradients
+//! are wanted, unless that saves work within a step.
 
 mod attention;
 mod collectives;
@@ -34,24 +35,24 @@ pub(super) use norms::*;
 pub(super) use scans::*;
 pub(super) use windows::{conv, conv_weights, pool};
 
-/// The reason why an operation has no gradients, as the end of a sentence that names it.
+/// Reason why an operation has no gradients, as the end of a sentence with its name as the subject.
 pub type NoRule = &'static str;
 
-/// The backward pass of one operation, while its rule writes it.
+/// The backward pass of one operation while its rule writes it.
 pub struct Backward<'a> {
     pub spec: &'a Spec,
     pub tape: &'a mut Tape,
     inputs: &'a [Value],
     outputs: &'a [Value],
-    /// The gradient of each output; `None` if it is zero.
+    /// Gradient of each output; `None` if it is zero.
     given: &'a [Option<Value>],
     wanted: &'a [bool],
     gradients: Vec<Option<Value>>,
 }
 
 impl<'a> Backward<'a> {
-    /// Begins the backward pass of an operation with these operands. `given` has the gradient of each output, `wanted` is
-    /// true for each input whose gradient is needed.
+    /// Starts the backward pass of an operation with these operands. `given` holds the gradient of each output;
+    /// `wanted` is true for each input whose gradient is needed.
     pub fn new(
         spec: &'a Spec,
         tape: &'a mut Tape,
@@ -62,8 +63,8 @@ impl<'a> Backward<'a> {
         Backward { spec, tape, inputs, outputs, given, wanted, gradients: vec![None; inputs.len()] }
     }
 
-    /// Writes the steps. Returns the gradient of each input, with the input's type and shape; `None` for a gradient that is
-    /// zero everywhere.
+    /// Writes the steps and returns the gradient of each input, with the input's type and shape; `None` for a gradient
+    /// that is zero everywhere.
     pub fn run(mut self) -> Result<Vec<Option<Value>>, NoRule> {
         self.spec.operation.backward(&mut self)?;
         Ok(self.gradients)
@@ -77,12 +78,12 @@ impl<'a> Backward<'a> {
         self.outputs[index]
     }
 
-    /// The gradient of an output; `None` if it is zero.
+    /// Gradient of an output; `None` if it is zero.
     pub fn given(&self, output: usize) -> Option<Value> {
         self.given[output]
     }
 
-    /// The gradient of the first output, which is zero only for operations with several outputs.
+    /// Gradient of the first output; `None` only for operations with several outputs.
     pub fn gradient(&self) -> Option<Value> {
         self.given[0]
     }
@@ -91,12 +92,12 @@ impl<'a> Backward<'a> {
         self.wanted.get(input).copied().unwrap_or(false)
     }
 
-    /// The type in which an expression of the operands is computed.
+    /// Type in which an expression of the operands is computed.
     pub fn compute(&self) -> DType {
         compute_type(self.spec)
     }
 
-    /// Sets the gradient of an input, in any view of the input's shape.
+    /// Sets the gradient of an input. The gradient may have any view of the input's shape.
     pub fn set(&mut self, input: usize, gradient: Value) {
         let tensor = self.spec.inputs[input];
         let gradient = self.tape.reshape(gradient, tensor.dims);
@@ -113,7 +114,7 @@ impl<'a> Backward<'a> {
         converted
     }
 
-    /// Evaluates an expression for each element of these tensors, broadcast together.
+    /// Evaluates an expression elementwise on these tensors, broadcast together.
     pub fn map<const N: usize>(
         &mut self,
         inputs: [Value; N],
@@ -154,7 +155,7 @@ impl<'a> Backward<'a> {
         output
     }
 
-    /// A tensor times a number.
+    /// Multiplies a tensor by a number.
     pub fn scaled(&mut self, factor: f64, value: Value) -> Value {
         if factor == 1.0 {
             return value;
@@ -163,12 +164,12 @@ impl<'a> Backward<'a> {
         self.map([value], dtype, |formula, [x]| formula.scale(factor, x))
     }
 
-    /// A tensor of zeros.
+    /// Returns a tensor of zeros.
     pub fn zeros(&mut self, dtype: DType, dims: Dims) -> Value {
         self.tape.operation("fill", &[("value", Attr::Number(0.0))], &[], (dtype, dims))
     }
 
-    /// A tensor with a dimension of size 1 behind its last.
+    /// Returns a view of a tensor with an additional last dimension of size 1.
     pub fn column(&mut self, value: Value) -> Value {
         let mut dims = self.tape.dims(value);
         match dims.push(1) {
@@ -178,7 +179,7 @@ impl<'a> Backward<'a> {
     }
 }
 
-/// The expression of a formula over `N` inputs.
+/// Returns the expression that `formula` builds over `N` inputs.
 fn written<const N: usize>(formula: impl FnOnce(&mut Formula, [u16; N]) -> u16) -> Expression {
     let mut written = Formula::default();
     let mut index = 0;
@@ -196,7 +197,7 @@ impl Formula {
     }
 }
 
-/// A list of sizes.
+/// Returns these sizes as a shape.
 fn dims(sizes: &[u64]) -> Dims {
     Dims::from_slice(sizes).expect("no more dimensions than the operands have")
 }

@@ -1,4 +1,4 @@
-//! Gradients of operations that move elements: the moves back.
+//! Gradients of data movement: the inverse movement.
 
 use crate::base::Dims;
 use crate::ops::routing::Choice;
@@ -13,7 +13,7 @@ pub fn same_elements(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `transpose`: the dimensions in the order before. `order` has the dimension of the input for each of the output.
+/// `transpose`: the inverse permutation. `order` has the input dimension of each output dimension.
 pub fn transpose(rule: &mut Backward, order: &[usize]) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let mut back = vec![0; order.len()];
@@ -39,7 +39,7 @@ fn scattered(rule: &mut Backward, combine: &'static str, x: Value, index: Value,
     rule.tape.operation("scatter", &[("combine", Attr::Word(combine))], &[x, index], of)
 }
 
-/// `scatter`: the gradients of the rows that the indices name, of those that were overwritten zero.
+/// `scatter`: the gradients of the rows at the indices; zero for rows that were overwritten.
 pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (x, index) = (rule.spec.inputs[0], rule.spec.inputs[1]);
@@ -49,7 +49,7 @@ pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
     let ones = |count: usize| std::iter::repeat_n(1, count);
     let beside = dims(&index.dims.iter().copied().chain(ones(x.dims.len() - lead)).collect::<Vec<_>>());
     if rule.spec.attrs.word("combine") == "set" {
-        // The place of the index that counts, for each row.
+        // For each row, the position of the index that wrote it.
         let places = rule.tape.iota(index.dims);
         let rows = dims(&rule.spec.outputs[0].dims[..1]);
         let last = scattered(rule, "set", places, index_value, (DType::I32, rows));
@@ -77,7 +77,7 @@ pub fn scatter(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `concat` along a dimension: the part that each input has.
+/// `concat` along a dimension: the part of each input.
 pub fn concat(rule: &mut Backward, axis: usize) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let mut start = dims(&vec![0; rule.spec.outputs[0].dims.len()]);
@@ -89,7 +89,7 @@ pub fn concat(rule: &mut Backward, axis: usize) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `pad` with that many elements before the first of each dimension: what is inside of the border.
+/// `pad`, with this many elements before the first of each dimension: the part inside the border.
 pub fn pad(rule: &mut Backward, before: &[u64]) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let inside = rule.tape.slice(gradient, dims(before), rule.spec.inputs[0].dims);
@@ -97,7 +97,7 @@ pub fn pad(rule: &mut Backward, before: &[u64]) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `dropout`: the same elements are dropped.
+/// `dropout`: drops the same elements.
 pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (tensor, attrs) = (rule.spec.inputs[0], &rule.spec.attrs);
@@ -107,7 +107,7 @@ pub fn dropout(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `top_k` and `sort`: each value goes back to its place in the row.
+/// `top_k` and `sort`: each value returns to its position in the row.
 pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, indices) = (rule.spec.inputs[0], rule.output(1));
@@ -117,7 +117,7 @@ pub fn top_k(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// A tensor of zeros with these elements in the columns of their rows that the indices name, which differ within a row.
+/// Returns zeros with these elements at the column indices of their rows. Indices are unique within a row.
 fn to_columns(rule: &mut Backward, x: Value, columns: Value, (dtype, whole): (DType, Dims)) -> Value {
     let (length, last) = (whole[whole.len() - 1], whole.len() - 1);
     let mut leading = whole;
@@ -130,7 +130,7 @@ fn to_columns(rule: &mut Backward, x: Value, columns: Value, (dtype, whole): (DT
     flat(rule, x, places, (dtype, whole))
 }
 
-/// A tensor of zeros with these elements at the places that the indices count in row-major order.
+/// Returns zeros with these elements at row-major indices.
 fn flat(rule: &mut Backward, x: Value, places: Value, (dtype, whole): (DType, Dims)) -> Value {
     let elements = |dims: Dims| super::dims(&[dims.iter().product()]);
     let (count, all) = (elements(rule.tape.dims(x)), elements(whole));
@@ -139,8 +139,8 @@ fn flat(rule: &mut Backward, x: Value, places: Value, (dtype, whole): (DType, Di
     rule.tape.reshape(found, whole)
 }
 
-/// `route`: the gradient of a weight goes back to the probability of its row and expert. Normalized weights depend on all
-/// probabilities that their row chose. A bias decides the choice alone, and has no gradient.
+/// `route`: the gradient of a weight belongs to the probability of its row and expert. Normalized weights depend on
+/// all probabilities that the row selected. A bias affects only the selection and has no gradient.
 pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(1) else { return Ok(()) };
     let (probs, slots, compute) = (rule.spec.inputs[0], rule.output(0), rule.compute());
@@ -208,7 +208,7 @@ pub fn route(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `permute`: each row gets the gradients of all places that it went to.
+/// `permute`: each row receives the gradients of all positions to which it was copied.
 pub fn permute(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.given(0) else { return Ok(()) };
     let (x, places) = (rule.spec.inputs[0], rule.output(1));
@@ -223,8 +223,8 @@ pub fn permute(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `unpermute`: the gradient of a row goes to all places that the row was added up from, times the weights; that of a weight is
-/// its row's product with the gradient.
+/// `unpermute`: the gradient of a row is copied to all positions that contributed to it, times their weights. The
+/// gradient of a weight is the product of its row with the gradient.
 pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (y, places) = (rule.spec.inputs[0], rule.input(1));
@@ -232,7 +232,7 @@ pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
     let of_choices = with_tail(choices, y.dims);
     let ones = |count: usize| std::iter::repeat_n(1, count);
     let tail = y.dims.len() - 1;
-    // A dimension for the choices of a row, along which its gradient repeats.
+    // Adds a dimension for the choices of a row, along which the gradient is broadcast.
     let beside: Vec<u64> =
         choices.iter().take(1).copied().chain(ones(choices.len() - 1)).chain(y.dims[1..].iter().copied()).collect();
     let gradient = rule.tape.reshape(gradient, dims(&beside));
@@ -264,7 +264,7 @@ pub fn unpermute(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The dimensions of indices, then those of a tensor behind its first.
+/// Concatenates the dimensions of the indices and those of a tensor after its first.
 fn with_tail(indices: Dims, tensor: Dims) -> Dims {
     dims(&indices.iter().chain(&tensor[1..]).copied().collect::<Vec<_>>())
 }

@@ -4,7 +4,8 @@ use crate::base::Dims;
 
 use super::*;
 
-/// `softmax`: each element's gradient less the mean of the row's by its probabilities.
+/// `softmax`: each element's gradient minus the row's mean gradient, weighted by the probabilities, times the
+/// probability.
 pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (y, compute) = (rule.output(0), rule.compute());
@@ -22,7 +23,7 @@ pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
 
 /// The dimensions of a tensor that a norm normalizes together.
 pub struct NormParts {
-    /// The shape of the input, reshaped so that the normalized elements are whole dimensions.
+    /// Shape of the input as a view in which the normalized elements are whole dimensions.
     pub dims: Dims,
     /// The normalized dimensions of `dims`.
     pub axes: Vec<usize>,
@@ -34,7 +35,7 @@ pub struct NormParts {
     pub adds: bool,
 }
 
-/// The tensors that the gradients of a norm are expressions of.
+/// The tensors in the expressions of a norm's gradients.
 struct Operands {
     x: Value,
     variance: Value,
@@ -43,14 +44,14 @@ struct Operands {
     weight: Option<Value>,
 }
 
-/// The same as nodes of an expression, and what follows from them.
+/// The operands as nodes of an expression, and values derived from them.
 struct Nodes {
     /// The normalized tensor.
     z: u16,
-    /// The factor of a difference to the mean.
+    /// Factor of the difference to the mean, 1 / standard deviation.
     scale: u16,
     gradient: u16,
-    /// The gradient of the normalized tensor.
+    /// Gradient of the normalized tensor.
     weighted: u16,
 }
 
@@ -81,7 +82,7 @@ impl Operands {
         Nodes { z: formula.multiply(less, scale), scale, gradient, weighted }
     }
 
-    /// The expression that `of` writes down, over the operands and `more` inputs behind them.
+    /// Returns the expression that `of` builds from the operands and `more` further inputs.
     fn written(&self, eps: f64, more: usize, of: impl FnOnce(&mut Formula, Nodes, &[u16]) -> u16) -> Expression {
         let mut formula = Formula::default();
         let nodes = self.nodes(&mut formula, eps);
@@ -92,15 +93,15 @@ impl Operands {
     }
 }
 
-/// Norms. With `z` as the normalized tensor and `h` as its gradient, that of what is normalized is
-/// scale * (h - mean(h) - z * mean(h * z)), without `mean(h)` if no mean is taken away.
+/// Norms. With the normalized tensor `z` and its gradient `h`, the gradient of the input is scale * (h - mean(h) - z *
+/// mean(h * z)), without `mean(h)` if no mean is subtracted.
 pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     let (NormParts { dims, weight, centred, adds, .. }, axes) = (parts, &*parts.axes);
     let first = 1 + usize::from(*adds);
     let through = if *adds { rule.given(1) } else { None };
     let (compute, dtype, eps) = (rule.compute(), rule.spec.inputs[0].dtype, rule.spec.attrs.number("eps"));
     let Some(gradient) = rule.given(0) else {
-        // The sum alone is used.
+        // Only the sum is used.
         through.into_iter().for_each(|total| (0..2).for_each(|input| rule.set(input, total)));
         return Ok(());
     };
@@ -153,7 +154,7 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// `batch_norm`: that of the normalized tensor, and those of the means and the variances, which are outputs too.
+/// `batch_norm`: the gradients of the normalized tensor, and of the means and variances, which are outputs too.
 pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
     let x = rule.spec.inputs[0];
     let (channels, alike) = (x.dims[1], x.dims[2..].iter().product());
@@ -193,7 +194,7 @@ pub fn batch_norm(rule: &mut Backward) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The sum of an expression over these dimensions, in the type of an input.
+/// Sums an expression over these dimensions, in the type of an input.
 fn summed(
     rule: &mut Backward,
     expression: Expression,

@@ -1,8 +1,8 @@
-//! Gradients of `cumsum` and `cumprod`: scans the other way.
+//! Gradients of `cumsum` and `cumprod`: scans in the opposite direction.
 
 use super::*;
 
-/// The dimension that a scan goes along, and whether it begins with the last element.
+/// Dimension of a scan, and whether it starts at the last element.
 type Line = (usize, bool);
 
 /// `cumsum`.
@@ -14,7 +14,7 @@ pub fn cumsum(rule: &mut Backward, line: Line) -> Result<(), NoRule> {
     Ok(())
 }
 
-/// The same line from its other end.
+/// The scan in the opposite direction.
 fn back((axis, is_reverse): Line) -> Line {
     (axis, !is_reverse)
 }
@@ -24,9 +24,9 @@ fn scan(rule: &mut Backward, name: &str, x: Value, (axis, is_reverse): Line, of:
     rule.tape.operation(name, &options, &[x], of)
 }
 
-/// `cumprod`. With `y` as the products where the first zero of a line counts as 1, an element before that
-/// zero has the sum of its gradients times `y` up to the zero, divided by itself; the zero has the sum from itself on; those
-/// behind it have none.
+/// `cumprod`. Let `y` be the products with the first zero of a line replaced by 1. The gradient of an element before
+/// that zero is the sum of gradients times `y` up to the zero, divided by the element. The gradient of the zero is the
+/// sum from its own position on. Later elements have none.
 pub fn cumprod(rule: &mut Backward, line: Line) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (x, compute, whole) = (rule.input(0), rule.compute(), rule.spec.inputs[0].dims);

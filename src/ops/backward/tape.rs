@@ -1,4 +1,4 @@
-//! The list of operations that compute gradients, over tensors that have no memory yet.
+//! The tape: the list of operations that compute gradients, on tensors without memory.
 
 use crate::base::{DType, Dims};
 
@@ -13,15 +13,15 @@ pub struct Value(u32);
 /// The origin of a tensor on a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A tensor of the program, with a number that the caller chooses.
+    /// A tensor of the program, numbered by the caller.
     Program(u32),
-    /// The output of a step, or of several that each write a part.
+    /// Output of a step, or of several steps that each write a part.
     Scratch,
     /// 0, 1, 2, … in row-major order, as `i32`.
     Iota,
-    /// A box of another tensor, which begins at these places of its dimensions.
+    /// A slice of another tensor that starts at these indices.
     Slice(Value, Dims),
-    /// The elements of another tensor in other dimensions.
+    /// A view of another tensor with other dimensions.
     Reshaped(Value),
 }
 
@@ -42,19 +42,19 @@ pub struct Step {
     pub inputs: Vec<Value>,
     pub outputs: Vec<Value>,
     pub team: Team,
-    /// Steps with the same number, which follow each other, are issued together.
+    /// Consecutive steps with the same number are issued together.
     pub together: Option<u32>,
-    /// Number of the operation whose backward it belongs to, as [`Tape::origin`] was when it was added.
+    /// Number of the operation to whose backward pass the step belongs: [`Tape::origin`] when the step was added.
     pub origin: u32,
 }
 
 impl Step {
-    /// Whether it only moves its input's elements: its output is another place for them.
+    /// Whether the step only moves elements, so that its output is a copy of its input in another layout.
     pub fn is_move(&self) -> bool {
         self.expression.as_ref().is_some_and(Expression::is_identity) && self.operation.name() == "map"
     }
 
-    /// The tensor that a step adds another one to, and that other one; `None` for any other step.
+    /// For a step that adds a tensor to another, the accumulator and the addend; `None` for any other step.
     pub fn addition(&self) -> Option<(Value, Value)> {
         let is_sum = self.operation.name() == "map" && self.expression.as_ref() == Some(&sum(2));
         match (&*self.inputs, &*self.outputs) {
@@ -64,12 +64,12 @@ impl Step {
     }
 }
 
-/// Operations in the order in which they run, and the tensors that they work on.
+/// Operations in execution order, and their tensors.
 #[derive(Debug, Default)]
 pub struct Tape {
     entries: Vec<Entry>,
     pub steps: Vec<Step>,
-    /// Number of the operation whose backward is being written down.
+    /// Number of the operation whose backward pass is being written.
     pub origin: u32,
 }
 
@@ -106,12 +106,12 @@ impl Tape {
         self.push(Source::Iota, DType::I32, dims)
     }
 
-    /// The box of a tensor that begins at `start` and has these dimensions.
+    /// Returns the slice of a tensor that starts at `start` and has these dimensions.
     pub fn slice(&mut self, of: Value, start: Dims, dims: Dims) -> Value {
         if self.dims(of) == dims {
             return of;
         }
-        // Dimensions of size 1 do not keep a tensor from being cut in its own dimensions.
+        // Removes dimensions of size 1, so that the slice is taken in the tensor's own dimensions.
         if let Source::Reshaped(base) = self.get(of).source
             && let Some((own_start, own_dims)) = in_dims_of(self.dims(base), self.dims(of), (start, dims))
         {
@@ -121,7 +121,7 @@ impl Tape {
         self.push(Source::Slice(of, start), self.dtype(of), dims)
     }
 
-    /// The elements of a tensor in other dimensions, of as many elements.
+    /// Returns a view of a tensor in other dimensions with the same number of elements.
     pub fn reshape(&mut self, of: Value, dims: Dims) -> Value {
         let base = match self.get(of).source {
             Source::Reshaped(base) => base,
@@ -133,7 +133,7 @@ impl Tape {
         self.push(Source::Reshaped(base), self.dtype(base), dims)
     }
 
-    /// The tensor that a value is, or is a part of.
+    /// Returns the tensor of which the value is a part or the whole.
     pub fn root(&self, value: Value) -> Value {
         match self.get(value).source {
             Source::Slice(of, _) | Source::Reshaped(of) => self.root(of),
@@ -141,7 +141,7 @@ impl Tape {
         }
     }
 
-    /// The tensor whose elements, all of them, are those of the value; `None` for a part of a tensor.
+    /// Returns the tensor whose elements are exactly those of the value; `None` for a part of a tensor.
     pub fn whole(&self, value: Value) -> Option<Value> {
         match self.get(value).source {
             Source::Slice(..) => None,
@@ -163,12 +163,12 @@ impl Tape {
         output
     }
 
-    /// Adds an operation of the catalogue that writes these tensors.
+    /// Adds an operation of the catalogue that writes to these tensors.
     pub fn write(&mut self, name: &str, options: &[(&'static str, Attr)], inputs: &[Value], outputs: &[Value]) {
         self.write_in(Team::ALONE, name, options, inputs, outputs);
     }
 
-    /// The same of a collective.
+    /// Adds an operation of the catalogue in a group of ranks.
     pub fn write_in(
         &mut self,
         team: Team,
@@ -196,12 +196,12 @@ impl Tape {
         self.steps.push(step);
     }
 
-    /// Adds a `map` of an expression, which may repeat its inputs along dimensions of its outputs.
+    /// Adds a `map` of an expression, whose inputs are broadcast to the outputs.
     pub fn map(&mut self, expression: Expression, inputs: &[Value], outputs: &[Value]) {
         self.expression("map", &[], expression, inputs, outputs);
     }
 
-    /// Adds an operation that has an expression.
+    /// Adds an operation that takes an expression.
     pub fn expression(
         &mut self,
         name: &str,
@@ -215,7 +215,7 @@ impl Tape {
         added.expression = Some(expression);
     }
 
-    /// Adds a move of a tensor's elements to a place of the same dimensions, or of larger ones that it repeats along.
+    /// Adds a copy of a tensor to another of the same dimensions, or to a larger one to which it is broadcast.
     pub fn move_to(&mut self, from: Value, to: Value) {
         self.map(Expression::identity(), &[from], &[to]);
     }
@@ -230,9 +230,9 @@ impl Tape {
         self.write("fill", &[("value", Attr::Number(value))], &[], &[to]);
     }
 
-    /// The sum of tensors of one shape.
+    /// Returns the sum of tensors of the same shape.
     pub fn sum_of(&mut self, values: &[Value], (dtype, dims): (DType, Dims)) -> Value {
-        /// Fewer than a `map` may have.
+        /// Less than the maximum number of inputs of a `map`.
         const TERMS: usize = 8;
         let mut left = values.to_vec();
         while left.len() > 1 {
@@ -244,7 +244,7 @@ impl Tape {
         left[0]
     }
 
-    /// The shape that these tensors have together.
+    /// Returns the broadcast shape of these tensors.
     pub fn together(&self, values: &[Value]) -> Dims {
         values.iter().fold(Dims::new(), |dims, value| {
             layout::broadcast(dims, self.dims(*value)).expect("a rule combines tensors that fit together")
@@ -252,7 +252,7 @@ impl Tape {
     }
 }
 
-/// The box of a tensor in dimensions that differ by some of size 1 alone; `None` if they differ by more.
+/// Returns a slice in dimensions that differ only by dimensions of size 1; `None` if they differ otherwise.
 fn in_dims_of(base: Dims, other: Dims, (start, dims): (Dims, Dims)) -> Option<(Dims, Dims)> {
     let long = |dims: &Dims| (0..dims.len()).filter(|&axis| dims[axis] > 1).collect::<Vec<_>>();
     let (own, others) = (long(&base), long(&other));
@@ -266,7 +266,7 @@ fn in_dims_of(base: Dims, other: Dims, (start, dims): (Dims, Dims)) -> Option<(D
     alike.then_some((own_start, own_dims))
 }
 
-/// The sum of so many inputs.
+/// Returns the sum of `terms` inputs as an expression.
 fn sum(terms: usize) -> Expression {
     let mut formula = Formula::default();
     let inputs: Vec<u16> = (0..terms).map(|input| formula.input(input as u8)).collect();

@@ -31,12 +31,12 @@ fn convolved(
     rule.tape.operation(name, &all, &inputs, (rule.spec.inputs[0].dtype, dims))
 }
 
-/// `y` of a convolution with these `x` and `w`.
+/// Computes `y` of a convolution from `x` and `w`.
 fn forward(rule: &mut Backward, of: &Shape, [x, w]: [Value; 2]) -> Value {
     convolved(rule, of, ("conv", &[]), [x, w], shape(of.samples, of.groups * of.outputs, of.y))
 }
 
-/// `x` of a convolution, from `y` and `w`. Elements behind the last window are those of the output padding.
+/// Computes `x` of a convolution from `y` and `w`. Elements after the last window are the output padding.
 fn transposed(rule: &mut Backward, of: &Shape, [y, w]: [Value; 2]) -> Value {
     let added = (0..of.x.len()).map(|axis| {
         let spanned = (of.y[axis] - 1) * of.stride[axis] + of.dilation[axis] * (of.kernel[axis] - 1) + 1;
@@ -46,7 +46,7 @@ fn transposed(rule: &mut Backward, of: &Shape, [y, w]: [Value; 2]) -> Value {
     convolved(rule, of, ("conv", &more), [y, w], shape(of.samples, of.groups * of.inputs, of.x))
 }
 
-/// `w` of a convolution, from `x` and `y`.
+/// Computes `w` of a convolution from `x` and `y`.
 fn weights(rule: &mut Backward, of: &Shape, [x, y]: [Value; 2]) -> Value {
     let more = [("size", sizes(of.kernel))];
     convolved(rule, of, ("conv_weights", &more), [x, y], shape(of.groups * of.outputs, of.inputs, of.kernel))

@@ -1,4 +1,4 @@
-//! From every rank to every rank: equal parts, or counted ones.
+//! `all_to_all`, with equal or with counted parts.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ impl Operation for AllToAll {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
-        // On one rank, the only part comes from and goes to that rank.
+        // With one rank, the only part stays on that rank.
         let count = uneven_parts(spec).map_or(inputs[0].len(), |parts| parts.sent[0] as usize);
         copy(&inputs[0][..count], &mut outputs[0]);
     }
@@ -106,12 +106,12 @@ impl Operation for AllToAll {
     }
 }
 
-/// Elements of a row of the first dimension.
+/// Elements per index of the first dimension.
 fn row(tensor: &Tensor) -> u64 {
     tensor.dims.iter().skip(1).product()
 }
 
-/// Returns the elements that the rank exchanges with each other rank; `None` if the parts are equal.
+/// Numbers of elements exchanged with each rank; `None` if all parts are equal.
 fn uneven_parts(spec: &Spec) -> Option<Parts> {
     let counts = spec.attrs.counts("counts")?;
     let (row, rank) = (row(&spec.inputs[0]), spec.team.rank as usize);
@@ -122,7 +122,7 @@ fn uneven_parts(spec: &Spec) -> Option<Parts> {
     })
 }
 
-/// The rule for counted parts: both sides have room for what their rank sends and gets.
+/// Shape rule for counted parts: each side must have space for what its rank sends and receives.
 fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
     let source = &call.inputs[0];
     let tensor = source.tensor;
@@ -172,7 +172,7 @@ fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
         }
         None => {
             let mut dims = tensor.dims;
-            // A rank that gets nothing has a row to name all the same.
+            // A rank that receives nothing has an output of one row, so that the output can have a name.
             dims.set(0, received.max(1));
             Ok(vec![(tensor.dtype, dims)])
         }

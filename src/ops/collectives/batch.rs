@@ -1,4 +1,4 @@
-//! Several collectives that are issued together: `group { … }`.
+//! `group { … }`: several collectives that are issued together.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use crate::base::{DType, Dims};
 use super::transfer::transfer;
 use super::*;
 
-/// `group { … }`: one operation whose operands are those of its parts, one behind the other. None of the parts waits for
-/// another. It has no place in the catalogue, since nothing calls it by name.
+/// The operation of `group { … }`. Its operands are the concatenated operands of its members, none of which waits for
+/// another. The catalogue does not list it, since no call names it.
 pub struct Batch;
 
-/// The collectives of a batch, as an option that the model fills in.
+/// Name of the internal option that holds the members.
 const PARTS: &str = "parts";
 
 /// One collective of a batch, with its operands among those of the batch.
@@ -22,7 +22,7 @@ pub struct Part<'a> {
     pub outputs: Range<usize>,
 }
 
-/// The collectives that an operation consists of: those of a batch, else the operation itself.
+/// Returns the collectives of an operation: the members of a batch, or the operation itself.
 pub fn parts(spec: &Spec) -> impl Iterator<Item = Part<'_>> {
     let specs = spec.attrs.batch(PARTS).unwrap_or(std::slice::from_ref(spec));
     let mut ends = (0, 0);
@@ -35,7 +35,7 @@ pub fn parts(spec: &Spec) -> impl Iterator<Item = Part<'_>> {
 }
 
 impl Batch {
-    /// The batch of these collectives, all of one group.
+    /// Returns the batch of these collectives, which all have the same group.
     pub fn of(specs: Vec<Spec>, team: Team) -> Spec {
         let inputs = specs.iter().flat_map(|spec| spec.inputs.iter().copied()).collect();
         let outputs = specs.iter().flat_map(|spec| spec.outputs.iter().copied()).collect();
@@ -62,7 +62,7 @@ impl Operation for Batch {
         &Signature::NOTHING
     }
 
-    /// Nothing is inferred: its parts have been.
+    /// Shapes have already been inferred for the members.
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         Ok(Vec::new())
     }
@@ -92,7 +92,7 @@ impl Operation for Batch {
         self.enclose_exchange(members);
     }
 
-    /// The n-th collective of each member is one; sends and receives find each other by their ranks.
+    /// The n-th collective of each member belongs together; sends and receives match by their ranks.
     fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
         transfer(members);
         let mut tolerances: Vec<Vec<Tolerance>> = members.iter().map(|member| check::exactly(member.outputs)).collect();

@@ -1,10 +1,10 @@
-//! The bytes that cross the network for a rank. Bus bandwidth follows from them, as nccl-tests define it.
+//! Bytes that each rank transfers over the network, from which bus bandwidth is computed, as nccl-tests defines it.
 
 use super::*;
 
 impl CollectiveKind {
-    /// Bus bandwidth over algorithm bandwidth among `ranks`: the share of the bytes that has to cross the network for
-    /// each rank. Nothing for a barrier, which moves no data.
+    /// Ratio of bus bandwidth to algorithm bandwidth for this number of ranks, which is the part of the bytes that
+    /// each rank must transfer. `None` for a barrier.
     pub fn bus_factor(self, ranks: u32) -> Option<f64> {
         let n = f64::from(ranks);
         match self {
@@ -19,8 +19,8 @@ impl CollectiveKind {
 }
 
 impl Collective {
-    /// The bytes that nccl-tests count: the whole of what is gathered or scattered; of uneven parts, what this rank
-    /// sends.
+    /// Bytes as nccl-tests counts them: the size of the whole gathered or scattered tensor; for uneven parts, what
+    /// this rank sends.
     pub fn bytes(&self) -> u64 {
         let elements = match (self.kind, &self.parts) {
             (CollectiveKind::AllToAll, Some(parts)) => parts.sent.iter().sum(),
@@ -33,8 +33,8 @@ impl Collective {
         elements * self.dtype.size()
     }
 
-    /// Returns the bytes that cross the network for this rank; `None` for a barrier. A transfer counts in its own
-    /// direction, every other collective in both.
+    /// Bytes that this rank transfers; `None` for a barrier. A send or receive counts in its own direction, any other
+    /// collective in both.
     fn bus_bytes(&self) -> Option<BusBytes> {
         if let Some(parts) = &self.parts {
             let others = |counts: &[u64]| {
@@ -53,7 +53,7 @@ impl Collective {
     }
 }
 
-/// Bytes that cross the network for a rank, by direction. A link carries both directions at once, each at its full rate.
+/// Bytes that a rank transfers, by direction. Links are full duplex.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BusBytes {
     pub sent: f64,
@@ -61,7 +61,7 @@ pub struct BusBytes {
 }
 
 impl BusBytes {
-    /// The bytes that bus bandwidth counts: those of the direction that has more.
+    /// Bytes that bus bandwidth counts: the larger of both directions.
     pub fn larger(self) -> f64 {
         self.sent.max(self.received)
     }
@@ -81,7 +81,7 @@ impl std::iter::Sum for BusBytes {
     }
 }
 
-/// Returns the bytes that all collectives of an operation move over the network. `None` where no data crosses a network.
+/// Bytes that all collectives of an operation transfer; `None` if no data crosses a network.
 pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
     let crosses = |bytes: &BusBytes| bytes.larger() > 0.0;
     if crossing(spec).is_some() {
@@ -117,7 +117,7 @@ mod tests {
         Tensor { dtype: DType::F32, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
     }
 
-    /// An operation of rank 0, whose other side, where it has one, is rank 1.
+    /// Returns an operation of rank 0 whose peer, if any, is rank 1.
     fn spec(operation: &'static dyn Operation, ranks: u32, inputs: &[u64], outputs: &[u64]) -> Spec {
         let mut attrs = Attrs::default();
         for option in ["to", "from", "root"] {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(counted(&spec(&Barrier, 4, &[], &[])), None);
     }
 
-    /// A ring pass counts the bytes that a rank sends, once, however it is written.
+    /// In a ring, bus bandwidth counts the bytes that a rank sends once, in every notation.
     #[test]
     fn an_exchange_counts_the_larger_direction() {
         let (send, recv) = (spec(&Send, 2, &[100], &[]), spec(&Recv, 2, &[], &[60]));

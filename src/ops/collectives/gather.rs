@@ -1,4 +1,4 @@
-//! Collectives that give every rank what others have.
+//! Collectives that copy data to all ranks: `all_gather`, `broadcast`.
 
 use crate::base::{DType, Dims};
 
@@ -34,7 +34,7 @@ impl Operation for AllGather {
             at: call.inputs[0].span.into(),
         };
         let count = source.elements().checked_mul(ranks).ok_or_else(too_large)?;
-        // The tensors are joined along the first dimension; single values become a row.
+        // Tensors are concatenated along the first dimension; scalars become a vector.
         let mut dims = source.dims;
         match dims.first() {
             Some(&first) => dims.set(0, first * ranks),

@@ -1,6 +1,6 @@
-//! Operations in which ranks of a group take part together.
+//! Collectives, sends and receives.
 //!
-//! An entry describes one rank's share. `plan` checks that the shares of all ranks match.
+//! An entry describes the part of one rank. `plan` checks that the parts of all ranks match.
 
 mod all_to_all;
 mod batch;
@@ -20,10 +20,10 @@ use crate::base::{DType, Dims, Space};
 
 use super::*;
 
-/// The range of `root`, `to` and `from`. The group decides which of these ranks exist.
+/// Range of the options `root`, `to` and `from`. Whether the rank exists depends on the group.
 const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
 
-/// A communication library moves whole stretches of a device's memory.
+/// Returns an error unless operands are contiguous, as communication libraries require.
 fn needs_stretches(call: &Call) -> Result<(), OpError> {
     let op = call.operation.name();
     for operand in call.inputs.iter().chain(call.outputs.iter().flatten()) {
@@ -47,7 +47,8 @@ fn needs_stretches(call: &Call) -> Result<(), OpError> {
     Ok(())
 }
 
-/// The type of the output: the given one has `count` elements of `dtype` in any shape, else it has the shape `dims`.
+/// Type and shape of the output: a named output may have any shape with `count` elements of `dtype`; otherwise the
+/// shape is `dims`.
 fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<Vec<(DType, Dims)>, OpError> {
     let op = call.operation.name();
     match (call.outputs[0], dims) {
@@ -69,7 +70,7 @@ fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<
     }
 }
 
-/// The number of a member of the group, which an option gives.
+/// Returns the number of a rank in the group, from an option.
 fn member(call: &Call, option: &'static str) -> Result<u32, OpError> {
     let (number, ranks) = (call.attrs.int(option), call.team.ranks);
     if let Ok(number) = u32::try_from(number)
@@ -111,13 +112,13 @@ fn launched(collective: Collective) -> Vec<Launch> {
     vec![Launch::Collective([collective].into())]
 }
 
-/// The bytes that a rank reads and writes; where a root does more than others, as of the root.
+/// Bytes that a rank reads and writes. If a root does more than other ranks, those of the root.
 fn traffic(spec: &Spec) -> Cost {
     let (read, written) = (Spec::bytes_of(&spec.inputs), Spec::bytes_of(&spec.outputs));
     Cost { read, written, ..Cost::default() }
 }
 
-/// Copies as far as both sides reach: that they agree has been checked.
+/// Copies the common length of both slices, whose agreement has been checked.
 fn copy(from: &[f64], to: &mut [f64]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }

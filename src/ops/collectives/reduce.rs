@@ -1,4 +1,4 @@
-//! Collectives that make one value of several ranks'.
+//! Collectives that combine values of all ranks: `all_reduce`, `reduce_scatter`, `reduce`.
 
 use crate::base::{DType, Dims};
 
@@ -17,7 +17,7 @@ fn reduction(attrs: &Attrs) -> Reduction {
     }
 }
 
-/// A mean of whole numbers may be none.
+/// The mean of integers may not be an integer.
 fn needs_reducible(call: &Call) -> Result<(), OpError> {
     needs_stretches(call)?;
     let source = &call.inputs[0];
@@ -28,8 +28,8 @@ fn needs_reducible(call: &Call) -> Result<(), OpError> {
     Ok(())
 }
 
-/// The elements of all members, reduced, and how far a library may be from that: it rounds each partial result to the
-/// elements' type, and takes the ranks in any order.
+/// Reduces the elements of all members. Also returns the tolerance: a library rounds each partial result to the
+/// element type and may combine ranks in any order.
 fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
     let Some(first) = members.first() else { return (Vec::new(), Tolerance::Exact) };
     let (reduction, dtype) = (reduction(&first.spec.attrs), first.spec.inputs[0].dtype);
@@ -39,7 +39,7 @@ fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
         Reduction::Min => a.min(b),
         Reduction::Max => a.max(b),
     };
-    // Bits of a sum that an integer type cannot hold are lost: libraries of collectives do not saturate.
+    // Integer sums wrap: communication libraries do not saturate.
     let join_whole = |a: f64, b: f64| match (reduction, a as i64, b as i64) {
         (Reduction::Sum | Reduction::Mean, a, b) => wrapped(dtype, a.wrapping_add(b)),
         (Reduction::Product, a, b) => wrapped(dtype, a.wrapping_mul(b)),
@@ -60,12 +60,12 @@ fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
     if !dtype.is_float() || matches!(reduction, Reduction::Min | Reduction::Max) {
         return (all, Tolerance::Exact);
     }
-    // A mean is divided before the sum or behind it, by a factor that is rounded too.
+    // A mean divides before or after the sum, by a factor that is rounded too.
     let roundings = members.len() as f64 + if reduction == Reduction::Mean { 2.0 } else { 0.0 };
     let radius = |index: usize| {
         let sizes = members.iter().map(|member| member.inputs[0][index].abs());
         let size = share * sizes.reduce(join).unwrap_or(0.0);
-        // Near an overflow, a partial result may be infinite though the whole is not.
+        // Near overflow, a partial result may be infinite although the total is finite.
         if dtype.round(2.0 * size).is_finite() {
             roundings * dtype.epsilon() * (size + dtype.smallest())
         } else {
@@ -76,7 +76,7 @@ fn reduced(members: &[Member]) -> (Vec<f64>, Tolerance) {
     (all, Tolerance::Within(radii))
 }
 
-/// Wraps a whole number as its type does.
+/// Wraps an integer to its type.
 fn wrapped(dtype: DType, value: i64) -> f64 {
     match dtype {
         DType::I8 => f64::from(value as i8),
@@ -172,7 +172,7 @@ impl Operation for ReduceScatter {
         let (source, ranks) = (&call.inputs[0], u64::from(call.team.ranks));
         let tensor = source.tensor;
         needs_equal_parts(call, source)?;
-        // The part is a stretch of the first dimension, where that can be cut.
+        // The part is a slice of the first dimension if that is divisible.
         let dims = tensor.dims.first().copied().filter(|first| first.is_multiple_of(ranks)).map(|first| {
             let mut dims = tensor.dims;
             dims.set(0, first / ranks);
@@ -316,7 +316,7 @@ impl Operation for Reduce {
     }
 }
 
-/// Fails unless each rank of the group can have as many elements of the operand.
+/// Returns an error unless the operand can be divided equally among the ranks.
 pub(super) fn needs_equal_parts(call: &Call, operand: &Operand) -> Result<(), OpError> {
     let (tensor, ranks) = (operand.tensor, call.team.ranks);
     if tensor.elements().is_multiple_of(u64::from(ranks)) {

@@ -1,4 +1,4 @@
-//! Three ranks exchange; what each gets is worked out by hand.
+//! Exchanges among three ranks, compared with results derived by hand.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ fn all_to_all_counts_what_goes_where() {
     let rows = vec![vec![1, 2, 0], vec![0, 1, 1], vec![3, 0, 1]];
     let options = attrs(&[("counts", Attr::Counts(Arc::new(Counts::Rows(rows))))]);
     let inputs: [&[f64]; 3] = [&[1.0, 2.0, 3.0, 99.0], &[4.0, 5.0, 98.0, 97.0], &[6.0, 7.0, 8.0, 9.0]];
-    // Nobody fills what is behind the last part.
+    // Elements after the last part stay unchanged.
     let expected = [[1.0, 6.0, 7.0, 8.0], [2.0, 3.0, 4.0, -1.0], [5.0, 9.0, -1.0, -1.0]];
     assert_eq!(alike(&AllToAll, options.clone(), inputs, 4), expected);
     let Launch::Collective(entries) = &spec(&AllToAll, 2, options, &[4], &[4]).launch()[0] else {

@@ -1,4 +1,4 @@
-//! From one rank to one other, and waiting for all.
+//! `send`, `recv` and `barrier`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -169,13 +169,13 @@ impl Operation for Barrier {
     }
 }
 
-/// The other side of a transfer, in the group's numbers: the value of `option`.
+/// Returns the peer of a transfer, the value of `option`, as a number in the group.
 fn peer(spec: &Spec, option: &'static str) -> u32 {
     spec.attrs.int(option) as u32
 }
 
-/// Copies each sent tensor to its receiver: the k-th `send` of a rank matches the k-th `recv` from it. Where one side
-/// is missing, the target stays as it was.
+/// Copies each sent tensor to its receiver: the k-th `send` of a rank matches the k-th `recv` from it. A receive
+/// without a send leaves its target unchanged.
 pub(super) fn transfer(members: &mut [Member]) {
     let mut sent: BTreeMap<(u32, u32), VecDeque<&[f64]>> = BTreeMap::new();
     for member in members.iter() {
