@@ -1,4 +1,4 @@
-//! `concat`: tensors one behind the other.
+//! `concat`: concatenates tensors along a dimension.
 
 use crate::base::{DType, Dims};
 
@@ -9,7 +9,7 @@ use super::*;
 /// `concat(x, … -> y)`, as `torch.cat`.
 pub struct Concat;
 
-/// The dimension along which the inputs follow each other.
+/// Dimension of the concatenation.
 fn along(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.outputs[0].dims.len())
 }

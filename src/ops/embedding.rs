@@ -1,4 +1,4 @@
-//! `embedding`: rows of a table by number.
+//! `embedding`: rows of a table, selected by index.
 
 use crate::base::{DType, Dims};
 

@@ -1,4 +1,4 @@
-//! `softmax`: exponentials along the last dimension, divided by their sum.
+//! `softmax` along the last dimension.
 
 use crate::base::{DType, Dims};
 
@@ -6,17 +6,17 @@ use super::ball::{FUNCTION, Precision};
 use super::rows::{RowBodies, RowSplit, row_length};
 use super::*;
 
-/// Instructions for each element, and for each thread whose row is that of one warp, or of several. Counted as those of
-/// [`Expression`] are: an exponential is eight of them, and a thread's own are for addresses and for what it tells others.
+/// Instructions per element, and per thread whose row belongs to one warp or to several. Counted as for
+/// [`Expression`]: an exponential takes eight, and the instructions per thread compute addresses and exchange values.
 const EACH_ONCE: f64 = 14.0;
 const EACH_TWICE: f64 = 24.0;
-/// Those for an element that goes through shared memory.
+/// Instructions per element that is staged in shared memory.
 const EACH_STAGED: f64 = 4.0;
 const OF_A_WARP: f64 = 90.0;
 const OF_SEVERAL: f64 = 180.0;
 
-/// Instructions for that many elements, and those of them that are special: an exponential for each element, or two, and
-/// a reciprocal for each thread.
+/// Returns the instructions for this many elements, and how many of them use special-function units: one or two
+/// exponentials per element, and a reciprocal per thread.
 fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
     let threads = split.all_threads() as f64;
     let own = if split.several_warps() { OF_SEVERAL } else { OF_A_WARP };
@@ -59,7 +59,7 @@ impl Operation for Softmax {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        // A maximum, a subtraction, a scaling, an exponential and a division for each element.
+        // Maximum, subtraction, scaling, exponential and division per element.
         let elements = spec.inputs[0].elements() as f64;
         let split = RowSplit::of(spec);
         let (instructions, special) = work(&split, elements);
@@ -86,31 +86,31 @@ impl Operation for Softmax {
         let compute = spec.inputs[0].dtype.compute();
         let precision = Precision::of(compute);
         let unit = precision.unit();
-        // The rounding of the scale, and of each product with it.
+        // Rounding errors of the scale and of each product with it.
         let scaling = if scale == 1.0 { 0.0 } else { 2.0 * unit };
         let length = row_length(spec);
         let mut radii = Vec::with_capacity(outputs[0].len());
         let mut terms = Vec::with_capacity(length);
         for (row, out) in inputs[0].chunks(length).zip(outputs[0].chunks(length)) {
             let scaled = || row.iter().map(|x| x * scale);
-            // If the scale overflows on a device alone, any value of the row is possible.
+            // If scaling overflows on a device only, the row can have any values.
             if scaled().zip(row).any(|(scaled, x)| x.is_finite() && !precision.holds(scaled)) {
                 radii.extend(row.iter().map(|_| f64::INFINITY));
                 continue;
             }
             let max = scaled().fold(f64::NEG_INFINITY, f64::max);
-            // How far the exponential of one element may be off, relative: by its function, and by its argument.
+            // Relative error of an exponential: of the function and of its argument.
             let exponential = |x: &f64| {
                 let argument = x * scale;
                 FUNCTION * unit + scaling * (argument.abs() + max.abs()) + unit * (argument - max).abs()
             };
             let weighted = row.iter().zip(out).map(|(x, y)| if *y > 0.0 { exponential(x) * y } else { 0.0 });
-            // The direction of roundings depends on the values of the terms, not only on their ratios.
+            // The sign of rounding errors depends on the values of the terms, not only on their ratios.
             terms.clear();
             terms.extend(scaled().map(|x| (x - max).exp()).filter(|term| *term > 0.0));
             let sum = weighted.sum::<f64>() + check::sum_error(compute, &terms) / terms.iter().sum::<f64>().max(1.0);
             radii.extend(row.iter().zip(out).map(|(x, y)| match *y > 0.0 {
-                // The last two are the sum's reciprocal, and the product with it.
+                // The last two errors are of the sum's reciprocal and of the product with it.
                 true => y * (exponential(x) + sum + 4.0 * unit) + precision.smallest(),
                 false => precision.smallest(),
             }));
@@ -153,7 +153,7 @@ const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
   }
 "#;
 
-/// The row is read piece by piece, once for the sum and once for the result.
+/// Reads the row twice in pieces: for the sum and for the result.
 const TWICE: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
@@ -173,7 +173,7 @@ const TWICE: &str = r#"  const u32 r = 0;
   }
 "#;
 
-/// The largest element of a chunk, and the sum of its exponentials relative to that.
+/// Computes the maximum of a chunk and the sum of exponentials relative to it.
 const PARTS: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   EACH_PACK(0) { read(from[r], sx, j, n, scale, v[k]); }
@@ -185,7 +185,7 @@ const PARTS: &str = r#"  const u32 r = 0;
   if (threadIdx.x == 0) { parts[2 * (u64)blockIdx.x] = m; parts[2 * (u64)blockIdx.x + 1] = s; }
 "#;
 
-/// The chunk again, relative to the largest element and the sum of the whole row.
+/// Rescales the chunk by the maximum and the sum of the whole row.
 const SCALE: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   const C* of_row = parts + row * CHUNKS * 2;

@@ -1,11 +1,11 @@
-//! Convolutions on the CPU, in double precision: products of matrices, of which one has a column for each window.
+//! Convolutions on the CPU, in double precision, as matrix products with one column per window (im2col).
 
 use ndarray::{Array2, ArrayView2};
 
 use super::super::matrix::{Added, Factors, product_radii};
 use super::*;
 
-/// Computes the output, and returns how far a device may be from each element of it; nothing unless `encloses`.
+/// Computes the output. Returns the tolerance of each element if `encloses`, otherwise an empty list.
 pub fn compute(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], encloses: bool) -> Vec<f64> {
     let shape = Shape::of(spec);
     let (rows, columns, _) = match shape.form {
@@ -41,7 +41,8 @@ pub fn compute(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], encloses: boo
     radii
 }
 
-/// The first factor of a group's product: the weights, or in a product that computes these, the gradient of the result.
+/// The first matrix of a group's product: the weights, or the gradient of the result when computing the weights'
+/// gradient.
 fn factor(shape: &Shape, inputs: &[&[f64]], group: usize) -> Array2<f64> {
     let (elements, outputs, channels) = (shape.elements() as usize, shape.outputs as usize, shape.inputs as usize);
     let own = |count: usize| group * outputs * count;
@@ -68,13 +69,13 @@ fn factor(shape: &Shape, inputs: &[&[f64]], group: usize) -> Array2<f64> {
     }
 }
 
-/// Places of the elements of windows.
+/// Offsets of the elements of windows.
 struct Gather {
-    /// Offset in a channel for each position of each element of the kernel, `None` for padding: elements first.
+    /// Offset in a channel of each kernel element at each position, elements first; `None` for padding.
     sources: Vec<Option<usize>>,
     elements: usize,
     positions: usize,
-    /// Channels of all groups, those of one, and elements of a channel.
+    /// Channels of all groups, channels of one group, and elements of a channel.
     all: usize,
     channels: usize,
     channel: usize,
@@ -105,7 +106,7 @@ impl Gather {
         }
     }
 
-    /// The elements of all windows of some samples: a row for each tap of a group, a column for each place.
+    /// Returns the elements of all windows of some samples: a row per tap of a group, a column per position.
     fn windows(&self, values: &[f64], group: usize, samples: std::ops::Range<usize>) -> Array2<f64> {
         let taps = self.channels * self.elements;
         let mut windows = Array2::zeros((taps, samples.len() * self.positions));

@@ -13,7 +13,7 @@ pub struct Shape {
     pub form: Form,
     pub samples: u64,
     pub groups: u64,
-    /// Channels of `x` and of `y` in a group.
+    /// Channels of `x` and of `y` per group.
     pub inputs: u64,
     pub outputs: u64,
     /// Spatial sizes of `x`, of the kernel, and of `y`.
@@ -34,7 +34,7 @@ impl Form {
         }
     }
 
-    /// The operands `x`, `w` and `y` of a use, by their numbers.
+    /// Operand numbers of `x`, `w` and `y` in a call.
     pub fn operands(self, spec: &Spec) -> [usize; 3] {
         let output = spec.inputs.len();
         match self {
@@ -67,12 +67,12 @@ impl Shape {
         }
     }
 
-    /// Elements of the kernel.
+    /// Number of kernel elements.
     pub fn elements(&self) -> u64 {
         self.kernel.iter().product()
     }
 
-    /// The channels of the tensor that windows are gathered from, and of the one that is computed, in a group.
+    /// Channels per group of the gathered tensor and of the computed tensor.
     fn channels(&self) -> (u64, u64) {
         match self.form {
             Form::Forward | Form::Weights => (self.inputs, self.outputs),
@@ -80,32 +80,32 @@ impl Shape {
         }
     }
 
-    /// Channels in a group of the tensor whose elements are gathered by places and taps.
+    /// Channels per group of the tensor whose elements are gathered.
     pub fn gathered(&self) -> u64 {
         self.channels().0
     }
 
-    /// Taps of a place: the elements that are gathered for it, one for each channel and each element of the kernel.
+    /// Taps per position: the gathered elements, one for each channel and kernel element.
     pub fn taps(&self) -> u64 {
         self.gathered() * self.elements()
     }
 
-    /// The spatial sizes of places: windows, or elements of `x` in a transposed convolution.
+    /// Spatial sizes of positions: those of windows; for a transposed convolution, those of `x`.
     pub fn positions(&self) -> Dims {
         if self.form == Form::Transposed { self.x } else { self.y }
     }
 
-    /// The spatial sizes of the tensor that is gathered.
+    /// Spatial sizes of the gathered tensor.
     pub fn sources(&self) -> Dims {
         if self.form == Form::Transposed { self.y } else { self.x }
     }
 
-    /// Places of all samples.
+    /// Number of positions in all samples.
     pub fn places(&self) -> u64 {
         self.samples * self.positions().iter().product::<u64>()
     }
 
-    /// Rows, columns and depth of the matrix product that each group is.
+    /// Rows, columns and depth of the matrix product of a group.
     pub fn product(&self) -> (u64, u64, u64) {
         let rows = self.channels().1;
         match self.form {
@@ -120,8 +120,8 @@ impl Shape {
         2.0 * windows as f64 * (self.groups * self.outputs) as f64 * (self.inputs * self.elements()) as f64
     }
 
-    /// The spatial place of the element that a place and an element of the kernel meet at in the gathered tensor, for one
-    /// dimension; `None` outside of it or between windows.
+    /// Index in the gathered tensor, along one dimension, of the element for a position and a kernel element; `None`
+    /// if it is outside or between windows.
     pub fn source(&self, axis: usize, position: u64, element: u64) -> Option<u64> {
         let (stride, padding) = (self.stride[axis], self.padding[axis]);
         let shift = element * self.dilation[axis];
@@ -136,12 +136,13 @@ impl Shape {
     }
 }
 
-/// Windows of a kernel along a dimension; `None` if the kernel is larger than the padded tensor.
+/// Number of windows along a dimension; `None` if the kernel is larger than the padded tensor.
 pub fn windows(size: u64, kernel: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
     Some((size + 2 * padding).checked_sub(super::super::windows::span(kernel, dilation))? / stride + 1)
 }
 
-/// Elements along a dimension that so many windows come from, with `added` ones behind them; `None` if all are padding.
+/// Number of elements along a dimension that this many windows cover, plus `added` elements at the end; `None` if all
+/// are padding.
 pub fn elements_of(windows: u64, kernel: u64, added: u64, [stride, padding, dilation]: [u64; 3]) -> Option<u64> {
     let spanned = (windows - 1) * stride + super::super::windows::span(kernel, dilation) + added;
     spanned.checked_sub(2 * padding).filter(|&size| size > 0)

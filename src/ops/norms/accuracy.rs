@@ -1,10 +1,10 @@
-//! How far rounding may move a normalized element.
+//! Rounding error bounds of normalized elements.
 
 use super::super::ball::{FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::*;
 
-/// How far a device may be from each element of `y`, which is made of these rows and inputs.
+/// Tolerance of each element of `y`, computed from these rows and inputs.
 pub fn tolerance(
     norm: &Norm,
     spec: &Spec,
@@ -22,13 +22,13 @@ pub fn tolerance(
         let row_is_finite = row.iter().all(|x| x.is_finite());
         let squares: Vec<f64> = row.iter().map(|x| (x - mean) * (x - mean)).collect();
         let total: f64 = squares.iter().sum();
-        // The squares of elements that are finite may be too large together.
+        // The sum of squares of finite elements may overflow.
         if row_is_finite && !(precision.holds(2.0 * total) && precision.holds(row.iter().map(|x| x.abs()).sum())) {
             radii.extend(row.iter().map(|_| f64::INFINITY));
             continue;
         }
         if !row_is_finite {
-            // One element that is infinite or no number makes the row so, and every device agrees where one is NaN.
+            // One infinite element or NaN affects the whole row; every device produces NaN in the same elements.
             let known = row.iter().any(|x| x.is_nan()) || norm.centred;
             radii.extend(row.iter().map(|_| if known { 0.0 } else { f64::INFINITY }));
             continue;
@@ -36,7 +36,7 @@ pub fn tolerance(
         let count = length as f64;
         let sizes: Vec<f64> = row.iter().map(|x| x.abs()).collect();
         let size = sizes.iter().sum::<f64>() / count;
-        // How far the mean is off: by its sum, and by the means of parts, which are joined.
+        // Error of the mean: of its sum, and of merging the means of parts.
         let off = if norm.centred { sum_error(compute, &sizes) / count + 8.0 * unit * size } else { 0.0 };
         let spread = row.iter().map(|x| (x - mean).abs()).sum::<f64>() / count;
         let moved = sum_error(compute, &squares) / count + 12.0 * unit * variance + 2.0 * off * spread + off * off;
@@ -47,7 +47,7 @@ pub fn tolerance(
             let weight = inputs.get(norm.rows()).map_or(1.0, |weight| weight[place].abs());
             let difference = (x - mean).abs();
             let product = scale * weight * (off + unit * (x.abs() + difference) + difference * (scaled + 4.0 * unit));
-            // A difference of nothing is nothing, whatever the scale.
+            // A zero difference stays zero for any scale.
             let product = if product.is_nan() { f64::INFINITY } else { product };
             match y.is_finite() {
                 true => product + 2.0 * unit * (y.abs() + product) + 4.0 * precision.smallest(),

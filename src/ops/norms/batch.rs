@@ -1,8 +1,8 @@
-//! `batch_norm`: each channel is normalized by its statistics over all samples.
+//! `batch_norm`: normalizes each channel by its statistics over all samples.
 //!
-//! A reduction finds the mean and the variance of each channel, which are outputs too, and a second kernel normalizes each
-//! element. The sums are those of differences to the channel's first element: they keep their digits where the variance is
-//! small beside the mean.
+//! A reduction computes the mean and variance of each channel, which are also outputs; a second kernel normalizes each
+//! element. Sums are of differences to the channel's first element, which preserves precision if the variance is small
+//! relative to the mean.
 
 use super::super::ball::{Ball, Precision};
 use super::super::formula::Formula;
@@ -14,20 +14,20 @@ use super::*;
 /// `batch_norm(x)`, as `torch.nn.functional.batch_norm` in training. The channels are dimension 1.
 pub struct BatchNorm;
 
-/// The statistics of channels, as a reduction of its own.
+/// The statistics of channels, as a separate reduction.
 struct Statistics {
-    /// A use that reads `x` and the first element of each channel, and writes the mean and the variance.
+    /// Spec that reads `x` and the first element of each channel, and writes mean and variance.
     spec: Spec,
     extent: Extent,
 }
 
-/// The operation's operand for each of [`Statistics::spec`], if the operation has so many inputs.
+/// Maps operands of [`Statistics::spec`] to operands of the operation, which has this many inputs.
 fn operands(inputs: usize) -> [u8; 4] {
     let mean = inputs as u8 + 1;
     [0, 0, mean, mean + 1]
 }
 
-/// Sums over a channel: the differences to its first element, and their squares.
+/// Terms of the two sums over a channel: differences to its first element, and their squares.
 fn terms() -> Expression {
     let mut formula = Formula::default();
     let (x, first) = (formula.input(0), formula.input(1));
@@ -36,7 +36,7 @@ fn terms() -> Expression {
     formula.with_outputs([difference, square])
 }
 
-/// The mean and the variance, from both sums over `count` elements and the first element.
+/// Mean and variance, as an expression of both sums over `count` elements and the first element.
 fn moments(count: u64) -> Expression {
     let mut formula = Formula::default();
     let [sum, squares, first] = [0, 1, 2].map(|input| formula.input(input));
@@ -49,7 +49,7 @@ fn moments(count: u64) -> Expression {
     formula.with_outputs([mean, variance])
 }
 
-/// An element, from `x`, the mean, the variance, and the weight and the bias if there are any.
+/// A normalized element, as an expression of `x`, mean, variance, and weight and bias if present.
 fn normalized(spec: &Spec) -> Expression {
     let mut formula = Formula::default();
     let [x, mean, variance] = [0, 1, 2].map(|input| formula.input(input));
@@ -69,7 +69,7 @@ fn normalized(spec: &Spec) -> Expression {
     formula.with_outputs([y])
 }
 
-/// The strides by which a walk over `dims` reads one element for each channel.
+/// Strides that broadcast one element per channel over `dims`.
 fn by_channel(dims: Dims, stride: u64) -> Dims {
     let strides: Vec<u64> = (0..dims.len()).map(|axis| if axis == 1 { stride } else { 0 }).collect();
     Dims::from_slice(&strides).expect("as many as the dimensions")
@@ -88,7 +88,7 @@ impl Statistics {
         Statistics { spec, extent: Extent { dims: x.dims, reduced } }
     }
 
-    /// Mean and variance of each channel, and how far a device may be from them.
+    /// Mean and variance of each channel, with error bounds.
     fn enclose(&self, x: &[f64]) -> Vec<[Ball; 2]> {
         let compute = compute_type(&self.spec);
         let firsts = self.firsts(x);
@@ -105,7 +105,7 @@ impl Statistics {
         self.extent.groups().map(Iterator::collect).zip(&firsts).map(channel).collect()
     }
 
-    /// The first element of each channel.
+    /// Returns the first element of each channel.
     fn firsts(&self, x: &[f64]) -> Vec<f64> {
         self.extent.groups().map(|mut places| places.next().map_or(0.0, |place| x[place as usize])).collect()
     }
@@ -238,7 +238,7 @@ impl Operation for BatchNorm {
 mod tests {
     use super::*;
 
-    /// The definition, with the variance in two passes, for data whose mean is a million times its deviation.
+    /// Compares with a two-pass computation, for data whose mean is a million times its standard deviation.
     #[test]
     fn channels_have_their_own_statistics() {
         let (samples, channels, inner) = (4, 3, 5);

@@ -1,15 +1,15 @@
-//! `group_norm` and `instance_norm`: groups of channels of a sample are rows, which are normalized as `layer_norm` does.
+//! `group_norm` and `instance_norm`: each group of channels of a sample is a row, normalized like `layer_norm`.
 
 use crate::base::{DType, Dims};
 
 use super::*;
 
-/// `group_norm(x, groups: n)`, or `instance_norm(x)`: a group for each channel.
+/// `group_norm(x, groups: n)`; or `instance_norm(x)`, with one channel per group.
 pub struct GroupNorm {
     pub instances: bool,
 }
 
-/// The norm of the rows that groups become.
+/// The row norm that is applied to groups.
 const ROWS: Norm = Norm { centred: true, adds: false };
 
 const EPS_OPTION: OptionSpec = OptionSpec::number("eps", 1e-5, EPS);
@@ -104,7 +104,7 @@ impl Operation for GroupNorm {
     }
 }
 
-/// Whether the channels of a sample lie one behind the other.
+/// Whether the channels of a sample are contiguous to each other.
 fn is_whole(tensor: &Tensor) -> bool {
     let sample = Tensor { dims: without_first(&tensor.dims), strides: without_first(&tensor.strides), ..*tensor };
     sample.contiguous()
@@ -115,12 +115,12 @@ fn without_first(dims: &Dims) -> Dims {
 }
 
 impl GroupNorm {
-    /// Groups of a sample whose dimensions are `dims`.
+    /// Number of groups per sample in a tensor of shape `dims`.
     fn groups(&self, dims: &Dims, attrs: &Attrs) -> u64 {
         if self.instances { dims[1] } else { attrs.int("groups") as u64 }
     }
 
-    /// The same with a row for each group, and where the weights of its elements are.
+    /// Returns the spec with one row per group, and the mapping from elements to weights.
     fn rows(&self, spec: &Spec) -> (Spec, Channels) {
         let dims = spec.inputs[0].dims;
         let groups = self.groups(&dims, &spec.attrs);

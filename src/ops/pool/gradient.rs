@@ -49,13 +49,13 @@ impl Operation for PoolBackward {
         vec![Tolerance::Within(spread(spec, inputs, &mut outputs[0]))]
     }
 
-    /// By samples.
+    /// Divides by samples.
     fn pieces(&self, _: &Spec) -> Option<Pieces> {
         Some(Pieces::Rows(vec![true; 2]))
     }
 
-    /// A kernel for each element adds up the gradients of its windows. Where these have a largest element, another one finds
-    /// the places of all of them before.
+    /// One kernel sums the gradients of the windows of each element. For maxima, a kernel before it finds the index of
+    /// the maximum of each window.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let shape = Shape::of(spec);
         let kernels = Kernels { spec, shape };
@@ -68,7 +68,7 @@ impl Operation for PoolBackward {
     }
 }
 
-/// Writes the gradients, and returns how far a device may be from them.
+/// Computes the gradients and returns the tolerance of each element.
 fn spread(spec: &Spec, inputs: &[&[f64]], dx: &mut [f64]) -> Vec<f64> {
     let shape = Shape::of(spec);
     let compute = spec.inputs[0].dtype.compute();

@@ -1,4 +1,4 @@
-//! `pool`: the largest element or the mean of windows, and `pool_backward`, its gradient.
+//! `pool`: maximum or mean of sliding windows; and `pool_backward`, its gradient.
 
 mod gradient;
 mod kernel;
@@ -99,7 +99,7 @@ impl Operation for Pool {
         vec![pool(spec, inputs[0], &mut outputs[0])]
     }
 
-    /// By samples.
+    /// Divides by samples.
     fn pieces(&self, _: &Spec) -> Option<Pieces> {
         Some(Pieces::Rows(vec![true]))
     }
@@ -114,7 +114,7 @@ impl Operation for Pool {
     }
 }
 
-/// Writes the results, and returns how far a device may be from them.
+/// Computes the result and returns its tolerance.
 fn pool(spec: &Spec, x: &[f64], y: &mut [f64]) -> Tolerance {
     let shape = Shape::of(spec);
     let precision = Precision::of(spec.inputs[0].dtype.compute());
@@ -140,8 +140,8 @@ fn pool(spec: &Spec, x: &[f64], y: &mut [f64]) -> Tolerance {
 }
 
 impl Call<'_> {
-    /// The number of windows along each spatial dimension of the first input; `given` is the shape of the result where there
-    /// is one.
+    /// Number of windows along each spatial dimension of the first input. `given` is the shape of the result, if
+    /// known.
     fn pooled(&self, given: Option<Dims>) -> Result<Dims, OpError> {
         let x = &self.inputs[0].tensor;
         let count = x.dims.len() - 2;
@@ -166,7 +166,7 @@ impl Call<'_> {
                     return Err(self.bad_option(name, why, format!("remove `{name}`, or `adaptive`")));
                 }
             }
-            // A result of another rank fails where it is compared with the shape that it should have.
+            // A result of another rank is rejected when it is compared with the expected shape.
             let given = given.filter(|dims| dims.len() == x.dims.len()).unwrap_or(x.dims);
             return Ok(Dims::from_slice(&given[2..]).expect("fewer dimensions than the tensor has"));
         }
@@ -185,7 +185,7 @@ impl Call<'_> {
                     "write half of `size` or less: windows outside have no elements",
                 ));
             }
-            // Beyond that, a window could step over all of `x`.
+            // With more padding, a dilated window could skip all of `x`.
             if padding[axis] > 0 && dilation[axis] > x.dims[2 + axis] {
                 let why = format!("elements are {} apart, and there are {}", dilation[axis], x.dims[2 + axis]);
                 return Err(self.bad_option("dilation", why, "write a smaller `dilation`, or remove `padding`"));

@@ -9,18 +9,18 @@ pub struct Shape {
     /// Samples times channels, and channels.
     pub planes: u64,
     pub channels: u64,
-    /// Spatial sizes, and windows along each dimension.
+    /// Spatial sizes, and number of windows along each dimension.
     pub x: Dims,
     pub y: Dims,
     /// Size, stride, padding and dilation of windows; `None` if they are adaptive.
     pub steps: Option<[Dims; 4]>,
     pub is_max: bool,
-    /// Whether a mean divides by the size of a window, also where a part of it is outside.
+    /// Whether a mean divides by the whole size of a window, including its padding.
     pub counts_padding: bool,
 }
 
 impl Shape {
-    /// The shape of a `pool`, or of a `pool_backward`, whose second input has the windows.
+    /// Returns the shape of a `pool`, or of a `pool_backward`, whose second input has one element per window.
     pub fn of(spec: &Spec) -> Shape {
         let (x, y) = (spec.operand(0), spec.operand(1));
         let (attrs, rank) = (&spec.attrs, x.dims.len() - 2);
@@ -53,19 +53,19 @@ impl Shape {
         self.y.iter().product::<u64>() as usize
     }
 
-    /// Whether windows leave elements out.
+    /// Whether windows skip elements (dilation).
     pub fn is_dilated(&self) -> bool {
         self.steps.is_some_and(|[.., dilation]| dilation.iter().any(|&distance| distance > 1))
     }
 
-    /// The elements of a window along a dimension that are inside.
+    /// Indices along a dimension of the elements of a window that are inside the tensor.
     fn range(&self, axis: usize, window: u64) -> std::iter::StepBy<std::ops::Range<u64>> {
         let (elements, windows) = (self.x[axis], self.y[axis]);
         match self.steps {
             None => (window * elements / windows..((window + 1) * elements).div_ceil(windows)).step_by(1),
             Some([size, stride, padding, dilation]) => {
                 let (begin, step) = (window * stride[axis], dilation[axis]);
-                // Elements of the window that lie before the first one of `x`.
+                // Number of window elements before the start of `x`.
                 let outside = padding[axis].saturating_sub(begin).div_ceil(step);
                 let end = begin + windows::span(size[axis], step);
                 (begin + outside * step - padding[axis]..end.saturating_sub(padding[axis]).min(elements))
@@ -74,7 +74,7 @@ impl Shape {
         }
     }
 
-    /// The places in a plane of the elements of a window, in ascending order.
+    /// Indices in a plane of the elements of a window, in ascending order.
     pub fn places(&self, window: usize) -> Vec<usize> {
         let (mut places, mut rest, mut stride) = (vec![0], window as u64, 1);
         for axis in (0..self.x.len()).rev() {
@@ -86,7 +86,7 @@ impl Shape {
         places
     }
 
-    /// The number that the sum of so many elements is divided by.
+    /// Divisor of a mean of a window with this many elements inside the tensor.
     pub fn divisor(&self, inside: usize) -> f64 {
         match self.steps {
             Some([size, ..]) if self.counts_padding => size.iter().product::<u64>() as f64,
@@ -94,7 +94,7 @@ impl Shape {
         }
     }
 
-    /// The place of the first largest element, or of the first that is no number.
+    /// Index of the first maximum, or of the first NaN.
     pub fn best(&self, plane: &[f64], places: &[usize]) -> usize {
         let better = |value: f64, best: f64| value > best || value.is_nan() && !best.is_nan();
         places
@@ -103,7 +103,7 @@ impl Shape {
             .fold(places[0], |best, place| if better(plane[place], plane[best]) { place } else { best })
     }
 
-    /// Elements of a window at most.
+    /// Maximum number of elements of a window.
     pub fn window(&self) -> u64 {
         match self.steps {
             Some([size, ..]) => size.iter().product(),

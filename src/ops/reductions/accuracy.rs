@@ -1,21 +1,21 @@
-//! How far rounding may move the result of a reduction: the terms are off by what their expression is off by, and each
-//! function adds the rounding of its own steps, in whatever order a device takes them.
+//! Rounding error bounds of reductions. The error of a result combines the errors of the terms with those of the
+//! reduction, for any order of evaluation.
 
 use super::super::ball::{Ball, FUNCTION, Precision};
 use super::super::check::sum_error;
 use super::super::elementwise::side_by_side;
 use super::*;
 
-/// The terms of a reduction, in the order of the expression's shape.
+/// The terms of a reduction, in row-major order of the expression's shape.
 pub struct Terms {
     values: Vec<f64>,
-    /// How far each may be off, absolute. Empty where all are exact.
+    /// Absolute error bound of each term; empty if all terms are exact.
     radii: Vec<f64>,
     compute: DType,
 }
 
 impl Terms {
-    /// The terms that an expression gives where a device computes in `compute`.
+    /// Evaluates the terms of an expression, with error bounds for a device that computes in `compute`.
     pub fn of(expression: &Expression, spec: &Spec, extent: &Extent, inputs: &[&[f64]], compute: DType) -> Terms {
         if expression.is_identity() {
             return Terms { values: inputs[0].to_vec(), radii: Vec::new(), compute };
@@ -23,7 +23,7 @@ impl Terms {
         Self::of_each(expression, spec, extent, inputs, compute).swap_remove(0)
     }
 
-    /// The terms of each output of an expression.
+    /// Evaluates the terms of each output of an expression.
     pub fn of_each(
         expression: &Expression,
         spec: &Spec,
@@ -50,7 +50,7 @@ impl Terms {
         all
     }
 
-    /// Computes the results, and returns how far a correct implementation may be from each.
+    /// Computes the results and returns their tolerance.
     pub fn enclose(&self, function: Function, extent: &Extent, outputs: &mut [f64]) -> Tolerance {
         let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: self.compute };
         let mut allowed = Vec::with_capacity(outputs.len());
@@ -62,7 +62,7 @@ impl Terms {
         Tolerance::Within(allowed)
     }
 
-    /// The sum of the terms at these places, and how far a correct implementation may be from it.
+    /// Sum of the terms at these indices, with an error bound.
     pub fn sum(&self, places: impl Iterator<Item = u64>) -> Ball {
         let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: self.compute };
         self.pick(places, &mut group);
@@ -70,7 +70,7 @@ impl Terms {
         Ball { value, radius: group.radius(Function::Sum, value) }
     }
 
-    /// Fills a group with the terms at these places.
+    /// Copies the terms at these indices to a group.
     fn pick(&self, places: impl Iterator<Item = u64>, group: &mut Group) {
         group.terms.clear();
         group.radii.clear();
@@ -89,7 +89,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// How far a device may be from the result; infinite where rounding decides what it is.
+    /// Error bound of the result; infinite if rounding determines it.
     pub fn radius(&self, function: Function, value: f64) -> f64 {
         let precision = Precision::of(self.compute);
         match function {
@@ -109,16 +109,16 @@ impl Group {
         }
     }
 
-    /// The mean of the terms without their signs.
+    /// Mean of the absolute values of the terms.
     pub fn size(&self) -> f64 {
         self.terms.iter().map(|term| term.abs()).sum::<f64>() / self.terms.len() as f64
     }
 
-    /// A bound on the error of the sum of the terms.
+    /// Error bound of the sum of the terms.
     fn sum(&self, precision: Precision) -> f64 {
         let moved: f64 = self.radii.iter().sum();
         let sizes: Vec<f64> = self.terms.iter().filter(|term| term.is_finite()).map(|term| term.abs()).collect();
-        // Terms that are too large together may become infinite on the way.
+        // Partial sums of large terms may overflow.
         if !moved.is_finite() || !precision.holds(2.0 * (sizes.iter().sum::<f64>() + moved)) {
             return f64::INFINITY;
         }
@@ -136,7 +136,7 @@ impl Group {
         if self.terms.iter().zip(&self.radii).any(|(term, radius)| term.is_nan() && *radius == 0.0) {
             return 0.0;
         }
-        // The largest and the smallest product of some of the terms.
+        // Logarithms of the largest and smallest product of a subset of the terms.
         let logarithms = || self.terms.iter().filter(|term| **term != 0.0).map(|term| term.abs().log2());
         let above: f64 = logarithms().map(|bits| bits.max(0.0)).sum();
         let below: f64 = logarithms().map(|bits| bits.min(0.0)).sum();
@@ -156,7 +156,8 @@ impl Group {
         if moved > 0.5 { f64::INFINITY } else { value.abs() * moved.exp_m1() }
     }
 
-    /// The largest of the terms by `order`, or its place. Others that are as large within their errors may be it.
+    /// Error bound of the maximum by `order`, or of its index. Terms that are equal within their errors may be
+    /// selected instead.
     fn best(&self, place: bool, value: f64, order: impl Fn(f64) -> f64) -> f64 {
         let terms = || self.terms.iter().map(|term| order(*term)).zip(self.radii.iter().copied());
         if terms().any(|(term, radius)| radius.is_infinite() || (term.is_nan() && radius > 0.0)) {
@@ -191,7 +192,7 @@ impl Group {
             exponentials.push(exponential);
         }
         let sum: f64 = exponentials.iter().sum();
-        // A sum is scaled each time that a larger term comes.
+        // The sum is rescaled whenever a larger term is found.
         let count = self.terms.len() as f64;
         let scaled = FUNCTION * unit * (4.0 * count.sqrt() + 8.0).min(count);
         let share = (moved + sum_error(self.compute, &exponentials)) / sum + scaled;

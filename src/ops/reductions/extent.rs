@@ -1,10 +1,10 @@
-//! The extent of a reduction: the shape of its expression, and the dimensions over which elements share a result.
+//! The extent of a reduction: the shape of its expression, and the reduced dimensions.
 
 use super::super::elementwise::side_by_side;
 use super::super::layout::{broadcast, broadcast_strides, collapse, offsets};
 use super::*;
 
-/// The shape of an expression, and the dimensions that are reduced.
+/// Shape of an expression, and its reduced dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     pub dims: Dims,
@@ -12,7 +12,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The extent of an operation with the option `dims`, whose inputs are those of its expression.
+    /// Extent of an operation with the option `dims` and the inputs of its expression.
     pub fn of(spec: &Spec) -> Extent {
         let dims = Self::shape(spec);
         let mut reduced = [false; Dims::MAX];
@@ -23,38 +23,38 @@ impl Extent {
         Extent { dims, reduced }
     }
 
-    /// The shape that the inputs broadcast to.
+    /// Broadcast shape of the inputs.
     pub fn shape(spec: &Spec) -> Dims {
         spec.inputs.iter().skip(1).fold(spec.inputs[0].dims, |dims, input| {
             broadcast(dims, input.dims).expect("the shape rule has checked that the inputs fit together")
         })
     }
 
-    /// One dimension of a shape.
+    /// Extent that reduces one dimension of a shape.
     pub fn along(dims: Dims, axis: usize) -> Extent {
         let mut reduced = [false; Dims::MAX];
         reduced[axis] = true;
         Extent { dims, reduced }
     }
 
-    /// The extent that covers all dimensions of the first input.
+    /// Extent that reduces all dimensions of the first input.
     pub fn all(spec: &Spec) -> Extent {
         Extent { dims: spec.inputs[0].dims, reduced: [true; Dims::MAX] }
     }
 
-    /// The sizes along the dimensions that are reduced, or along the others.
+    /// Sizes of the reduced dimensions, or of the others.
     fn part(&self, all: &Dims, reduced: bool) -> Dims {
         let axes = (0..self.dims.len()).filter(|&axis| self.reduced[axis] == reduced);
         let sizes: Vec<u64> = axes.map(|axis| all[axis]).collect();
         Dims::from_slice(&sizes).expect("no more than there are")
     }
 
-    /// Elements that share a result.
+    /// Number of terms per result.
     pub fn terms(&self) -> u64 {
         self.part(&self.dims, true).iter().product()
     }
 
-    /// Elements of the result.
+    /// Number of results.
     pub fn results(&self) -> u64 {
         self.part(&self.dims, false).iter().product()
     }
@@ -69,7 +69,7 @@ impl Extent {
         dims
     }
 
-    /// The strides of the output along the dimensions of the expression: 0 along those that are reduced.
+    /// Strides of the output along the dimensions of the expression: 0 along reduced dimensions.
     fn output_strides(&self, output: &Tensor) -> Dims {
         let keeps = output.dims.len() == self.dims.len();
         let mut own = output.strides.iter();
@@ -84,7 +84,8 @@ impl Extent {
         strides
     }
 
-    /// The walk over the elements that share a result, or over the results: strides of the output, then of each input.
+    /// Geometry of the terms of a result if `reduced`, otherwise of the results: strides of the output, then of each
+    /// input.
     pub fn walk(&self, spec: &Spec, reduced: bool) -> Geometry {
         let inputs = spec.inputs.iter().map(|input| broadcast_strides(input, self.dims));
         let all = std::iter::once(self.output_strides(&spec.outputs[0])).chain(inputs);
@@ -92,17 +93,17 @@ impl Extent {
         collapse(self.part(&self.dims, reduced), &strides)
     }
 
-    /// Whether neighbours in the last dimension share a result.
+    /// Whether the innermost dimension is reduced.
     pub fn reduces_innermost(&self) -> bool {
         (0..self.dims.len()).rev().find(|&axis| self.dims[axis] > 1).is_none_or(|axis| self.reduced[axis])
     }
 
-    /// The values of the expression for each element of the shape, in row-major order.
+    /// Values of the expression for each element of the shape, in row-major order.
     pub fn values(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<f64> {
         self.values_of_each(expression, spec, inputs).swap_remove(0)
     }
 
-    /// The same for each output of the expression.
+    /// Values of each output of the expression.
     pub fn values_of_each(&self, expression: &Expression, spec: &Spec, inputs: &[&[f64]]) -> Vec<Vec<f64>> {
         let count = self.dims.iter().product::<u64>() as usize;
         let mut all = vec![vec![0.0; count]; expression.outputs().len()];
@@ -116,7 +117,7 @@ impl Extent {
         all
     }
 
-    /// For each element of the result, the places of its terms among the values.
+    /// For each result, the indices of its terms among the values.
     pub fn groups(&self) -> impl Iterator<Item = impl Iterator<Item = u64> + use<>> + use<> {
         let packed = self.dims.contiguous_strides();
         let [kept, reduced] =
@@ -124,7 +125,7 @@ impl Extent {
         offsets(kept.0, kept.1).map(move |first| offsets(reduced.0, reduced.1).map(move |place| first + place))
     }
 
-    /// Rows of the first dimension are checked apart where each has results of its own.
+    /// Divides the first dimension, if it is not reduced.
     pub fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         let &rows = self.dims.first()?;
         let along = |input: &Tensor| input.dims.len() == self.dims.len() && input.dims[0] == rows;

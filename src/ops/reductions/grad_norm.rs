@@ -1,4 +1,4 @@
-//! `grad_norm`: the length of several tensors together, by which gradients are clipped.
+//! `grad_norm`: the Euclidean norm of several tensors together, used to clip gradients.
 
 use crate::base::{DType, Dims};
 
@@ -12,18 +12,18 @@ use super::*;
 /// `grad_norm(x, …)`, as `torch.nn.utils.get_total_norm`: one pass over any number of tensors.
 pub struct GradNorm;
 
-/// Bytes that a block adds up at least.
+/// Minimum number of bytes per block.
 const LEAST_CHUNK: u64 = 1 << 15;
 
-/// Instructions for each element, and for each thread.
+/// Instructions per element and per thread.
 const OF_AN_ELEMENT: f64 = 3.0;
 const OF_A_THREAD: f64 = 90.0;
 
-/// How blocks divide the tensors: each block has a chunk of one of them.
+/// Division of the tensors among blocks: each block has a chunk of one tensor.
 struct Chunks {
-    /// Bytes of a chunk.
+    /// Bytes per chunk.
     bytes: u64,
-    /// For each tensor, the number of chunks of all tensors up to it.
+    /// For each tensor, the number of chunks of this and all previous tensors.
     ends: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Chunks {
     }
 }
 
-/// Elements of a tensor without gaps that one access can read.
+/// Elements of a contiguous tensor per load.
 fn pack(tensor: &Tensor) -> u64 {
     (u64::from(tensor.align) / tensor.dtype.size()).clamp(1, 16 / tensor.dtype.size())
 }
@@ -108,7 +108,7 @@ impl Operation for GradNorm {
         let sum: f64 = squares.iter().sum();
         let radius = match sum.is_finite() && precision.holds(2.0 * sum) {
             true => sum_error(compute, &squares) + precision.unit() * sum,
-            // An infinite element or one that is no number makes the norm so; large ones may do so on a device alone.
+            // An infinite element or NaN determines the norm. Large elements may overflow on a device only.
             false if inputs.iter().flat_map(|values| values.iter()).any(|x| !x.is_finite()) => 0.0,
             false => f64::INFINITY,
         };
@@ -116,7 +116,7 @@ impl Operation for GradNorm {
         vec![Tolerance::Within(vec![norm.radius])]
     }
 
-    /// The first kernel adds up the squares of each chunk, the second the sums of all chunks, always in the same order.
+    /// The first kernel sums the squares of each chunk, the second the sums of all chunks, in a fixed order.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (compute, chunks) = (compute_type(spec), Chunks::of(spec));
         let workspace = || Arg::Workspace(chunks.count() * compute.size());
@@ -163,7 +163,7 @@ impl Operation for GradNorm {
     }
 }
 
-/// The sum over the threads of a block, in the first of them.
+/// Sum over the threads of a block; the first thread receives it.
 const ACROSS: &str = r#"
 __device__ inline C across(C v) {
   __shared__ C part[32];
@@ -178,9 +178,10 @@ __device__ inline C across(C v) {
 }
 "#;
 
-/// The sum of the squares in a thread's part of a chunk. Packs of a thread lie a block's packs apart, so that neighbours read neighbours.
+/// Sum of squares of a thread's part of a chunk. The packs of a thread are one block's packs apart, so that
+/// neighbouring threads read neighbouring packs.
 const SQUARES: &str = r#"
-// Packs that a thread reads before it uses them.
+// Number of packs that a thread loads before it uses them.
 #define UNDER_WAY 4
 template <typename E, int V> __device__ inline C squares(const E* x, u64 n, u64 chunk, u64 block) {
   u64 begin = chunk * block, end = n - begin < chunk ? n : begin + chunk;
@@ -212,7 +213,7 @@ template <typename E, int V> __device__ inline C squares(const E* x, u64 n, u64 
 }
 "#;
 
-/// Adds up the sums of chunks.
+/// Sums the chunks.
 const NORM: &str = r#"  C sum = 0;
 #pragma unroll 4
   for (u32 i = threadIdx.x; i < count; i += THREADS) sum += sums[i];

@@ -21,7 +21,7 @@ pub(super) use kernel::{Finish, launches};
 pub(super) use split::Split;
 pub(super) use sums::Sums;
 
-/// The function that makes a result of the elements that share it.
+/// The function that reduces terms to a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     Sum,
@@ -32,13 +32,13 @@ pub enum Function {
     ArgMax,
     ArgMin,
     LogSumExp,
-    /// The same, and the sum of the terms beside it: no operation of its own.
+    /// Log-sum-exp and the sum of the terms. Internal.
     LogSumExpAndSum,
-    /// The sums of that many expressions, at least two: no operation of its own.
+    /// Sums of this many expressions, at least two. Internal.
     Sums(u8),
 }
 
-/// `sum(expression)` and its like.
+/// The operation of a reduction, such as `sum(expression)`.
 pub struct Reduce(pub Function);
 
 /// The options of every reduction.
@@ -142,7 +142,7 @@ impl Operation for Reduce {
         vec![terms.enclose(self.0, &extent, &mut outputs[0])]
     }
 
-    /// The type of places does not count: they are not computed with.
+    /// The type of indices has no effect, since they are not computed with.
     fn compute_type(&self, spec: &Spec) -> DType {
         match self.finds_place() {
             true => spec.inputs.iter().map(|input| input.dtype.compute()).fold(DType::F32, DType::promote),
@@ -161,7 +161,7 @@ impl Operation for Reduce {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let expression = spec.expression.as_ref().expect("the model lowers the expression of a reduction");
         let finish = Finish::plain(self.0, Extent::of(spec).terms());
-        // The compilers have functions of their own called `max` and `min`.
+        // CUDA and HIP define functions named `max` and `min`.
         let name = format!("reduce_{}", self.name());
         launches(&name, self.0, expression, spec, &Extent::of(spec), self.compute_type(spec), finish)
     }
@@ -172,14 +172,14 @@ impl Operation for Reduce {
 }
 
 impl Reduce {
-    /// Whether the result is a place rather than a value.
+    /// Whether the result is an index.
     fn finds_place(&self) -> bool {
         matches!(self.0, Function::ArgMax | Function::ArgMin)
     }
 }
 
 impl Function {
-    /// The result for the terms of one element of the output, at least one, in `f64`.
+    /// Reduces the terms of one result, at least one, in `f64`.
     pub fn of(self, terms: &[f64]) -> f64 {
         let best = |is_before: fn(f64, f64) -> bool| {
             let places = 1..terms.len();
@@ -195,7 +195,7 @@ impl Function {
             Function::ArgMin => best(is_smaller) as f64,
             Function::LogSumExp | Function::LogSumExpAndSum => {
                 let most = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                // A difference of two infinities is no number.
+                // The difference of two equal infinities would be NaN.
                 let shift = |term: &f64| if *term == most { 1.0 } else { (term - most).exp() };
                 most + terms.iter().map(shift).sum::<f64>().ln()
             }
@@ -203,18 +203,18 @@ impl Function {
     }
 }
 
-/// Whether `a`, which is behind `b`, takes its place as the largest: NaN is above all.
+/// Whether `a`, which follows `b`, replaces it as the maximum. NaN is the largest value.
 fn is_larger(a: f64, b: f64) -> bool {
     ahead(a, 1, b, 0)
 }
 
-/// The same for the smallest: NaN is below all.
+/// Whether `a`, which follows `b`, replaces it as the minimum. NaN is the smallest value.
 fn is_smaller(a: f64, b: f64) -> bool {
     ahead(-a, 1, -b, 0)
 }
 
 impl Call<'_> {
-    /// Returns for each dimension whether the option `dims` names it: all of them if it is not given.
+    /// Returns for each dimension whether it is reduced: those that the option `dims` lists, or all if it is absent.
     pub(super) fn reduced_dims(&self, dims: Dims) -> Result<[bool; Dims::MAX], OpError> {
         let rank = dims.len() as i64;
         let mut reduced = [false; Dims::MAX];
@@ -248,7 +248,7 @@ impl Call<'_> {
         Ok(reduced)
     }
 
-    /// Fails unless 32 bits hold the places of that many terms.
+    /// Returns an error unless the indices of this many terms fit 32 bits.
     fn needs_places(&self, terms: u64) -> Result<(), OpError> {
         if terms <= u64::from(u32::MAX >> 1) {
             return Ok(());

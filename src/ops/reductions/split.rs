@@ -4,33 +4,33 @@ use super::super::kernel::BLOCK;
 use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
 use super::*;
 
-/// Threads that keep memory busy: half of those that the device holds.
+/// Number of threads that saturates memory bandwidth: half of the resident threads of the device.
 const ENOUGH_THREADS: u64 = RESIDENT_BLOCKS / 2 * BLOCK as u64;
 
-/// Pieces that a thread has under way at once, and steps of a thread from which on a reduction is worth a second launch.
+/// Number of pieces that a thread loads ahead; and minimum number of steps per thread that justifies a second launch.
 const UNDER_WAY: u64 = 8;
 const MANY_STEPS: u64 = 16;
 
-/// Steps of a thread in a part at least.
+/// Minimum number of steps per thread and part.
 const STEPS_OF_A_PART: u64 = 2;
 
-/// Bytes that a row has at least where threads side by side go along it, if the other dimension is long.
+/// Minimum length of a row in bytes for which neighbouring threads read along it, if the other dimension is long.
 const LONG_ROW: u64 = 64;
 
-/// Instructions for each piece that a thread reads, and for each thread and part of a result.
+/// Instructions per piece that a thread reads, and per thread and part of a result.
 const OF_A_PIECE: f64 = 14.0;
 const OF_A_THREAD: f64 = 90.0;
 
 /// The elements that neighbouring threads read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Along {
-    /// Terms of one result.
+    /// Terms of the same result.
     Terms,
     /// Terms of neighbouring results.
     Results,
 }
 
-/// Packs in which so many neighbours lie, which may begin anywhere if they are ragged.
+/// Number of packs that contain `terms` contiguous elements, which may be unaligned if `ragged`.
 fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
     (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
@@ -38,41 +38,42 @@ fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
 /// The division of a reduction among threads.
 #[derive(Debug)]
 pub struct Split {
-    /// The walk over the results: strides of the output and each input.
+    /// Geometry of the results: strides of the output and of each input.
     pub kept: Geometry,
-    /// The walk over the terms of a result.
+    /// Geometry of the terms of a result.
     pub reduced: Geometry,
     pub results: u64,
     pub terms: u64,
     pub along: Along,
-    /// Neighbours that a thread computes as one: terms, or results.
+    /// Elements per pack that a thread computes together: terms, or results.
     pub pack: u64,
-    /// The terms of a result lie side by side and begin anywhere: packs of 16 bytes lie between two in memory.
+    /// Whether the terms of a result are contiguous but unaligned, so that aligned packs of 16 bytes are read and
+    /// shifted.
     pub ragged: bool,
-    /// For each input, the neighbours that can be read as one.
+    /// For each input, the number of contiguous elements per load.
     pub widths: Vec<u64>,
-    /// Neighbouring results that can be written as one.
+    /// Number of neighbouring results per store.
     pub written: u64,
-    /// For the output and each input, the distance between neighbours of a pack, in elements.
+    /// Stride within a pack of the output and of each input, in elements.
     pub steps: Vec<u64>,
     /// Threads of a block that share a result.
     pub threads: u64,
-    /// Results, or packs of them, that the threads of a block have side by side.
+    /// Results, or packs of results, that a block computes side by side.
     pub beside: u64,
-    /// Pieces that a thread reads before it uses them.
+    /// Number of pieces that a thread loads before it uses them.
     pub under_way: u64,
-    /// Parts into which the terms of a result are divided among blocks; a second launch joins them.
+    /// Number of parts into which the terms of a result are divided among blocks; a second launch combines them.
     pub parts: u64,
 }
 
 impl Split {
-    /// The division for these operands, where the kernel computes in `compute`.
+    /// Returns the division for these operands, for a kernel that computes in `compute`.
     pub fn of(spec: &Spec, extent: &Extent, compute: DType) -> Split {
         let [kept, reduced] = [false, true].map(|reduced| extent.walk(spec, reduced));
         let (results, terms) = (extent.results(), extent.terms());
         let row = reduced.dims.last().copied().unwrap_or(1);
         let widest = spec.inputs.iter().map(|input| input.dtype.size()).max().unwrap_or(1);
-        // Short rows, of which each result has many, are read across.
+        // If results have many short rows of terms, threads read across rows.
         let across = row * widest < LONG_ROW && terms / row >= 8 && results >= 16;
         let along = match extent.reduces_innermost() && !across {
             true => Along::Terms,
@@ -81,7 +82,7 @@ impl Split {
         let (inner, other) = if along == Along::Terms { (&reduced, &kept) } else { (&kept, &reduced) };
         let steps: Vec<u64> = inner.strides.iter().map(|strides| strides.last().copied().unwrap_or(0)).collect();
         let neighbours = |input: usize| steps[input + 1] == 1;
-        // Whether every piece of so many elements begins at a multiple of its size.
+        // Whether every piece of this many elements is aligned to its size.
         let begins = |operand: usize, tensor: &Tensor, pack: u64| {
             let outer = &inner.strides[operand][..inner.dims.len().saturating_sub(1)];
             u64::from(tensor.align).is_multiple_of(pack * tensor.dtype.size())
@@ -93,12 +94,12 @@ impl Split {
             let fits = |piece: &u64| piece * tensor.dtype.size() <= 16 && begins(input + 1, tensor, *piece);
             if neighbours(input) { halves(pack).find(fits).unwrap_or(1) } else { 1 }
         };
-        // The largest operand decides.
+        // The largest operand determines the direction.
         let largest = (0..spec.inputs.len())
             .filter(|&input| neighbours(input))
             .max_by_key(|&input| (spec.inputs[input].bytes(), std::cmp::Reverse(input)));
         let length = inner.dims.last().copied().unwrap_or(1);
-        // The last pack of a row may be short where all terms are one row; results come in whole packs.
+        // The last pack of a row may be partial if all terms are one row; results are in whole packs.
         let whole = |pack: u64| length.is_multiple_of(pack) || (along == Along::Terms && reduced.dims.len() == 1);
         let most = |input: usize| {
             let most = 16 / spec.inputs[input].dtype.size();
@@ -108,7 +109,7 @@ impl Split {
             let good = |pack: &u64| *pack <= length && whole(*pack) && width(input, *pack) == *pack;
             halves(most(input)).find(good).unwrap_or(1)
         });
-        // Rows that are long enough are read in aligned packs wherever they begin, if that suits their one input.
+        // Long unaligned rows are read in aligned packs, if the kernel's only input allows it.
         let suits = |input: usize| {
             pack < most(input)
                 && most(input) * spec.inputs[input].dtype.size() == 16
@@ -133,8 +134,8 @@ impl Split {
         let (threads, beside) = match along {
             Along::Terms => {
                 let mut threads = pieces.div_ceil(4).next_power_of_two().min(u64::from(BLOCK));
-                // Few results have more threads each.
-                // A single launch of larger blocks, if their threads read all at once.
+                // Few results have more threads each. Prefers a single launch of larger blocks if their threads can
+                // load everything at once.
                 let reads = pieces.saturating_mul(spec.inputs.len() as u64);
                 let most = if reads <= UNDER_WAY / 2 * LARGEST_BLOCK { LARGEST_BLOCK } else { u64::from(BLOCK) };
                 while threads < most && 2 * threads < pieces && groups * threads < ENOUGH_THREADS {
@@ -174,22 +175,22 @@ impl Split {
         }
     }
 
-    /// Pieces of each result, or pack of results: what a thread reads at once.
+    /// Pieces per result, or per pack of results; a thread loads one piece at a time.
     pub fn pieces(&self) -> u64 {
         if self.along == Along::Terms { packs(self.terms, self.pack, self.ragged) } else { self.terms }
     }
 
-    /// Results that threads side by side have: single ones, or packs.
+    /// Results, or packs of results, computed by neighbouring threads.
     pub fn groups(&self) -> u64 {
         if self.along == Along::Terms { self.results } else { self.results / self.pack }
     }
 
-    /// Pieces of a part.
+    /// Pieces per part.
     pub fn span(&self) -> u64 {
         self.pieces().div_ceil(self.parts)
     }
 
-    /// Threads of a block.
+    /// Threads per block.
     pub fn block(&self) -> u64 {
         self.threads * self.beside
     }
@@ -199,7 +200,7 @@ impl Split {
         self.groups().div_ceil(self.beside) * self.parts
     }
 
-    /// The kernel of the second launch: results that threads have side by side, threads that share one, and blocks.
+    /// Shape of the second launch: results side by side, threads per result, and blocks.
     pub fn second(&self) -> (u64, u64, u64) {
         let beside = self.results.next_power_of_two().min(8);
         (beside, u64::from(BLOCK) / beside, self.results.div_ceil(beside))

@@ -1,15 +1,15 @@
-//! Results that are an expression of several sums. One pass reads the terms of all sums, and the thread that has the sums
+//! Results that are an expression of several sums. One pass reads the terms of all sums, and the thread with the sums
 //! of a result evaluates the expression.
 
 use super::super::ball::{Ball, Precision};
 use super::*;
 
-/// Sums over some dimensions, and a result of each group of them. The inputs of an operation are those of the terms, and
-/// its first output holds the results.
+/// Sums over some dimensions, and an expression of the sums. The operation's inputs are those of the terms; its first
+/// output holds the results.
 pub struct Sums {
-    /// The terms: an output for each sum, at least two.
+    /// The terms, with one output per sum; at least two.
     pub terms: Expression,
-    /// The result: an input for each sum, and one output.
+    /// The result, with one input per sum and one output.
     pub result: Expression,
 }
 
@@ -34,7 +34,7 @@ impl Sums {
         }
     }
 
-    /// Computes the results, and returns how far a correct implementation may be from each.
+    /// Computes the results and returns their tolerance.
     pub fn enclose(&self, spec: &Spec, extent: &Extent, inputs: &[&[f64]], results: &mut [f64]) -> Tolerance {
         let compute = compute_type(spec);
         let terms = Terms::of_each(&self.terms, spec, extent, inputs, compute);
@@ -50,7 +50,7 @@ impl Sums {
         Tolerance::Within(allowed)
     }
 
-    /// The kernels of that name.
+    /// Returns the kernels with this name.
     pub fn launches(&self, name: &str, spec: &Spec, extent: &Extent) -> Vec<Launch> {
         let compute = compute_type(spec);
         let sums: Vec<String> = (0..self.terms.outputs().len()).map(|sum| format!("total.v[{sum}]")).collect();

@@ -1,43 +1,43 @@
-//! The kernels of a scan. Along the last dimension the threads of a block share a line, and tell each other what they have;
-//! along another one each thread has lines of its own, and neighbours read neighbours. Few long lines are cut into parts:
-//! a first launch finds what each part has in all, a second one begins with what the parts before have. The order is always
-//! the same, so that results are the same in every run.
+//! The kernels of a scan. Along the last dimension, the threads of a block share a line and exchange prefix sums;
+//! along any other dimension, each thread processes its own lines, and neighbouring threads read neighbouring
+//! elements. Few long lines are divided into parts: a first launch computes the total of each part, and a second
+//! starts from the totals of earlier parts. The order is fixed, so that results are reproducible.
 
 use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, replaced, source};
 use super::super::layout::collapse;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::*;
 
-/// Packs of a thread in a part at least, where threads share a line, and elements of a part where each has its own: a
-/// shorter one is not worth a second launch.
+/// Minimum number of packs per thread and part, if threads share a line; and minimum number of elements per part
+/// otherwise. Shorter parts do not justify a second launch.
 const LEAST_PACKS: u64 = 2;
 const LEAST_ROWS: u64 = 64;
 
-/// Parts at most where each thread has lines of its own, and joins those before its own one by one.
+/// Maximum number of parts if threads process their own lines, since each thread combines earlier parts sequentially.
 const MOST_PARTS: u64 = 64;
 
-/// Packs of a thread under way at once.
+/// Number of packs that a thread loads ahead.
 const UNDER_WAY: u64 = 4;
 
-/// Instructions for each element and for each pack: what threads of a line tell each other.
+/// Instructions per element, and per pack for the exchange between threads.
 const EACH: f64 = 5.0;
 const OF_A_PACK: f64 = 40.0;
 
 /// How threads divide lines.
 pub struct Split {
-    /// The walk over the lines: strides of the output, then of the input.
+    /// Geometry of the lines: strides of the output, then of the input.
     lines: Geometry,
     count: u64,
     length: u64,
-    /// The distances between neighbours of a line, in elements, likewise.
+    /// Strides along a line in elements: output, then input.
     steps: [u64; 2],
-    /// The line is the last dimension, whose neighbours a block shares.
+    /// Whether lines are along the last dimension, so that the threads of a block share a line.
     along: bool,
-    /// Neighbours that a thread reads as one: of a line, or of several.
+    /// Elements per pack: of a line, or of neighbouring lines.
     pack: u64,
-    /// Threads that share a line.
+    /// Threads per line.
     threads: u64,
-    /// Parts of a line that blocks share.
+    /// Number of parts per line, each processed by a block.
     parts: u64,
 }
 
@@ -53,7 +53,7 @@ impl Split {
         let lines = collapse(others(&dims), &strides);
         let (count, length) = (others(&dims).iter().product::<u64>(), dims[axis]);
         let steps = tensors.map(|tensor| tensor.strides[axis]);
-        // True if the dimensions behind it have one element each.
+        // True if all later dimensions have size 1.
         let along = dims[axis + 1..].iter().all(|&size| size == 1);
         let inner = lines.dims.last().copied().unwrap_or(1);
         let fits = |pack: &u64| {
@@ -67,7 +67,7 @@ impl Split {
                     && next == Some(&1)
                     && own.chain(across).all(|stride| stride.is_multiple_of(*pack))
             }) && (along || inner.is_multiple_of(*pack))
-                // From the end, packs are whole only if they fill a line.
+                // In reverse, packs are aligned only if they divide a line.
                 && !(along && reverse(spec) && !length.is_multiple_of(*pack))
         };
         let widest = 16 / tensors[1].dtype.size();
@@ -81,7 +81,7 @@ impl Split {
             }
             false => (1, (count / pack).div_ceil(block), LEAST_ROWS, MOST_PARTS),
         };
-        // A line that threads have under way twice is no longer than a second launch.
+        // A second launch takes as long as a line with two rounds of loads per thread.
         let once = along && length <= 2 * threads * pack * UNDER_WAY;
         let parts = match blocks < BUSY_BLOCKS && !once {
             true => (2 * BUSY_BLOCKS).div_ceil(blocks).min(length / least).clamp(1, most),
@@ -90,12 +90,12 @@ impl Split {
         Split { lines, count, length, steps, along, pack, threads, parts }
     }
 
-    /// Lines of a block, side by side: single ones, or packs.
+    /// Lines, or packs of lines, side by side in a block.
     fn beside(&self) -> u64 {
         u64::from(BLOCK) / self.threads
     }
 
-    /// Lines that threads go along: packs of them are one.
+    /// Number of lines, or packs of lines, that threads process.
     fn groups(&self) -> u64 {
         if self.along { self.count } else { self.count / self.pack }
     }
@@ -104,7 +104,7 @@ impl Split {
         self.groups().div_ceil(self.beside()) * self.parts
     }
 
-    /// Elements of a part, in whole packs.
+    /// Elements per part, in whole packs.
     fn span(&self) -> u64 {
         let pack = if self.along { self.pack } else { 1 };
         self.length.div_ceil(self.parts).div_ceil(pack) * pack
@@ -132,7 +132,7 @@ impl Split {
         }
     }
 
-    /// The kernel that writes results, or the one that finds what each part has in all.
+    /// Returns the kernel that writes results, or the one that computes the totals of parts.
     fn launch(&self, scan: &Scan, spec: &Spec, writes: bool) -> Launch {
         let compute = compute_type(spec);
         let params = [
@@ -188,7 +188,7 @@ impl Split {
     }
 }
 
-/// Each thread goes along `V` lines that lie side by side.
+/// Each thread processes `V` neighbouring lines.
 const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
   if (PARTS) { part = block % parts; block /= parts; }
   Index group = block * B + threadIdx.x;
@@ -227,7 +227,7 @@ const OWN_LINES: &str = r#"  Index block = (Index)blockIdx.x, part = 0;
     for (int v = 0; v < V; v++) totals[(u64)(part * (Index)groups + group) * V + v] = sum[v];
 "#;
 
-/// `T` threads share a line. Each has `U` packs, which lie `T` packs apart. The last pack of a line may be short.
+/// `T` threads share a line. Each has `U` packs that are `T` packs apart. The last pack of a line may be partial.
 const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   u32 side = threadIdx.x / T, lane = threadIdx.x % T;
   Index block = (Index)blockIdx.x, part = 0;
@@ -240,7 +240,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   const auto* from = x + g.offset(group, 1);
   auto* to = y + g.offset(group, 0);
   C carry = NONE;
-  // A line in parts has all threads of a block.
+  // A line in parts uses all threads of a block.
   if (PARTS && WRITES) {
     for (Index p = threadIdx.x; p < part; p += B * T) carry = JOIN(carry, totals[(u64)p * groups + group]);
 #pragma unroll
@@ -257,7 +257,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
 #pragma unroll
     for (int u = 0; u < U; u++) {
       Index j = base + (u * T + lane) * V;
-      // The last pack of a line lies in memory as a whole: memory has no end within 16 bytes.
+      // A partial pack is loaded whole: allocated memory never ends within 16 bytes.
       if (j < end) packs[u] = *(const Pack<X, V>*)(from + (u64)j * sx);
     }
 #pragma unroll
@@ -269,7 +269,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         if (SHORT ? j + v < end : j < end) sum = JOIN(sum, load<C>(packs[u].at[v]));
         held[u][v] = sum;
       }
-      // The sum of the warp's threads before this one, and of all its threads.
+      // Sums over the lower threads of the warp, and over all its threads.
       before[u] = NONE;
       all[u] = sum;
 #pragma unroll
@@ -295,7 +295,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
         }
         all[u] = sum;
       }
-      // After this barrier no thread reads the memory that the next turn writes.
+      // After this barrier, no thread reads memory that the next round overwrites.
       turn = 1 - turn;
     }
 #pragma unroll
@@ -319,7 +319,7 @@ const SHARED_LINES: &str = r#"  __shared__ C warps[2][U][B * T / 32];
   if (!WRITES && live && lane == 0) totals[(u64)part * groups + group] = carry;
 "#;
 
-/// Parts of the texts above, and those of a scan that begins with the last element. Elements that packs hold are in their own order.
+/// Substitutions that reverse the direction of the scan. Elements inside a pack keep their order.
 const REVERSED: [(&str, &str); 6] = [
     ("(from + (u64)(base + u) * sx)", "(from + (u64)((Index)n - 1 - base - u) * sx)"),
     ("(to + (u64)(base + u) * sy)", "(to + (u64)((Index)n - 1 - base - u) * sy)"),

@@ -1,4 +1,4 @@
-//! Scans: `cumsum` and `cumprod`, the sum or the product of all elements up to each one along a dimension.
+//! Scans: `cumsum` and `cumprod`, the sum or product of all elements up to each one along a dimension.
 
 mod kernel;
 
@@ -12,7 +12,7 @@ use kernel::Split;
 
 /// `cumsum(x, dim: n)` and `cumprod(x, dim: n)`.
 pub struct Scan {
-    /// Elements are multiplied, not added up.
+    /// Whether elements are multiplied instead of added.
     pub multiplies: bool,
 }
 
@@ -101,17 +101,17 @@ impl Scan {
     }
 }
 
-/// The dimension that a scan goes along.
+/// Dimension of the scan.
 fn axis(spec: &Spec) -> usize {
     axis::of(&spec.attrs, spec.inputs[0].dims.len())
 }
 
-/// Whether a scan begins with the last element.
+/// Whether the scan starts at the last element.
 fn reverse(spec: &Spec) -> bool {
     spec.attrs.bool("reverse")
 }
 
-/// The places of the elements that belong together, in the order of the scan, for each line along the dimension.
+/// Indices of the elements of each line, in scan order.
 fn lines(spec: &Spec) -> impl Iterator<Item = Vec<usize>> {
     let (dims, axis, is_reverse) = (spec.inputs[0].dims, axis(spec), reverse(spec));
     let inner = dims[axis + 1..].iter().product::<u64>() as usize;
@@ -127,16 +127,16 @@ fn lines(spec: &Spec) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// How far what a device has of a line so far may be off.
+/// Error bound of the prefix of a line on a device.
 #[derive(Default)]
 struct Off {
     count: f64,
-    /// The sum of the elements without their signs, in `f64` and as a device may have it.
+    /// Sum of absolute values in `f64`, and its maximum on a device.
     size: f64,
     plain: f64,
-    /// The largest distance between these two so far.
+    /// Largest difference between the two so far.
     most: f64,
-    /// Bits of the largest and of the smallest product of some of the elements.
+    /// Binary logarithm of the largest and smallest product of a subset of the elements.
     above: f64,
     below: f64,
 }
@@ -146,7 +146,7 @@ impl Off {
         (4.0 * self.count.sqrt() + 8.0).min(self.count)
     }
 
-    /// With element `x`, which makes the sum `y`. As `check::sum_error`, for each element of a line.
+    /// Adds element `x`, where the sum becomes `y`, and returns the bound. See `check::sum_error`.
     fn sum(&mut self, compute: DType, x: f64, y: f64) -> f64 {
         let precision = Precision::of(compute);
         self.count += 1.0;
@@ -162,14 +162,14 @@ impl Off {
         }
     }
 
-    /// With element `x`, which makes the product `y`.
+    /// Multiplies by element `x`, where the product becomes `y`, and returns the bound.
     fn product(&mut self, precision: Precision, x: f64, y: f64) -> f64 {
         self.count += 1.0;
         if x != 0.0 && !x.is_nan() {
             self.above += x.abs().log2().max(0.0);
             self.below += x.abs().log2().min(0.0);
         }
-        // Joined in another order, a part may be too large or too small for the type.
+        // In another order of multiplication, a partial product may overflow or underflow.
         let fits = precision.holds(2.0 * self.above.exp2()) && self.below > precision.smallest().log2() + 1.0;
         match fits {
             true if y.is_finite() => y.abs() * (2.0 * self.steps() * precision.unit()).exp_m1(),
