@@ -378,8 +378,11 @@ fn every_choice_computes_on_the_cpu() {
         check_results(&shipped::named(name), &[("like_aorta", "true")]);
     }
     check_results(&shipped::named("zero_offload"), &[("like_aorta", "true"), ("ahead", "3")]);
-    for (cached, accepted) in [("true", "0"), ("true", "3"), ("false", "2")] {
-        check_results(&shipped::named("speculative_decode"), &[("cached", cached), ("accepted", accepted)]);
+    for (cached, acceptance) in [("true", "0.0"), ("true", "0.99"), ("false", "0.7")] {
+        check_results(&shipped::named("speculative_decode"), &[("cached", cached), ("acceptance", acceptance)]);
+    }
+    for set in [("skew", "1.0"), ("gated", "true"), ("form", "grouped"), ("form", "like_aorta")] {
+        check_results(&shipped::named("moe"), &[set]);
     }
     check_results(&shipped::named("hetero_kernels"), &[("pattern", "batched"), ("tiny_priority", "low")]);
     check_results(&shipped::named("tiny_kernel_stress"), &[("order", "by_stream")]);
