@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The three latency workloads beside the Python toolkit that they come from, AORTA 0.3.0, in one run.
+"""The queue workloads beside the Python toolkit that they come from, AORTA 0.3.0, in one run.
 
     python3 -m pip download --no-deps amd-aorta==0.3.0
     python3 benches/h200/aorta_python.py --aorta target/release/aorta --wheel amd_aorta-0.3.0-py3-none-any.whl
@@ -7,13 +7,18 @@
 Python has to have PyTorch with CUDA, and click. The wheel is installed into a folder of its own, nothing is fetched.
 Without --wheel, the installed toolkit is taken. --full takes the toolkit's own 10 and 100 iterations everywhere, which
 lasts some minutes more; otherwise both sides take the same smaller numbers. --markdown FILE writes the tables too.
+--seconds N begins no further round that would end later. --folder has the workload files, if not those of the program.
 
 What is compared: `python -m aorta.hw_queue_eval run NAME --streams N` with `aorta exec NAME --preset aorta --streams N`
 as streams and as a graph, for each NAME and N, ours and theirs in turn, for some rounds. Each run is a process of its
 own; theirs are forked from one that has imported PyTorch and has not touched the GPU, which only saves their start.
+N is the number of streams that the toolkit recommends for NAME, unless --streams says otherwise. Three of its workloads
+end with an error before they are through: activation_ckpt, zero_offload and torch_compile.
 
 - Before anything is timed, one iteration of theirs is taken apart: each PyTorch call with its stream, types and shapes,
-  in the order of issue. It has to be ours, operation by operation; what differs is printed, and the exit code is 1.
+  in the order of issue. For the workloads marked `exact` it has to be ours, operation by operation; what differs is
+  printed, and the exit code is 1. For the others the numbers of calls and operations are printed: ours has one operation
+  where PyTorch has several calls or the other way round, and `tests/toolkit_calls.rs` holds the products and copies.
   PyTorch's profiler counts the kernels that these calls launch.
 - Theirs takes the time of an iteration between two events on an idle stream, one recorded by the host before it issues
   the first kernel, one after it has waited for every stream in turn: issuing and waiting are inside. Its like of ours is
@@ -24,7 +29,8 @@ own; theirs are forked from one that has imported PyTorch and has not touched th
   A graph is issued by one call. Neither side times single operations.
 - Throughput is in the toolkit's unit: its own number of operations of an iteration, over the mean time of one.
 - f32 products are f32 on both sides. The toolkit leaves PyTorch's matmul precision at `highest`; `compute: auto` never
-  rounds. Variables that would override that are taken out of the environment.
+  rounds. Variables that would override that are taken out of the environment. Convolutions round to tf32 on both sides,
+  which is PyTorch's default.
 - One GPU: the toolkit deals its streams over all GPUs that it sees, so both sides see one.
 """
 import argparse
@@ -39,8 +45,24 @@ import sys
 import tempfile
 import time
 
-# Warm-up and measured iterations: enough to tell one per cent, few enough that all rounds take about two minutes.
-ITERATIONS = {"hetero_kernels": (5, 40), "tiny_kernel_stress": (5, 40), "large_gemm_only": (1, 5)}
+# Streams that the toolkit recommends, and warm-up and measured iterations: enough to tell one per cent, few enough that
+# two rounds take about three minutes. `exact`: both issue the same calls.
+CASES = {
+    "hetero_kernels": (8, (5, 40), "exact"),
+    "tiny_kernel_stress": (16, (3, 20), "exact"),
+    "large_gemm_only": (4, (1, 5), "exact"),
+    "graph_subgraphs": (8, (10, 100), ""),
+    "fsdp_tp": (10, (5, 40), ""),
+    "moe": (16, (5, 40), ""),
+    "grad_accum": (6, (10, 60), ""),
+    "comms_compute_overlap": (4, (5, 40), ""),
+    "speculative_decode": (6, (5, 40), ""),
+    "continuous_batch": (8, (10, 60), ""),
+    "rag_pipeline": (8, (10, 60), ""),
+    "async_dataload": (6, (10, 60), ""),
+}
+# Files without a parameter `streams`: they have as many as the toolkit uses.
+FIXED = ("fsdp_tp", "speculative_decode", "continuous_batch", "async_dataload")
 OVERRIDES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 TYPES = {"torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float64": "f64"}
 # PyTorch's calls as operations of ours.
@@ -65,15 +87,16 @@ def serve():
             if "run" in job:
                 toolkit.cli(["run", *job["run"]])
             else:
-                pathlib.Path(job["output"]).write_text(json.dumps(inspect(job["inspect"], job["streams"])))
+                facts = inspect(job["inspect"], job["streams"], job["count"])
+                pathlib.Path(job["output"]).write_text(json.dumps(facts))
                 sys.exit(0)
         _, status = os.waitpid(child, 0)
         answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
         answers.flush()
 
 
-def inspect(name, count):
-    """One iteration of a workload of theirs, call by call, and the kernels that it launches."""
+def inspect(name, count, count_kernels):
+    """One iteration of a workload of theirs, call by call, and the kernels that it launches if they are counted."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -109,6 +132,8 @@ def inspect(name, count):
         "tf32": torch.backends.cuda.matmul.allow_tf32,
         "about": f"AORTA {importlib.metadata.version('amd-aorta')} on PyTorch {torch.__version__}",
     }
+    if not count_kernels:
+        return {**facts, "kernels": None, "why": "not asked"}
     try:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             workload.run_iteration(streams)
@@ -139,7 +164,8 @@ class Theirs:
         return json.loads(output.read_text())
 
     def inspect(self, name, streams):
-        return self.ask({"inspect": name, "streams": streams}, self.folder / "inspected.json")
+        count = CASES[name][2] == "exact"
+        return self.ask({"inspect": name, "streams": streams, "count": count}, self.folder / "inspected.json")
 
     def run(self, name, streams, counts):
         output = self.folder / "theirs.json"
@@ -153,8 +179,10 @@ class Theirs:
 def ours(args, name, streams, counts, folder, environment):
     record = folder / "ours.json"
     warmup, iterations = counts
-    command = [args.aorta, "exec", name, "--preset", "aorta", "--streams", str(streams), "--backend", args.backend,
-               "--launch", "both", "--warmup", str(warmup), "--iterations", str(iterations), "--json", str(record),
+    file = next(args.folder.glob(f"*/{name}.aorta")) if args.folder else name
+    parts = ["--streams", str(streams)] if name not in FIXED else []
+    command = [args.aorta, "exec", str(file), "--preset", "aorta", *parts, "--backend", args.backend, "--launch",
+               "both", "--warmup", str(warmup), "--iterations", str(iterations), "--json", str(record),
                "--config", "in_flight=1", "--config", "observed_iterations=0"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
@@ -231,25 +259,33 @@ def shown(side, work):
 
 
 def measure(args, theirs, folder, environment):
-    cases = [(name, streams) for name in args.workloads for streams in args.streams]
+    cases = [(name, streams) for name in args.workloads for streams in args.streams or [CASES[name][0]]]
     counted = ["| workload | streams | PyTorch calls | kernels that they launch | operations of ours | the same |",
                "| --- | ---: | ---: | ---: | ---: | --- |"]
     failures, notes, results = [], [], {case: None for case in cases}
     inspected = {case: theirs.inspect(*case) for case in cases}
     about = None
+    started = time.monotonic()
     for number in range(args.rounds):
+        passed = time.monotonic() - started
+        if number and args.seconds and passed + passed / number > args.seconds:
+            print(f"no round after {number}: {passed:.0f} s have passed", flush=True)
+            break
         for case in cases:
             name, streams = case
-            counts = (10, 100) if args.full else ITERATIONS[name]
+            counts = (10, 100) if args.full else CASES[name][1]
             record = ours(args, name, streams, counts, folder, environment)
             result = theirs.run(name, streams, counts)
             if number == 0:
                 about = about or (record["device"], record["aorta"], inspected[case]["about"])
                 facts, found = inspected[case], differences(record, inspected[case])
+                exact = CASES[name][2] == "exact"
+                alike = ("no" if found else "yes") if exact else "by products and copies"
+                found = found if exact else []
                 failures += [f"{name}, {streams} streams: {what}" for what in found]
                 kernels = sum(facts["kernels"].values()) if facts["kernels"] else f"not counted: {facts.get('why')}"
                 counted.append(f"| {name} | {streams} | {len(facts['calls'])} | {kernels} | "
-                               f"{record['program']['operations']} | {'no' if found else 'yes'} |")
+                               f"{record['program']['operations']} | {alike} |")
                 for kernel, count in (facts["kernels"] or {}).items():
                     notes.append(f"{name}, {streams} streams: {count} × {kernel[:150]}")
                 # Its own number of operations of an iteration, which it does not print.
@@ -265,6 +301,8 @@ def measure(args, theirs, folder, environment):
                         sides["gate"].add([sample / 1e6 for sample in variant["time"]["samples_ns"]])
                     sides["issue"].add([sample / 1e6 for sample in variant["issue"]["samples_ns"]])
             failures += [f"{name}, {streams} streams: {text}" for text in record["warnings"] if "no graph" in text]
+            print(f"round {number + 1}, {name}, {streams} streams: theirs {sides['theirs'].median:.3f} ms, ours host-paced "
+                  f"{sides['stream'].median:.3f} ms, as a graph {sides['graph'].median:.3f} ms", flush=True)
     return results, counted, failures, notes, about
 
 
@@ -273,7 +311,7 @@ def report(args, results, counted, failures, notes, about):
     facts = ", ".join(f"{key} {value}" for key, value in device["facts"].items())
     lines = [f"{device['name']} ({facts}); aorta {version}; {toolkit}; {args.rounds} rounds; "
              "warm-up and measured iterations: "
-             + ", ".join(f"{name} {' and '.join(map(str, (10, 100) if args.full else ITERATIONS[name]))}"
+             + ", ".join(f"{name} {' and '.join(map(str, (10, 100) if args.full else CASES[name][1]))}"
                          for name in args.workloads) + ".", "",
              "| workload | streams | unit | AORTA, ms | rate | as streams, host-paced, ms | rate | over AORTA (by round) "
              "| host issues, ms | at the gate, ms | as a graph, ms | rate | over AORTA (by round) |",
@@ -294,9 +332,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--aorta", default="target/release/aorta")
     parser.add_argument("--wheel", type=pathlib.Path, help="the toolkit's wheel; without, what is installed")
-    parser.add_argument("--workloads", nargs="+", default=list(ITERATIONS), choices=list(ITERATIONS), metavar="NAME")
-    parser.add_argument("--streams", nargs="+", type=int, default=[8, 16], metavar="N")
+    parser.add_argument("--workloads", nargs="+", default=list(CASES), choices=list(CASES), metavar="NAME")
+    parser.add_argument("--streams", nargs="+", type=int, metavar="N", help="by default, what the toolkit recommends")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, help="no round begins that would end later")
+    parser.add_argument("--folder", type=pathlib.Path, help="the workload files; by default those in the program")
     parser.add_argument("--full", action="store_true", help="the toolkit's own numbers of iterations, 10 and 100")
     parser.add_argument("--device", type=int, default=0, help="which of the visible GPUs")
     parser.add_argument("--backend", default="cuda", help="of ours")
