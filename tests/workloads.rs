@@ -137,6 +137,10 @@ fn check_measured(measured: &Measured, what: &str) {
             if metric.value.is_none() && note.contains("moves data between ranks") {
                 continue;
             }
+            // An interval needs more iterations than these.
+            if metric.value.is_none() && note.contains("independent samples") {
+                continue;
+            }
             // A preset may leave a stream without work, and so may the part of the first of several ranks.
             if metric.value.is_none() && (note.contains("no operation that ran") || variant.ranks.len() > 1) {
                 continue;
@@ -357,10 +361,10 @@ fn every_choice_computes_on_the_cpu() {
         check_results(&shipped::named("fsdp_overlap"), &[set]);
     }
     check_results(&shipped::named("pipeline_1f1b"), &[("backward", "split")]);
-    check_results(&shipped::named("context_parallel"), &[("way", "exchanged")]);
-    check_results(&shipped::named("prefill_decode"), &[("way", "fused")]);
+    check_results(&shipped::named("context_parallel"), &[("exchange", "all_to_all")]);
+    check_results(&shipped::named("prefill_decode"), &[("mode", "fused")]);
     check_results(&shipped::named("kv_offload"), &[("via", "kernel")]);
-    check_results(&shipped::named("disaggregated"), &[("handing", "late")]);
+    check_results(&shipped::named("disaggregated"), &[("transfer", "late")]);
     check_results(&shipped::named("compiled_regions"), &[("fused", "false")]);
     check_results(&shipped::named("attention"), &[("form", "naive")]);
     for pass in ["forward", "backward"] {
