@@ -54,6 +54,12 @@ fn files_say_what_they_are() {
         let ast = file.ast();
         let summary = ast.about.first().unwrap_or_else(|| panic!("{} begins with `//!`", file.path));
         assert!(summary.ends_with(['.', '?']), "{}: the first line is a sentence: {summary}", file.path);
+        if file.path.starts_with("workloads/") {
+            let about = ast.about.join(" ");
+            for part in ["What to look at: ", "It stands for "] {
+                assert!(about.contains(part), "{}: `//!` has no sentence that begins with {part}", file.path);
+            }
+        }
         for decl in &ast.decls {
             if let DeclKind::Param { name, .. } = &decl.kind {
                 let name = ast.names.name(name.symbol);
