@@ -1,6 +1,6 @@
-//! `preset aorta` against the original toolkit, AORTA 0.3.0: the products, convolutions and copies of an
-//! iteration with their sizes and
-//! streams, the number of operations and that of waits, as the toolkit's source has them at its recommended streams.
+//! `preset aorta` against the original toolkit, AORTA 0.3.0: the products, convolutions and copies of an iteration with
+//! their sizes and streams, the number of operations and that of waits, as the toolkit's source has them at its
+//! recommended streams.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

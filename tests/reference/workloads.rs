@@ -64,7 +64,13 @@ const QUESTIONS: [(&str, &[&str]); 9] = [
     ("What does a model cost, eager and compiled?", &["attention", "transformer"]),
 ];
 
-/// A table for each question: the workloads with their own question, their presets and their figures.
+/// The figures that a header states as measured: its lines from the one that begins with `Measured` on.
+fn measured(about: &[String]) -> String {
+    let lines = about.iter().skip_while(|line| !line.starts_with("Measured "));
+    lines.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// A table for each question: the workloads with their own question, their presets, their figures and what was measured.
 pub fn catalogue() -> String {
     let files = shipped::all();
     let mut listed: Vec<&str> = QUESTIONS.iter().flat_map(|(_, names)| *names).copied().collect();
@@ -91,9 +97,10 @@ pub fn catalogue() -> String {
                 ast.about[0].clone(),
                 code(presets.iter().map(String::as_str)),
                 code(figures),
+                measured(&ast.about),
             ]
         });
-        format!("### {question}\n\n{}", table(["workload", "asks", "presets", "figures"], rows))
+        format!("### {question}\n\n{}", table(["workload", "asks", "presets", "figures", "measured"], rows))
     };
     QUESTIONS.iter().map(group).collect::<Vec<_>>().join("\n")
 }
