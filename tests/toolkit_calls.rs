@@ -94,6 +94,19 @@ expert[7]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
 ",
     },
     Workload {
+        // The collective that the toolkit simulates, and ten products on each other stream.
+        path: "distributed/comms_compute_overlap",
+        arguments: &["--streams", "4"],
+        calls: Some(32),
+        operations: 32,
+        waits: Some(0),
+        issued: "comm: 1 copy 33554432
+worker[0]: 10 gemm 2048×2048×2048
+worker[1]: 10 gemm 2048×2048×2048
+worker[2]: 10 gemm 2048×2048×2048
+",
+    },
+    Workload {
         path: "distributed/activation_ckpt",
         arguments: &[],
         calls: None,

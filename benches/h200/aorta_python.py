@@ -18,7 +18,8 @@ end with an error before they are through: activation_ckpt, zero_offload and tor
 - Before anything is timed, one iteration of theirs is taken apart: each PyTorch call with its stream, types and shapes,
   in the order of issue. For the workloads marked `exact` it has to be ours, operation by operation; what differs is
   printed, and the exit code is 1. For the others the numbers of calls and operations are printed: ours has one operation
-  where PyTorch has several calls or the other way round, and `tests/toolkit_calls.rs` holds the products and copies.
+  where PyTorch has several calls or the other way round. Their products and convolutions are compared by size, and
+  `tests/toolkit_calls.rs` holds ours with their streams.
   PyTorch's profiler counts the kernels that these calls launch.
 - Theirs takes the time of an iteration between two events on an idle stream, one recorded by the host before it issues
   the first kernel, one after it has waited for every stream in turn: issuing and waiting are inside. Its like of ours is
@@ -37,8 +38,10 @@ import argparse
 import collections
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -248,6 +251,36 @@ def ratio(theirs, mine):
     return f"{theirs.mean / mine.mean:.3g} × ({min(rounds):.3g} to {max(rounds):.3g})"
 
 
+def their_products(calls):
+    """Products and convolutions of theirs: how many there are of each size, whichever operand comes first."""
+    products = collections.Counter()
+    for _, text in calls:
+        name, shapes = text.split(" ", 1)
+        operands = [tuple(map(int, found.split(", "))) for found in re.findall(r"\[([\d, ]+)\]", shapes.split(" -> ")[0])]
+        if name in ("gemm", "aten.mm.default", "aten.addmm.default", "aten.bmm.default"):
+            left, right = operands[-2:]
+            batch = [left[0]] if len(left) > 2 and left[0] > 1 else []
+            products[(*batch, *sorted((left[-2], right[-1])), left[-1])] += 1
+        elif name == "aten.convolution.default":
+            products[("conv", *operands[1])] += 1
+    return products
+
+
+def our_products(record):
+    """The same of ours."""
+    products = collections.Counter()
+    for operation in record["variants"][0]["ranks"][0]["operations"]:
+        name, operands = operation["operation"], operation["shape"].split(" -> ")
+        shapes = [tuple(map(int, found.split(", "))) for found in re.findall(r"\[([\d, ]+)\]", " ".join(operands))]
+        if name == "conv":
+            products[("conv", *shapes[1])] += 1
+        elif name == "gemm":
+            m, n, k = list(map(int, re.findall(r"\d+", operation["size"].rsplit(" ", 1)[0])))[-3:]
+            batch = math.prod(shapes[-1]) // (m * n)
+            products[(*([batch] if batch > 1 else []), *sorted((m, n)), k)] += 1
+    return products
+
+
 def issued(record):
     """Operations of an iteration of ours, without the waits that are written out."""
     operations = record["variants"][0]["ranks"][0]["operations"]
@@ -286,7 +319,12 @@ def measure(args, theirs, folder, environment):
                 about = about or (record["device"], record["aorta"], inspected[case]["about"])
                 facts, found = inspected[case], differences(record, inspected[case])
                 exact = CASES[name][2] == "exact"
-                alike = ("no" if found else "yes") if exact else "by products and copies"
+                mine, others = our_products(record), their_products(facts["calls"])
+                alike = ("no" if found else "yes") if exact else f"{(mine & others).total()} products of {others.total()}"
+                notes += [f"{name}, {streams} streams: product of theirs alone, {count} × {size}"
+                          for size, count in (others - mine).items()]
+                notes += [f"{name}, {streams} streams: product of ours alone, {count} × {size}"
+                          for size, count in (mine - others).items()]
                 found = found if exact else []
                 failures += [f"{name}, {streams} streams: {what}" for what in found]
                 kernels = sum(facts["kernels"].values()) if facts["kernels"] else f"not counted: {facts.get('why')}"
