@@ -372,7 +372,9 @@ fn every_choice_computes_on_the_cpu() {
     check_results(&shipped::named("prefill_decode"), &[("mode", "fused")]);
     check_results(&shipped::named("kv_offload"), &[("via", "kernel")]);
     check_results(&shipped::named("disaggregated"), &[("transfer", "late")]);
-    check_results(&shipped::named("compiled_regions"), &[("fused", "false")]);
+    for form in ["eager", "like_aorta"] {
+        check_results(&shipped::named("compiled_regions"), &[("form", form)]);
+    }
     check_results(&shipped::named("attention"), &[("form", "naive")]);
     for pass in ["forward", "backward"] {
         check_results(&shipped::named("transformer"), &[("pass", pass), ("dtype", "f32")]);
