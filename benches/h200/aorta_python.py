@@ -5,33 +5,34 @@
     python3 benches/h200/aorta_python.py --aorta target/release/aorta --wheel amd_aorta-0.3.0-py3-none-any.whl
 
 Python has to have PyTorch with CUDA, and click. The wheel is installed into a folder of its own, nothing is fetched.
-Without --wheel, the installed toolkit is taken. --full takes the toolkit's own 10 and 100 iterations everywhere, which
-lasts some minutes more; otherwise both sides take the same smaller numbers. --markdown FILE writes the tables too.
---seconds N begins no further round that would end later. --folder has the workload files, if not those of the program.
+Without --wheel, the installed toolkit is taken. --full takes the toolkit's own 10 and 100 iterations everywhere,
+which lasts some minutes more; otherwise both sides take the same smaller numbers. --markdown FILE writes the tables
+too. --check compares what both issue and times nothing. --seconds N begins no further round that would end later.
+--folder has the workload files, if not those of the program.
 
-What is compared: `python -m aorta.hw_queue_eval run NAME --streams N` with `aorta exec NAME --preset aorta --streams N`
-as streams and as a graph, for each NAME and N, ours and theirs in turn, for some rounds. Each run is a process of its
-own; theirs are forked from one that has imported PyTorch and has not touched the GPU, which only saves their start.
-N is the number of streams that the toolkit recommends for NAME, unless --streams says otherwise. Three of its workloads
-end with an error before they are through: activation_ckpt, zero_offload and torch_compile.
+What is compared: `python -m aorta.hw_queue_eval run NAME --streams N` with `aorta exec NAME --preset aorta --streams
+N` as streams and as a graph, for each NAME and N, ours and theirs in turn, for some rounds. Each run is a process of
+its own; theirs are forked from one that has imported PyTorch and has not touched the GPU, which only saves their
+start. N is the number of streams that the toolkit recommends for NAME, unless --streams says otherwise. Three of its
+workloads end with an error before they are through: activation_ckpt, zero_offload and torch_compile.
 
-- Before anything is timed, one iteration of theirs is taken apart: each PyTorch call with its stream, types and shapes,
-  in the order of issue. For the workloads marked `exact` it has to be ours, operation by operation; what differs is
-  printed, and the exit code is 1. For the others the numbers of calls and operations are printed: ours has one operation
-  where PyTorch has several calls or the other way round. Their products and convolutions are compared by size, and
-  `tests/toolkit_calls.rs` holds ours with their streams.
-  PyTorch's profiler counts the kernels that these calls launch.
-- Theirs takes the time of an iteration between two events on an idle stream, one recorded by the host before it issues
-  the first kernel, one after it has waited for every stream in turn: issuing and waiting are inside. Its like of ours is
-  the host-paced time: from an event before the first kernel to one behind the last of all streams, without the gate
-  that holds an iteration until the host has issued it. With `in_flight=1` the host issues an iteration when the one
-  before is complete, as theirs does, so that issuing is inside too; the host's waiting is not. Ratios compare these
-  two. The time at the gate, which is the device's alone, has a column and no ratio: theirs has nothing like it.
-  A graph is issued by one call. Neither side times single operations.
+- Before anything is timed, one iteration of theirs is taken apart: each PyTorch call with its stream, types and
+  shapes, in the order of issue. For the workloads marked `exact` it has to be ours, operation by operation; what
+  differs is printed, and the exit code is 1. For the others the numbers of calls and operations are printed: ours
+  has one operation where PyTorch has several calls or the other way round. Their products and convolutions are
+  compared by size, and `tests/toolkit_calls.rs` holds ours with their streams. PyTorch's profiler counts the
+  kernels that these calls launch.
+- Theirs takes the time of an iteration between two events on an idle stream, one recorded by the host before it
+  issues the first kernel, one after it has waited for every stream in turn: issuing and waiting are inside. Its
+  like of ours is the host-paced time: from an event before the first kernel to one behind the last of all streams,
+  without the gate that holds an iteration until the host has issued it. With `sync: iteration` and `in_flight=1`
+  the host issues an iteration when the one before is complete, as theirs does, so that issuing is inside too; the
+  host's waiting is not. Ratios compare these two. The time at the gate, which is the device's alone, has a column
+  and no ratio: theirs has nothing like it. A graph is issued by one call. Neither side times single operations.
 - Throughput is in the toolkit's unit: its own number of operations of an iteration, over the mean time of one.
-- f32 products are f32 on both sides. The toolkit leaves PyTorch's matmul precision at `highest`; `compute: auto` never
-  rounds. Variables that would override that are taken out of the environment. Convolutions round to tf32 on both sides,
-  which is PyTorch's default.
+- f32 products are f32 on both sides. The toolkit leaves PyTorch's matmul precision at `highest`; `compute: auto`
+  never rounds. Variables that would override that are taken out of the environment. Convolutions round to tf32 on
+  both sides, which is PyTorch's default.
 - One GPU: the toolkit deals its streams over all GPUs that it sees, so both sides see one.
 """
 import argparse
@@ -90,7 +91,7 @@ def serve():
             if "run" in job:
                 toolkit.cli(["run", *job["run"]])
             else:
-                facts = inspect(job["inspect"], job["streams"], job["count"])
+                facts = inspect(job["inspect"], job["streams"])
                 pathlib.Path(job["output"]).write_text(json.dumps(facts))
                 sys.exit(0)
         _, status = os.waitpid(child, 0)
@@ -98,8 +99,8 @@ def serve():
         answers.flush()
 
 
-def inspect(name, count, count_kernels):
-    """One iteration of a workload of theirs, call by call, and the kernels that it launches if they are counted."""
+def inspect(name, count):
+    """One iteration of a workload of theirs, call by call, and the kernels that it launches."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -135,8 +136,6 @@ def inspect(name, count, count_kernels):
         "tf32": torch.backends.cuda.matmul.allow_tf32,
         "about": f"AORTA {importlib.metadata.version('amd-aorta')} on PyTorch {torch.__version__}",
     }
-    if not count_kernels:
-        return {**facts, "kernels": None, "why": "not asked"}
     try:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             workload.run_iteration(streams)
@@ -167,8 +166,7 @@ class Theirs:
         return json.loads(output.read_text())
 
     def inspect(self, name, streams):
-        count = CASES[name][2] == "exact"
-        return self.ask({"inspect": name, "streams": streams, "count": count}, self.folder / "inspected.json")
+        return self.ask({"inspect": name, "streams": streams}, self.folder / "inspected.json")
 
     def run(self, name, streams, counts):
         output = self.folder / "theirs.json"
@@ -185,8 +183,8 @@ def ours(args, name, streams, counts, folder, environment):
     file = next(args.folder.glob(f"*/{name}.aorta")) if args.folder else name
     parts = ["--streams", str(streams)] if name not in FIXED else []
     command = [args.aorta, "exec", str(file), "--preset", "aorta", *parts, "--backend", args.backend, "--launch",
-               "both", "--warmup", str(warmup), "--iterations", str(iterations), "--json", str(record),
-               "--config", "in_flight=1", "--config", "observed_iterations=0"]
+               "both", "--warmup", str(warmup), "--iterations", str(iterations), "--json", str(record), "--sync",
+               "iteration", "--config", "in_flight=1", "--config", "observed_iterations=0"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
@@ -297,6 +295,25 @@ def shown(side, work):
     return f"{side.median:.3f} | {work / side.mean * 1e3:.4g}" if side.rounds else "– | –"
 
 
+def compare(case, record, facts, counted, failures, notes):
+    """Adds a row of the table of what both issue, and says what differs."""
+    name, streams = case
+    if CASES[name][2] == "exact":
+        found = differences(record, facts)
+        failures += [f"{name}, {streams} streams: {what}" for what in found]
+        alike = "no" if found else "yes"
+        notes += [f"{name}, {streams} streams: {count} × {kernel[:150]}"
+                  for kernel, count in (facts["kernels"] or {}).items()]
+    else:
+        mine, others = our_products(record), their_products(facts["calls"])
+        alike = f"{(mine & others).total()} of {others.total()} products"
+        sides = [("theirs", others - mine), ("ours", mine - others)]
+        notes += [f"{name}, {streams} streams: products of {whose} alone: {count} × {size}"
+                  for whose, products in sides for size, count in products.items()]
+    kernels = sum(facts["kernels"].values()) if facts["kernels"] else f"not counted: {facts.get('why')}"
+    counted.append(f"| {name} | {streams} | {len(facts['calls'])} | {kernels} | {issued(record)} | {alike} |")
+
+
 def measure(args, theirs, folder, environment):
     cases = [(name, streams) for name in args.workloads for streams in args.streams or [CASES[name][0]]]
     counted = ["| workload | streams | PyTorch calls | kernels that they launch | operations of ours | the same |",
@@ -305,7 +322,12 @@ def measure(args, theirs, folder, environment):
     inspected = {case: theirs.inspect(*case) for case in cases}
     about = None
     started = time.monotonic()
-    for number in range(args.rounds):
+    if args.check:
+        for case in cases:
+            record = ours(args, *case, (0, 1), folder, environment)
+            compare(case, record, inspected[case], counted, failures, notes)
+            about = about or (record["device"], record["aorta"], inspected[case]["about"])
+    for number in range(0 if args.check else args.rounds):
         passed = time.monotonic() - started
         if number and args.seconds and passed + passed / number > args.seconds:
             print(f"no round after {number}: {passed:.0f} s have passed", flush=True)
@@ -317,21 +339,7 @@ def measure(args, theirs, folder, environment):
             result = theirs.run(name, streams, counts)
             if number == 0:
                 about = about or (record["device"], record["aorta"], inspected[case]["about"])
-                facts, found = inspected[case], differences(record, inspected[case])
-                exact = CASES[name][2] == "exact"
-                mine, others = our_products(record), their_products(facts["calls"])
-                alike = ("no" if found else "yes") if exact else f"{(mine & others).total()} products of {others.total()}"
-                notes += [f"{name}, {streams} streams: product of theirs alone, {count} × {size}"
-                          for size, count in (others - mine).items()]
-                notes += [f"{name}, {streams} streams: product of ours alone, {count} × {size}"
-                          for size, count in (mine - others).items()]
-                found = found if exact else []
-                failures += [f"{name}, {streams} streams: {what}" for what in found]
-                kernels = sum(facts["kernels"].values()) if facts["kernels"] else f"not counted: {facts.get('why')}"
-                counted.append(f"| {name} | {streams} | {len(facts['calls'])} | {kernels} | "
-                               f"{issued(record)} | {alike} |")
-                for kernel, count in (facts["kernels"] or {}).items():
-                    notes.append(f"{name}, {streams} streams: {count} × {kernel[:150]}")
+                compare(case, record, inspected[case], counted, failures, notes)
                 # Its own number of operations of an iteration, which it does not print.
                 work = result["throughput"] * result["total_time_ms"] / 1e3 / len(result["iteration_times_ms"])
                 results[case] = {"unit": result["throughput_unit"], "work": work, "theirs": Side(), "stream": Side(),
@@ -360,14 +368,14 @@ def report(args, results, counted, failures, notes, about):
              "| workload | streams | unit | AORTA, ms | rate | as streams, host-paced, ms | rate | over AORTA (by round) "
              "| host issues, ms | at the gate, ms | as a graph, ms | rate | over AORTA (by round) |",
              "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
-    for (name, streams), sides in results.items():
+    for (name, streams), sides in ((case, sides) for case, sides in results.items() if sides):
         theirs, work = sides["theirs"], sides["work"]
         issue, gate = (f"{sides[of].median:.3f}" if sides[of].rounds else "–" for of in ("issue", "gate"))
         lines.append(f"| {name} | {streams} | {sides['unit']} | {shown(theirs, work)} | "
                      f"{shown(sides['stream'], work)} | {ratio(theirs, sides['stream'])} | {issue} | {gate} | "
                      f"{shown(sides['graph'], work)} | {ratio(theirs, sides['graph'])} |")
     lines += ["", "Times are medians of an iteration, rates the work over the mean time.", "", *counted]
-    lines += ["", "Their kernels in one iteration:", "", *(f"- {note}" for note in notes)] if notes else []
+    lines += ["", "What differs, and their kernels in one iteration:", "", *(f"- {note}" for note in notes)] if notes else []
     lines += ["", *(f"DIFFERS: {failure}" for failure in failures)] if failures else []
     return "\n".join(lines) + "\n"
 
@@ -379,6 +387,7 @@ def main():
     parser.add_argument("--workloads", nargs="+", default=list(CASES), choices=list(CASES), metavar="NAME")
     parser.add_argument("--streams", nargs="+", type=int, metavar="N", help="by default, what the toolkit recommends")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--check", action="store_true", help="compare what both issue, without timing")
     parser.add_argument("--seconds", type=float, help="no round begins that would end later")
     parser.add_argument("--folder", type=pathlib.Path, help="the workload files; by default those in the program")
     parser.add_argument("--full", action="store_true", help="the toolkit's own numbers of iterations, 10 and 100")
