@@ -169,7 +169,7 @@ fn computed(source: &str, size: Size) -> (Vec<f64>, Vec<usize>, Layer) {
         size,
         slots: (size.tokens / size.chunks * size.top_k).div_ceil(size.experts),
         x: buffer("x"),
-        gate: buffer("w_gate"),
+        gate: buffer("w_router"),
         up: buffer("w_up"),
         down: buffer("w_down"),
         weighted: true,
@@ -251,7 +251,7 @@ fn nothing_is_dropped_when_every_token_takes_every_expert() {
 #[test]
 fn of_equal_experts_the_first_are_chosen() {
     let text = shipped::named("moe").text;
-    let gate = "w_gate: dtype[hidden, all]";
+    let gate = "w_router: dtype[hidden, all]";
     assert!(text.contains(gate), "the file declares {gate}");
     let outcome = check_text(&text.replace(gate, &format!("{gate} = zeros")), CROWDED);
     // 12 tokens of a chunk want experts 0 and 1, which take 6 each.

@@ -9,13 +9,16 @@ use aorta::schedule;
 use crate::common;
 use crate::common::shipped;
 
-/// A size of both models, by the names of the file's parameters.
+/// Rounds that a size may have at most.
+const ROUNDS: usize = 3;
+
+/// A size of both models, by the names of the file's parameters, and the accepted tokens of each round.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     draft: Shape,
     main: Shape,
     length: usize,
-    accepted: usize,
+    accepted: [usize; ROUNDS],
     context: usize,
     rounds: usize,
     vocab: usize,
@@ -32,9 +35,9 @@ const SMALL: Size = Size {
     draft: Shape { layers: 2, hidden: 6, heads: 2 },
     main: Shape { layers: 3, hidden: 12, heads: 3 },
     length: 4,
-    accepted: 2,
+    accepted: [2, 0, 3],
     context: 6,
-    rounds: 3,
+    rounds: ROUNDS,
     vocab: 110,
 };
 
@@ -169,11 +172,13 @@ struct Outcome {
 
 /// Rounds as the file says that they go.
 fn decode(size: Size, mut draft: Model, mut main: Model, mut tokens: Vec<usize>) -> Outcome {
-    let Size { length, accepted, .. } = size;
+    let length = size.length;
     let mut outcome = None;
     let further = usize::from(main.mistake == Mistake::TooFar);
     for round in 0..size.rounds {
-        let now = size.context - 1 + round * (accepted + 1 + further);
+        let accepted = size.accepted[round];
+        let before: usize = size.accepted[..round].iter().map(|accepted| accepted + 1 + further).sum();
+        let now = size.context - 1 + before;
         for i in 0..length {
             let from = now + i;
             let scores = draft.run(&tokens[from..now + i + 1], from);
@@ -221,7 +226,6 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
         ("main_hidden", number(size.main.hidden)),
         ("main_heads", number(size.main.heads)),
         ("length", number(size.length)),
-        ("accepted", number(size.accepted)),
         ("context", number(size.context)),
         ("rounds", number(size.rounds)),
         ("vocab", number(size.vocab)),
@@ -234,6 +238,9 @@ fn computed(size: Size) -> (Outcome, Model, Model, Vec<usize>) {
         assert!(text.contains(small), "the file has small weights");
         text = text.replace(small, "0.4)");
     }
+    let drawn = "draw streak[rounds] ~ geometric(1 - acceptance)";
+    assert!(text.contains(drawn), "the file draws how many tokens are accepted");
+    text = text.replace(drawn, &format!("let streak = {:?}", &size.accepted[..size.rounds]));
     let (program, plan) =
         shipped::analyze("speculative_decode.aorta", &text, None, &set).unwrap_or_else(|e| panic!("{e}"));
     // Scratch is kept apart, so that scores can be read at the end.
@@ -306,15 +313,16 @@ fn check(size: Size) {
 fn scores_are_those_of_plain_attention() {
     check(SMALL);
     check(Size { rounds: 1, ..SMALL });
-    check(Size { length: 1, accepted: 0, ..SMALL });
+    check(Size { length: 1, accepted: [0, 1, 0], ..SMALL });
     check(Size { context: 1, ..SMALL });
 }
 
 #[test]
 fn any_number_of_tokens_is_accepted() {
     for accepted in 0..=SMALL.length {
-        check(Size { accepted, ..SMALL });
+        check(Size { accepted: [accepted; ROUNDS], ..SMALL });
     }
+    check(Size { accepted: [4, 1, 4], ..SMALL });
 }
 
 /// A reference that is wrong in one thing is told from the right one.

@@ -1,5 +1,6 @@
-//! `preset aorta` against the original toolkit, AORTA 0.3.0: the products and copies of an iteration with their sizes and
-//! streams, the number of operations and that of waits, as the toolkit's source has them at its recommended streams.
+//! `preset aorta` against the original toolkit, AORTA 0.3.0: the products, convolutions and copies of an iteration with
+//! their sizes and streams, the number of operations and that of waits, as the toolkit's source has them at its
+//! recommended streams.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ struct Workload {
     operations: usize,
     /// Waits between streams, where they are the toolkit's.
     waits: Option<u64>,
-    /// For each stream, products and copies in the order of their first issue: how many, and their size.
+    /// For each stream, products, convolutions and copies in the order of their first issue: how many, and their size.
     issued: &'static str,
 }
 
@@ -73,6 +74,36 @@ s[3]: 1 gemm 32×512×4096
         waits: Some(4),
         issued: "compute: 4 gemm 4096×1536×512, 8 gemm 64 × 512×512×64, 16 gemm 64 × 512×64×512, 8 gemm 4096×512×512, \
                  8 gemm 4096×2048×512, 8 gemm 4096×512×2048, 4 gemm 4096×512×1536
+",
+    },
+    Workload {
+        path: "distributed/moe",
+        arguments: &["--streams", "16"],
+        calls: Some(110),
+        operations: 110,
+        waits: Some(16),
+        issued: "router: 1 gemm 2048×8×1024
+expert[0]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[1]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[2]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[3]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[4]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[5]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[6]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+expert[7]: 1 gemm 2048×4096×1024, 1 gemm 2048×1024×4096, 1 copy 2048×1024
+",
+    },
+    Workload {
+        // The collective that the toolkit simulates, and ten products on each other stream.
+        path: "distributed/comms_compute_overlap",
+        arguments: &["--streams", "4"],
+        calls: Some(32),
+        operations: 32,
+        waits: Some(0),
+        issued: "comm: 1 copy 33554432
+worker[0]: 10 gemm 2048×2048×2048
+worker[1]: 10 gemm 2048×2048×2048
+worker[2]: 10 gemm 2048×2048×2048
 ",
     },
     Workload {
@@ -146,15 +177,14 @@ s[3]: 1 copy 4×64×768, 4 gemm 268×2304×768, 8 copy 4×67×768, 4 gemm 268×7
 ",
     },
     Workload {
-        // A convolution is a border, the patches, their product and a relu: two operations more each.
         path: "pipeline/async_dataload",
         arguments: &[],
         calls: Some(40),
-        operations: 50,
+        operations: 40,
         waits: None,
-        issued: "transfer: 2 copy 32×224×224×3
-prepare: 4 copy 1×1×1×3
-compute: 2 gemm 1605632×64×27, 2 gemm 401408×128×576, 2 gemm 100352×256×1152, 2 gemm 32×1000×256
+        issued: "transfer: 2 copy 32×3×224×224
+prepare: 4 copy 1×3×1×1, 2 copy 32×3×224×224
+compute: 2 conv 32×64×224×224, 2 conv 32×128×112×112, 2 conv 32×256×56×56, 2 gemm 32×1000×256
 ",
     },
     Workload {
@@ -199,14 +229,14 @@ fn record(workload: &Workload) -> Value {
     serde_json::from_slice(&std::fs::read(path).expect("it has written a record")).expect("a record is JSON")
 }
 
-/// Products and copies by stream, as [`Workload::issued`] has them.
+/// Products, convolutions and copies by stream, as [`Workload::issued`] has them.
 fn issued(operations: &[&Value]) -> String {
     let mut streams: Vec<&str> = Vec::new();
     let mut counts: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut order: Vec<(&str, String)> = Vec::new();
     for operation in operations {
         let name = operation["operation"].as_str().unwrap_or_default();
-        if !["gemm", "copy"].contains(&name) {
+        if !["gemm", "conv", "copy"].contains(&name) {
             continue;
         }
         let stream = operation["stream"].as_str().expect("an operation has a stream");

@@ -144,6 +144,11 @@ impl Series {
             Series::Samples(samples) => samples,
         };
         let summary = Summary::of(samples).ok_or("there are no samples")?;
+        // A constant is known exactly.
+        let interval = match self {
+            Series::Constant(value) => Some((*value, *value)),
+            Series::Samples(_) => summary.interval,
+        };
         let needs = |percent: f64| {
             let wanted = samples_for(percent);
             format!("`{}` needs {wanted} samples, and there are {}", statistic.name(), summary.n)
@@ -158,6 +163,17 @@ impl Series {
             Statistic::P5 => summary.p5.ok_or_else(|| needs(5.0)),
             Statistic::P95 => summary.p95.ok_or_else(|| needs(95.0)),
             Statistic::P99 => summary.p99.ok_or_else(|| needs(99.0)),
+            Statistic::Low | Statistic::High => {
+                let why = || {
+                    format!(
+                        "`{}` needs 6 independent samples, and not as many are among {}",
+                        statistic.name(),
+                        summary.n
+                    )
+                };
+                let (low, high) = interval.ok_or_else(why)?;
+                Ok(if statistic == Statistic::Low { low } else { high })
+            }
         }
     }
 }

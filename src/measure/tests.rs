@@ -159,6 +159,21 @@ fn a_time_beside_observed_figures_is_of_the_same_iterations() {
     ");
 }
 
+/// Of nine samples, the second and the eighth contain the median with 96 % probability.
+#[test]
+fn the_ends_of_the_interval_of_the_median() {
+    let metrics = "metric low = time.low\nmetric high = time.high\nmetric spread = time.high - time.low";
+    let times = |samples: &[u64]| samples.iter().map(|sample| Nanos(*sample)).collect();
+    let nine = times(&[500, 100, 900, 300, 700, 200, 800, 400, 600]);
+    insta::assert_snapshot!(values_beside(metrics, &[observed()], nine, &[], None), @r"
+    low = 200 ns
+    high = 800 ns
+    spread = 600 ns
+    ");
+    let five = times(&[300, 100, 500, 200, 400]);
+    insta::assert_snapshot!(values_beside("metric low = time.low", &[observed()], five, &[], None), @"low = –: `low` needs 6 independent samples, and not as many are among 5");
+}
+
 #[test]
 fn signs_are_kept() {
     let early = trace(800, &[(0, 100, 300), (0, 290, 500), (1, 50, 250), (1, 480, 700)]);

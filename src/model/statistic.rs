@@ -13,10 +13,14 @@ pub enum Statistic {
     P95,
     P99,
     Max,
+    /// Lower end of the 95 % interval of the median.
+    Low,
+    /// Upper end of the 95 % interval of the median.
+    High,
 }
 
 impl Statistic {
-    pub const ALL: [Statistic; 9] = [
+    pub const ALL: [Statistic; 11] = [
         Statistic::Mean,
         Statistic::Std,
         Statistic::Cv,
@@ -26,6 +30,8 @@ impl Statistic {
         Statistic::P95,
         Statistic::P99,
         Statistic::Max,
+        Statistic::Low,
+        Statistic::High,
     ];
 
     pub fn name(self) -> &'static str {
@@ -39,6 +45,8 @@ impl Statistic {
             Statistic::P95 => "p95",
             Statistic::P99 => "p99",
             Statistic::Max => "max",
+            Statistic::Low => "low",
+            Statistic::High => "high",
         }
     }
 }

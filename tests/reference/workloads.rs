@@ -64,7 +64,20 @@ const QUESTIONS: [(&str, &[&str]); 9] = [
     ("What does a model cost, eager and compiled?", &["attention", "transformer"]),
 ];
 
-/// A table for each question: the workloads with their own question, their presets and their figures.
+/// The description of a file, from its header: the lines between the question and what was measured.
+fn description(about: &[String]) -> String {
+    let lines = about[1..].iter().take_while(|line| !line.starts_with("Measured "));
+    lines.map(|line| line.trim()).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n  ")
+}
+
+/// The figures that a header states as measured: its lines from the one that begins with `Measured` on.
+fn measured(about: &[String]) -> String {
+    let lines = about.iter().skip_while(|line| !line.starts_with("Measured "));
+    lines.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// For each question a table of the workloads, with their own question, their presets, their figures and what was
+/// measured, and a description of each.
 pub fn catalogue() -> String {
     let files = shipped::all();
     let mut listed: Vec<&str> = QUESTIONS.iter().flat_map(|(_, names)| *names).copied().collect();
@@ -91,9 +104,18 @@ pub fn catalogue() -> String {
                 ast.about[0].clone(),
                 code(presets.iter().map(String::as_str)),
                 code(figures),
+                measured(&ast.about),
             ]
         });
-        format!("### {question}\n\n{}", table(["workload", "asks", "presets", "figures"], rows))
+        let descriptions: String = names
+            .iter()
+            .map(|name| {
+                let file = files.iter().find(|file| file.stem() == *name).expect("it is listed");
+                format!("- **`{name}`**: {}\n", description(&file.ast().about))
+            })
+            .collect();
+        let head = ["workload", "asks", "presets", "figures", "measured"];
+        format!("### {question}\n\n{}\n{descriptions}", table(head, rows))
     };
     QUESTIONS.iter().map(group).collect::<Vec<_>>().join("\n")
 }
