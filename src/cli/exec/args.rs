@@ -108,7 +108,8 @@ pub struct ExecArgs {
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Write one traced iteration for Perfetto, as JSON, or as `.pftrace` in its own format
+    /// Write one traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
+    /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
     /// Write every buffer as a NumPy file into this folder, as it is after one iteration

@@ -65,8 +65,10 @@ impl<'a> View<'a> {
             picture::splits(runs),
             picture::times(runs),
             picture::samples(runs),
+            picture::modes(runs),
             picture::rooflines(runs),
             picture::counters(runs),
+            picture::health(runs),
             comparison.as_ref().and_then(picture::differences),
         ];
         View {
