@@ -28,13 +28,13 @@ pub struct ReportArgs {
     /// one sweep or suite
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Show the N operations with the most time not hidden by others, and what usually helps each
+    /// Show the N operations with the most exposed time, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Show the operations, streams and analysis of this rank instead of the first
     #[arg(long, value_name = "RANK")]
     rank: Option<u32>,
-    /// Draw the traced iteration: a line for each stream, a letter for each kind of operation
+    /// Draw a timeline of one iteration in the terminal, with a line for each stream
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]

@@ -95,7 +95,7 @@ impl<'a> View<'a> {
     pub fn ab(record: &AbRecord) -> View<'a> {
         let [a, b] = [&record.a, &record.b].map(|side| format!("{}{}", side.run.workload.name, marks(&side.run)));
         View {
-            title: if a == b { format!("{a}: a and b") } else { format!("a: {a}, b: {b}") },
+            title: if a == b { format!("a and b of {a}") } else { format!("a: {a}, b: {b}") },
             runs: &[],
             pages: vec![ab(record)],
             galleries: picture::blocks(record).into_iter().collect(),
