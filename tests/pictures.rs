@@ -150,6 +150,44 @@ fn pictures_of_a_run() {
     insta::assert_snapshot!("picture_timeline", format!("{}\n\n{timeline}", files.join("\n")));
 }
 
+/// Operations of both launch modes lie on one axis, and readings of the device are drawn over the measured iterations.
+#[test]
+fn pictures_of_launch_modes_and_of_readings() {
+    let sandbox = Sandbox::new();
+    run(&sandbox, "exec", &["sdma_overlap", "--launch", "both", "--json", "run.json"]);
+    let mut record = sandbox.json("run.json");
+    let reading = |clock: u32, power: u32| {
+        json!({
+            "clock_mhz": clock, "max_clock_mhz": 1980, "power_watts": power, "power_limit_watts": 700, "celsius": 50, "reasons": [],
+        })
+    };
+    let variant = &mut record["variants"][0];
+    variant["health"] = json!([reading(1980, 120), reading(1455, 700)]);
+    variant["blocks"] = json!([
+        { "first": 0, "iterations": 3, "health": [reading(1980, 300)], "throttled": null },
+        { "first": 3, "iterations": 2, "health": [reading(1455, 700)], "throttled": "power cap" },
+    ]);
+    // The graph's operations take longer by a known time.
+    for operation in record["variants"][1]["ranks"][0]["operations"].as_array_mut().expect("a list") {
+        let time = operation["time_ns"].as_u64().expect("a time");
+        operation["time_ns"] = json!(time + 7);
+    }
+    sandbox.write("read.json", record.to_string());
+    sandbox.good(&["report", "read.json", "--svg", "read"]);
+    let modes = sandbox.read("read-modes.svg");
+    check_xml(&modes);
+    assert!(modes.contains("as streams, simulated") && modes.contains("as a graph, simulated"), "{modes}");
+    assert!(modes.contains(">+7 ns<"), "{modes}");
+    let health = sandbox.read("read-health.svg");
+    check_xml(&health);
+    for text in ["clock: 1455 to 1980 of 1980 MHz", "power: 120 to 700 of 700 W", "temperature: 50 °C"] {
+        assert!(health.contains(text), "{text} in {health}");
+    }
+    // Three readings of each of three figures, and a throttled block in each.
+    assert_eq!(health.matches("<circle").count(), 9, "{health}");
+    assert_eq!(health.matches("power cap").count(), 3, "{health}");
+}
+
 /// The names of the files of a sweep's curves, and one of them.
 #[test]
 fn pictures_of_a_sweep() {

@@ -49,7 +49,7 @@ function stragglerText({ label, data: { skew } }) {
   const number = skew?.straggler ?? null;
   if (number === null) return null;
   const behind = skew.balance?.behind;
-  const where = behind ? `; it lies behind in ${behind.name} (${behind.place}): ${formatTime(behind.time_ns)}, others ${formatTime(behind.others_ns)}` : "";
+  const where = behind ? `; it is slower in ${behind.name} (${behind.place}): ${formatTime(behind.time_ns)}, others ${formatTime(behind.others_ns)}` : "";
   return `${label}: the others wait most for rank ${number}${where}`;
 }
 
@@ -86,10 +86,10 @@ function timesSection(variants) {
     { name: "median", value: ([, times]) => times.p50_ns, text: formatTime },
     { name: "95 % interval from", value: ([, times]) => times.p50_low_ns, text: formatTime },
     { name: "to", value: ([, times]) => times.p50_high_ns, text: formatTime },
-    { name: "5 % below", value: ([, times]) => times.p5_ns, text: formatTime },
-    { name: "95 % below", value: ([, times]) => times.p95_ns, text: formatTime },
-    { name: "least", value: ([, times]) => times.min_ns, text: formatTime },
-    { name: "most", value: ([, times]) => times.max_ns, text: formatTime },
+    { name: "5th percentile", value: ([, times]) => times.p5_ns, text: formatTime },
+    { name: "95th percentile", value: ([, times]) => times.p95_ns, text: formatTime },
+    { name: "minimum", value: ([, times]) => times.min_ns, text: formatTime },
+    { name: "maximum", value: ([, times]) => times.max_ns, text: formatTime },
   ];
   return [new SortedTable("Times of an iteration", columns, all, { unit: "series" }).element];
 }

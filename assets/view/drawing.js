@@ -250,6 +250,10 @@ class Painter {
         context.fillStyle = this.texts[kind];
         context.fillText(name.length > letters ? `${name.slice(0, letters - 1)}…` : name, works + 3, top + height / 2);
       }
+      if (rank.late.has(id)) {
+        context.fillStyle = this.color.accent;
+        context.fillRect(from - 1, top - 3, 4, height + 5);
+      }
     }, (at, column, covered) => {
       const look = rank.kinds[spans.ids[at]] * SHADES + Math.min(SHADES - 1, Math.floor(covered * SHADES));
       const columns = looks.get(look);
@@ -340,7 +344,8 @@ class Painter {
       context.fillStyle = color.line;
       context.fillRect(view.x(at), 0, 1, RULER);
       context.fillStyle = color.faint;
-      context.fillText(tickText(at, step, Math.max(Math.abs(view.start), Math.abs(view.end))), view.x(at) + 4, RULER / 2);
+      const text = tickText(at, step, Math.max(Math.abs(view.start), Math.abs(view.end)));
+      if (view.x(at) + 6 + text.length * LETTER <= this.width) context.fillText(text, view.x(at) + 4, RULER / 2);
     }
     context.fillStyle = color.panel;
     context.fillRect(0, 0, this.left, RULER);

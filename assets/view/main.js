@@ -61,6 +61,9 @@ function tables(model, select) {
     })), place];
 }
 
+/** Words for the verdicts of a record. */
+const VERDICTS = { held: "passed", failed: "failed" };
+
 /** Metrics and expectations of each variant. */
 function metricsSection(model) {
   const all = model.variants.flatMap((variant) => variant.data.metrics.map((metric) => ({ variant, metric })));
@@ -75,7 +78,7 @@ function metricsSection(model) {
   if (expected.length > 0) parts.push(new SortedTable("Expectations", [
     { name: "expectation", value: ({ expectation }) => expectation.text },
     { name: "run", value: ({ variant }) => variant.label },
-    { name: "verdict", value: ({ expectation }) => expectation.verdict },
+    { name: "verdict", value: ({ expectation }) => VERDICTS[expectation.verdict] ?? "skipped" },
     { name: "place", value: ({ expectation }) => expectation.place },
   ], expected, { unit: "expectation" }).element);
   return parts;

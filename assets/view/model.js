@@ -107,6 +107,9 @@ class Rank {
     const { critical_path: path, split } = data.analysis ?? {};
     this.path = new Set(path?.operations);
     this.chain = new Set(split?.chain);
+    /** The operations of this rank for which the other ranks of a collective wait. */
+    this.late = new Set((variant.data.skew?.collectives ?? []).filter(({ last }) => last?.rank === data.rank)
+      .flatMap(({ ranks, ids }) => ids.filter((_, at) => ranks[at] === data.rank)));
     this.iteration = split?.time_ns ?? data.p50_ns;
     const kinds = new Map();
     this.kinds = new Uint8Array(this.count);

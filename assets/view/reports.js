@@ -60,7 +60,7 @@ function reportTable(title, { columns, rows }) {
     const texts = new Map(cells.map((cell) => [quantityOf(cell), cell]));
     return { name, value: (row) => quantityOf(row[index]), text: (value) => texts.get(value) ?? ABSENT };
   };
-  return new SortedTable(title, columns.map(column), rows, { unit: "row" }).element;
+  return new SortedTable(title || "Results", columns.map(column), rows, { unit: "row", headed: Boolean(title) }).element;
 }
 
 /** A report: its warnings, its result, and its sections. */
@@ -68,7 +68,7 @@ function reportSection({ sections, summary, warnings }, number) {
   const parts = sections.map(({ title, lines, table, notes }) => [
     title && h("h3", {}, title),
     lines.map((line) => h("p", { class: "line-of-report" }, line)),
-    table && reportTable(title || "Results", table),
+    table && reportTable(title, table),
     notes.length > 0 && h("ul", { class: "note" }, notes.map((note) => h("li", {}, note))),
   ]);
   return section(`report-${number}`, number > 0 ? `Report ${number + 1}` : "Report",

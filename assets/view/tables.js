@@ -19,10 +19,11 @@ const compareValues = (a, b) => (typeof a === "number" ? b - a : a < b ? -1 : Nu
 
 /**
  * A table. A column has a `name`, a `value` of a row to sort by and, for numbers, a `text` of that value. Numbers are
- * sorted from large to small at first. `select` is called with a row that was chosen.
+ * sorted from large to small at first. `select` is called with a row that was chosen. `headed` is true below a heading of
+ * the same text, so that the caption is for screen readers alone.
  */
 class SortedTable {
-  constructor(caption, columns, rows, { select, unit } = {}) {
+  constructor(caption, columns, rows, { select, unit, headed } = {}) {
     Object.assign(this, { columns, select, unit: unit ?? "row", rows, sorted: rows, shown: ROWS });
     this.order = null;
     this.body = h("tbody");
@@ -35,7 +36,7 @@ class SortedTable {
         button("Copy as CSV", () => copy(this.csv(), `${counted(rows.length, this.unit)} as CSV`)),
         button("Copy as Markdown", () => copy(this.markdown(), `${counted(rows.length, this.unit)} as Markdown`))),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-        h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, this.heads)), this.body)),
+        h("table", {}, h("caption", { class: headed ? "hidden" : "" }, caption), h("thead", {}, h("tr", {}, this.heads)), this.body)),
       this.more);
     this.draw();
   }

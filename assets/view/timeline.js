@@ -18,6 +18,9 @@ const HELP = [
 /** Number of ranks up to which their counters are shown at first. */
 const COUNTED_RANKS = 4;
 
+/** Size of a printed timeline in pixels: a page of A4 or Letter between its margins. */
+const PRINTED = { width: 700, height: 880 };
+
 class Timeline {
   /** `select` is called with a rank and the number of the selected operation, or with null. */
   constructor(model, select) {
@@ -73,15 +76,16 @@ class Timeline {
       h("ul", { class: "legend" },
         KINDS.filter((_, kind) => kinds.has(kind)).map((kind) => h("li", {}, swatch(`kind-${kind}`), ` ${kind}`)),
         h("li", {}, h("span", { class: "swatch hatched" }), " waiting for other ranks"),
+        this.model.ranks.some((rank) => rank.late.size > 0) && h("li", {}, h("span", { class: "swatch late" }), " last rank to arrive at a collective"),
         h("li", {}, swatch("path"), " critical path")),
       h("details", {}, h("summary", {}, "Keys"),
         h("dl", { class: "keys" }, HELP.map(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]))));
   }
 
-  /** Makes room for all rows, of which at most 560 pixels are visible at a time. */
-  fitHeight() {
+  /** Makes room for all rows, of which at most so many pixels are visible at a time. */
+  fitHeight(most = 560) {
     this.spacer.style.height = `${this.height + RULER}px`;
-    this.scroller.style.height = `${Math.min(this.height + RULER, 560)}px`;
+    this.scroller.style.height = `${Math.min(this.height + RULER, most)}px`;
   }
 
   setCounters(show) {
@@ -102,8 +106,8 @@ class Timeline {
     canvas.addEventListener("keydown", (event) => this.key(event));
     this.search.addEventListener("keydown", (event) => event.key === "Enter" && this.next());
     new ResizeObserver(() => this.draw()).observe(this.scroller);
-    window.addEventListener("beforeprint", () => this.recolor());
-    window.addEventListener("afterprint", () => this.recolor());
+    window.addEventListener("beforeprint", () => this.print(true));
+    window.addEventListener("afterprint", () => this.print(false));
   }
 
   /** Draws before the next frame, however often it is called. */
@@ -118,6 +122,13 @@ class Timeline {
   recolor() {
     this.painter.readColors();
     this.painter.paint(this);
+  }
+
+  /** Draws all rows, as far as they fit a page, at the width of a page; afterwards those that fit the screen again. */
+  print(begins) {
+    this.fitHeight(begins ? PRINTED.height : undefined);
+    this.element.style.width = begins ? `${PRINTED.width}px` : "";
+    this.recolor();
   }
 
   reset() {

@@ -23,7 +23,7 @@ const MAX_LISTED: usize = 12;
 pub struct CompareArgs {
     /// The baseline: a file, a folder of files, or several with commas between
     base: String,
-    /// What is compared with the baseline
+    /// The runs to compare with the baseline
     #[arg(required = true)]
     others: Vec<String>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub struct CompareArgs {
     /// a graph
     #[arg(long, value_name = "SHARE")]
     between_runs: Option<String>,
-    /// Compare each operation, also if all ran on the same device
+    /// Compare operation by operation, also on the same device
     #[arg(long)]
     operations: bool,
     /// Compare times of KernelBench's problems: a baseline with another, or with the results of an evaluation

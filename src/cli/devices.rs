@@ -21,7 +21,7 @@ pub struct DevicesArgs {
     /// Show everything known about each device and this machine
     #[arg(long)]
     long: bool,
-    /// Determine by experiment which streams share a hardware queue, with this many streams
+    /// Find by experiment which of N streams share a hardware queue
     #[arg(long, value_name = "STREAMS", num_args = 0..=1, value_parser = clap::value_parser!(u32).range(1..=64))]
     queues: Option<Option<u32>>,
 }

@@ -15,7 +15,7 @@ use super::{CliResult, ConfigArgs, DONE, WorkloadArgs, backends, diagnostics, lo
 
 #[derive(Debug, Args)]
 pub struct DumpArgs {
-    /// Which stage
+    /// The stage to print
     stage: Stage,
     /// The file, or the name of a shipped workload
     file: String,

@@ -87,7 +87,7 @@ enum Command {
     Ab(Box<ab::AbArgs>),
     /// Check a file without running it
     Check(check::CheckArgs),
-    /// Run a workload for several values: streams, parameters, variables, ranks
+    /// Run a workload for all combinations of values: parameters, streams, ranks, variables
     Sweep(Box<sweep::SweepArgs>),
     /// Run the cases of a suite and report them on one page
     Suite(Box<suite::SuiteArgs>),
@@ -97,7 +97,7 @@ enum Command {
     Fmt(fmt::FmtArgs),
     /// List the files of the project and the shipped workloads
     List,
-    /// Show what a file, a scenario, a bundle or a record holds, sets and would run
+    /// Show the content of a file, a scenario, a bundle or a record, and the command that it would run
     Show(show::ShowArgs),
     /// Show the dependencies of operations, and why they exist
     Plan(plan::PlanArgs),
@@ -119,7 +119,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
     /// Show a record written by `exec --json`, or a sweep's cases
     Report(report::ReportArgs),
-    /// Show records as an HTML page: timeline, where the time goes, operations
+    /// Write records as an HTML page and open it: timeline, where the time goes, operations
     View(view::ViewArgs),
     /// Compare earlier runs: what differs, how certain that is, and whether it matters
     Compare(Box<compare::CompareArgs>),
@@ -128,7 +128,7 @@ enum Command {
 /// Which workload, with which values.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 struct WorkloadArgs {
-    /// Give a parameter a value; the last of several counts
+    /// Set a parameter; the last of several values for one name counts
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Use the parameters of a preset
@@ -137,13 +137,13 @@ struct WorkloadArgs {
     /// Value of the parameter `streams` if the file has one, otherwise the maximum number of real streams
     #[arg(long, value_name = "N")]
     streams: Option<u32>,
-    /// How iterations follow each other, instead of what the step says
+    /// When an iteration may begin, instead of what the step declares
     #[arg(long, value_name = "WHEN")]
     sync: Option<SyncSetting>,
     /// Number of iterations planned in advance if the step depends on their number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CYCLE))]
     cycle: Option<u64>,
-    /// Merge chains of elementwise work, reductions and what follows products into one kernel each
+    /// Fuse chains of elementwise operations, reductions and the epilogues of products into one kernel each
     #[arg(long)]
     fuse: bool,
 }

@@ -8,7 +8,7 @@ use super::error::InputError;
 use super::{environment, output};
 use crate::measure::RunRecord;
 use crate::report::page::{self, Page};
-use crate::report::{View, chrome_trace, csv, pftrace};
+use crate::report::{View, chrome_trace, csv, kineto, pftrace};
 
 /// Options for the files of a run, or of the cases of a sweep or a suite.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,11 +38,43 @@ impl Files {
     }
 }
 
-/// Writes a trace for Perfetto: in its own format if the name says so, otherwise as JSON.
+/// The forms of a trace, which the end of its path chooses.
+enum TraceForm {
+    /// Chrome's JSON, for Perfetto.
+    Json,
+    /// Perfetto's own format.
+    Packets,
+    /// A folder with a file for each launch mode and rank, for HolisticTraceAnalysis.
+    Folder,
+}
+
+impl TraceForm {
+    fn of(path: &Path) -> TraceForm {
+        match path {
+            _ if path.as_os_str().as_encoded_bytes().ends_with(b"/") => TraceForm::Folder,
+            _ if path.extension().is_some_and(|end| end == "pftrace") => TraceForm::Packets,
+            _ => TraceForm::Json,
+        }
+    }
+}
+
+/// Fails if a trace cannot be written to this path.
+pub fn check_trace(path: &Path) -> Result<(), InputError> {
+    match TraceForm::of(path) {
+        TraceForm::Folder => output::check_folder(path),
+        TraceForm::Json | TraceForm::Packets => output::check_file(path),
+    }
+}
+
 fn write_trace(path: &Path, record: &RunRecord) -> Result<(), InputError> {
-    match path.extension().is_some_and(|end| end == "pftrace") {
-        true => output::write_file(path, &pftrace(record)),
-        false => output::write_text(path, &chrome_trace(record)),
+    match TraceForm::of(path) {
+        TraceForm::Json => output::write_text(path, &chrome_trace(record)),
+        TraceForm::Packets => output::write_file(path, &pftrace(record)),
+        TraceForm::Folder => kineto(record).into_iter().try_for_each(|(file, text)| {
+            let file = path.join(file);
+            output::make_folder(file.parent().unwrap_or(path))?;
+            output::write_text(&file, &text)
+        }),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::report::{self, Suite, View};
 
 use super::error::InputError;
 use super::expected::{self, ExpectedArgs};
-use super::outputs::{Files, PageArgs};
+use super::outputs::{Files, PageArgs, check_trace};
 use super::{CliResult, DONE, container, load, output};
 
 /// Maximum number of column names listed by a message.
@@ -28,13 +28,13 @@ pub struct ReportArgs {
     /// one sweep or suite
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Show the N operations with the most time not hidden by others, and what usually helps each
+    /// Show the N operations with the most exposed time, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
     /// Show the operations, streams and analysis of this rank instead of the first
     #[arg(long, value_name = "RANK")]
     rank: Option<u32>,
-    /// Draw the traced iteration: a line for each stream, a letter for each kind of operation
+    /// Draw a timeline of one iteration in the terminal, with a line for each stream
     #[arg(long)]
     timeline: bool,
     #[command(flatten)]
@@ -42,7 +42,8 @@ pub struct ReportArgs {
     /// Sort the cases of a sweep by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     sort: Option<String>,
-    /// Write the traced iteration for Perfetto, as JSON, or as `.pftrace` in its own format
+    /// Write the traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
+    /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
     /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, times, roofline, curves
@@ -57,7 +58,7 @@ pub struct ReportArgs {
 pub fn run(args: ReportArgs) -> CliResult {
     args.page.check()?;
     args.files.check()?;
-    args.trace.iter().try_for_each(|path| output::check_file(path))?;
+    args.trace.iter().try_for_each(|path| check_trace(path))?;
     let file = &args.records[0];
     let text = match container::is_bundle(&file.display().to_string()) {
         true => container::record(file)?.to_json(),

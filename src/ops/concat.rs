@@ -20,7 +20,7 @@ impl Operation for Concat {
     }
 
     fn summary(&self) -> &'static str {
-        "tensors one behind the other along a dimension"
+        "concatenates tensors along a dimension"
     }
 
     fn category(&self) -> Category {
@@ -32,7 +32,7 @@ impl Operation for Concat {
             &Signature {
                 inputs: &[Input::Tensors("x")],
                 outputs: &["y"],
-                options: &[axis::option(0, "the dimension along which they follow each other; -1 is the last")],
+                options: &[axis::option(0, "the dimension to concatenate along; -1 is the last")],
             }
         }
     }

@@ -114,7 +114,7 @@ impl Operation for Copy {
     }
 
     fn summary(&self) -> &'static str {
-        "the same elements in another place; the direction follows from the spaces"
+        "copies a tensor within or between device and host memory; the buffers determine the direction"
     }
 
     fn category(&self) -> Category {
@@ -327,7 +327,7 @@ impl Operation for Memset {
     }
 
     fn summary(&self) -> &'static str {
-        "one value for every byte, by the runtime's own means"
+        "sets every byte to one value by the runtime's memset"
     }
 
     fn category(&self) -> Category {

@@ -47,7 +47,7 @@ impl Operation for Dropout {
     }
 
     fn summary(&self) -> &'static str {
-        "zeros in random places, and all other elements divided by the share of those that stay"
+        "zeroes elements at random with probability `p`, and scales the others by 1 / (1 - p)"
     }
 
     fn category(&self) -> Category {
@@ -60,8 +60,14 @@ impl Operation for Dropout {
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
                 options: &[
-                    OptionSpec::number("p", 0.5, "the probability with which an element becomes zero"),
-                    OptionSpec::int("seed", 0, i64::MAX, 0, "which elements: the same seed drops the same places"),
+                    OptionSpec::number("p", 0.5, "probability of zeroing an element"),
+                    OptionSpec::int(
+                        "seed",
+                        0,
+                        i64::MAX,
+                        0,
+                        "seed of the random mask: the same seed zeroes the same elements",
+                    ),
                 ],
             }
         }

@@ -31,7 +31,7 @@ impl Operation for Map {
     }
 
     fn summary(&self) -> &'static str {
-        "an expression for each element, or several with an output each, in one kernel; the tensors that they name are the inputs"
+        "evaluates one or more elementwise expressions in one fused kernel, with broadcasting"
     }
 
     fn category(&self) -> Category {
@@ -123,7 +123,7 @@ impl Operation for Cast {
     }
 
     fn summary(&self) -> &'static str {
-        "the same values in another element type: rounded to nearest even, or cut off and saturated for integers"
+        "converts to another element type: floats round to nearest even, integers truncate and saturate"
     }
 
     fn category(&self) -> Category {
@@ -193,7 +193,7 @@ impl Operation for Fill {
     }
 
     fn summary(&self) -> &'static str {
-        "one value for every element"
+        "sets every element to one value"
     }
 
     fn category(&self) -> Category {

@@ -14,7 +14,7 @@ impl Operation for Embedding {
     }
 
     fn summary(&self) -> &'static str {
-        "the row of `table` for each id; an id outside of it, such as -1, gives zeros"
+        "looks up a row of `table` for each id; an id out of range, such as -1, gives zeros"
     }
 
     fn category(&self) -> Category {

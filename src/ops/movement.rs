@@ -30,7 +30,7 @@ impl Operation for Gather {
     }
 
     fn summary(&self) -> &'static str {
-        "`x[i]` for each index; an index outside of `x`, such as -1, gives zeros"
+        "selects rows of `x` by index; an index out of range, such as -1, gives zeros"
     }
 
     fn category(&self) -> Category {

@@ -20,17 +20,11 @@ const ADAMW: Signature = Signature {
     outputs: &["w", "m", "v"],
     options: &[
         OptionSpec::number("lr", 1e-3, "the learning rate"),
-        OptionSpec::number("beta1", 0.9, "the share of the first moment that stays"),
-        OptionSpec::number("beta2", 0.999, "the share of the second moment that stays"),
-        OptionSpec::number("eps", 1e-8, "what is added to the denominator"),
-        OptionSpec::number("weight_decay", 1e-2, "the share of a parameter that decays, times the learning rate"),
-        OptionSpec::int(
-            "step",
-            1,
-            1 << 40,
-            1,
-            "the number of the step from 1, by which the moments' bias is corrected",
-        ),
+        OptionSpec::number("beta1", 0.9, "decay rate of the first moment"),
+        OptionSpec::number("beta2", 0.999, "decay rate of the second moment"),
+        OptionSpec::number("eps", 1e-8, "term added to the denominator for numerical stability"),
+        OptionSpec::number("weight_decay", 1e-2, "decoupled weight decay coefficient"),
+        OptionSpec::int("step", 1, 1 << 40, 1, "the step number, from 1, for bias correction"),
     ],
 };
 
@@ -39,10 +33,10 @@ const SGD: Signature = Signature {
     outputs: &["w", "v"],
     options: &[
         OptionSpec::number("lr", 1e-3, "the learning rate"),
-        OptionSpec::number("momentum", 0.0, "the share of the velocity that stays; without it there is no `v`"),
-        OptionSpec::number("dampening", 0.0, "the share of the gradient that does not enter the velocity"),
-        OptionSpec::number("weight_decay", 0.0, "the share of a parameter that is added to its gradient"),
-        OptionSpec::bool("nesterov", false, "whether the velocity is looked ahead along"),
+        OptionSpec::number("momentum", 0.0, "momentum factor; without momentum there is no `v`"),
+        OptionSpec::number("dampening", 0.0, "dampening of the momentum"),
+        OptionSpec::number("weight_decay", 0.0, "weight decay (L2 penalty)"),
+        OptionSpec::bool("nesterov", false, "use Nesterov momentum"),
     ],
 };
 
@@ -117,10 +111,10 @@ impl Operation for Optimizer {
     fn summary(&self) -> &'static str {
         match self {
             Optimizer::AdamW => {
-                "a step of AdamW: updates parameters `w` and their moments `m` and `v` by the gradient `g`"
+                "one AdamW step: updates the parameters `w` and their moments `m` and `v` from the gradient `g`"
             }
             Optimizer::Sgd => {
-                "a step of gradient descent: updates parameters `w` and, with momentum, their velocity `v` by the gradient `g`"
+                "one SGD step: updates the parameters `w` and, with momentum, their velocity `v` from the gradient `g`"
             }
         }
     }

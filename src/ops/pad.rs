@@ -34,7 +34,7 @@ impl Operation for Pad {
     }
 
     fn summary(&self) -> &'static str {
-        "a tensor with a border of one value"
+        "pads a tensor with a constant value"
     }
 
     fn category(&self) -> Category {
@@ -51,15 +51,15 @@ impl Operation for Pad {
                         name: "before",
                         kind: OptionType::Sizes,
                         default: Preset::Absent,
-                        doc: "elements to add before the first one of each dimension; none where it is absent",
+                        doc: "padding before the first element of each dimension; none by default",
                     },
                     OptionSpec {
                         name: "after",
                         kind: OptionType::Sizes,
                         default: Preset::Absent,
-                        doc: "elements to add behind the last one of each dimension; none where it is absent",
+                        doc: "padding after the last element of each dimension; none by default",
                     },
-                    OptionSpec::number("value", 0.0, "what the border holds"),
+                    OptionSpec::number("value", 0.0, "the padding value"),
                 ],
             }
         }

@@ -50,7 +50,7 @@ impl Operation for PeerCopy {
     }
 
     fn summary(&self) -> &'static str {
-        "the same elements on another rank"
+        "copies a tensor to another rank"
     }
 
     fn category(&self) -> Category {

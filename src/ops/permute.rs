@@ -65,7 +65,7 @@ impl Operation for Permute {
     }
 
     fn summary(&self) -> &'static str {
-        "rows in the order of the experts that they chose, the place of each choice, and the number of rows of each expert"
+        "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert"
     }
 
     fn category(&self) -> Category {
@@ -80,7 +80,7 @@ impl Operation for Permute {
                 name: "experts",
                 kind: OptionType::Int(1, 1 << 20),
                 default: Preset::Required,
-                doc: "the number of experts; a choice outside of them, such as -1, is none",
+                doc: "the number of experts; a choice out of range, such as -1, is ignored",
             }],
         }
     }
@@ -236,7 +236,7 @@ impl Operation for Unpermute {
     }
 
     fn summary(&self) -> &'static str {
-        "for each row the sum of `y` at its places, each times a weight where weights are given; the inverse of `permute`"
+        "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions"
     }
 
     fn category(&self) -> Category {

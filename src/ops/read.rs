@@ -80,7 +80,7 @@ impl Operation for Read {
     }
 
     fn summary(&self) -> &'static str {
-        "elements of a file, as they lie there, least significant byte first; on host streams alone"
+        "reads elements from a binary file in little-endian order; runs on host streams only"
     }
 
     fn category(&self) -> Category {
@@ -102,9 +102,9 @@ impl Operation for Read {
                         name: "offset",
                         kind: OptionType::Number(Dimension::BYTES),
                         default: Preset::Number(0.0),
-                        doc: "where in the file the first element begins",
+                        doc: "offset of the first element in the file",
                     },
-                    OptionSpec::bool("direct", false, "whether the system's page cache takes no part (`O_DIRECT`)"),
+                    OptionSpec::bool("direct", false, "bypass the page cache (`O_DIRECT`)"),
                 ],
             }
         }

@@ -55,7 +55,7 @@ impl Operation for Rope {
     }
 
     fn summary(&self) -> &'static str {
-        "rotary position embedding: element j of a row's first half is rotated with element j of its second half"
+        "rotary position embedding in the rotate-half form of GPT-NeoX and Llama"
     }
 
     fn category(&self) -> Category {

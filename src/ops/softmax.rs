@@ -34,7 +34,7 @@ impl Operation for Softmax {
     }
 
     fn summary(&self) -> &'static str {
-        "exponentials along the last dimension, divided by their sum; computed in f32"
+        "softmax along the last dimension, computed in f32"
     }
 
     fn category(&self) -> Category {
@@ -46,7 +46,7 @@ impl Operation for Softmax {
             &Signature {
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
-                options: &[OptionSpec::number("scale", 1.0, "a factor before the exponential")],
+                options: &[OptionSpec::number("scale", 1.0, "factor of `x` before the softmax")],
             }
         }
     }

@@ -83,7 +83,7 @@ impl Operation for Sort {
     }
 
     fn summary(&self) -> &'static str {
-        "the elements of each row in order, and the places that they had; equal ones keep theirs, and NaN is the largest"
+        "sorts the elements of each row (stable, in ascending order by default), and returns their original indices"
     }
 
     fn category(&self) -> Category {
@@ -95,7 +95,7 @@ impl Operation for Sort {
             &Signature {
                 inputs: &[Input::Tensor("x")],
                 outputs: &["values", "indices"],
-                options: &[OptionSpec::bool("descending", false, "whether the largest comes first")],
+                options: &[OptionSpec::bool("descending", false, "sort in descending order")],
             }
         }
     }

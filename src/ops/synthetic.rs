@@ -15,7 +15,7 @@ impl Operation for Nop {
     }
 
     fn summary(&self) -> &'static str {
-        "an empty kernel of one thread"
+        "an empty kernel with one thread"
     }
 
     fn category(&self) -> Category {
@@ -54,7 +54,7 @@ impl Operation for Spin {
     }
 
     fn summary(&self) -> &'static str {
-        "holds compute units for a time, by the device's own clock: a block for each, with all of a block's shared memory"
+        "a kernel that occupies a number of SMs (compute units) for a given time"
     }
 
     fn category(&self) -> Category {
@@ -71,7 +71,7 @@ impl Operation for Spin {
                     doc: "how long each block spins",
                 })],
                 outputs: &[],
-                options: &[OptionSpec::int("units", 1, 65_535, 1, "compute units to hold")],
+                options: &[OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy")],
             }
         }
     }
@@ -136,7 +136,7 @@ impl Operation for Thread {
     }
 
     fn summary(&self) -> &'static str {
-        "one thread that spins"
+        "one thread that spins for a given time"
     }
 
     fn category(&self) -> Category {

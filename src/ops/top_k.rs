@@ -24,7 +24,7 @@ impl Operation for TopK {
     }
 
     fn summary(&self) -> &'static str {
-        "the largest values of each row, falling, and their places; of equals the earlier"
+        "the k largest elements of each row in descending order, and their indices"
     }
 
     fn category(&self) -> Category {
@@ -39,7 +39,7 @@ impl Operation for TopK {
                 name: "k",
                 kind: OptionType::Int(1, 1024),
                 default: Preset::Required,
-                doc: "how many of each row",
+                doc: "number of elements per row",
             }],
         }
     }

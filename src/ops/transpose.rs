@@ -32,7 +32,7 @@ impl Operation for Transpose {
     }
 
     fn summary(&self) -> &'static str {
-        "the dimensions in another order: the last two exchanged, or as `dims` lists them"
+        "permutes the dimensions: swaps the last two, or takes the order in `dims`"
     }
 
     fn category(&self) -> Category {
@@ -47,7 +47,7 @@ impl Operation for Transpose {
                 name: "dims",
                 kind: OptionType::Axes,
                 default: Preset::Absent,
-                doc: "which dimension of the input stands at each place of the output",
+                doc: "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
             }],
         }
     }

@@ -31,7 +31,7 @@ impl Operation for Triad {
     }
 
     fn summary(&self) -> &'static str {
-        "`a = b + 3 * c` of that many bytes each, in `f32`: what memory sustains, as STREAM measures it"
+        "STREAM triad, `a = b + 3 * c` in `f32`: measures the sustained memory bandwidth"
     }
 
     fn category(&self) -> Category {

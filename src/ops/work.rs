@@ -188,7 +188,7 @@ impl Operation for Work {
     }
 
     fn summary(&self) -> &'static str {
-        "a kernel that does a number of operations, or lasts for a time, and reads a number of bytes of its own"
+        "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read"
     }
 
     fn category(&self) -> Category {
@@ -205,7 +205,7 @@ impl Operation for Work {
                         name: "flops",
                         kind: OptionType::Number(Dimension::FLOPS),
                         default: Preset::Number(0.0),
-                        doc: "operations, such as `2GFLOP`",
+                        doc: "arithmetic operations, such as `2GFLOP`",
                     },
                     OptionSpec {
                         name: "bytes",
@@ -219,20 +219,20 @@ impl Operation for Work {
                         default: Preset::Number(PACK as f64),
                         doc: "the distance between reads of 16 bytes each",
                     },
-                    OptionSpec::word("access", &["sequential", "random"], "the order of the reads"),
+                    OptionSpec::word("access", &["sequential", "random"], "access pattern of the reads"),
                     OptionSpec {
                         name: "time",
                         kind: OptionType::Number(Dimension::TIME),
                         default: Preset::Number(0.0),
-                        doc: "how long it lasts; 0 for as long as it takes",
+                        doc: "duration; 0 for as long as the work takes",
                     },
-                    OptionSpec::int("units", 1, 65_535, 1, "compute units that it holds for that time"),
-                    OptionSpec::word("unit", &["vector", "matrix"], "the units that do the arithmetic"),
+                    OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy for that time"),
+                    OptionSpec::word("unit", &["vector", "matrix"], "vector units, or matrix units (tensor cores)"),
                     OptionSpec {
                         name: "dtype",
                         kind: OptionType::DType,
                         default: Preset::Absent,
-                        doc: "the type of the matrices, `bf16` by default, or `f16`; products are added up in `f32`",
+                        doc: "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
                     },
                 ],
             }

@@ -38,6 +38,15 @@ pub(super) fn events(record: &RunRecord) -> Vec<Value> {
 
 /// The traces of a record as JSON.
 pub fn chrome_trace(record: &RunRecord) -> String {
+    let mut trace = head(record);
+    trace["traceEvents"] = json!(events(record));
+    let mut text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
+    text.push('\n');
+    text
+}
+
+/// A trace without its events.
+pub(super) fn head(record: &RunRecord) -> Value {
     let mut trace = json!({
         "schemaVersion": 1,
         "deviceProperties": [{
@@ -55,14 +64,11 @@ pub fn chrome_trace(record: &RunRecord) -> String {
             "workload": record.workload.name,
             "sha256": record.workload.sha256,
         },
-        "traceEvents": events(record),
     });
     if let Some(world) = record.emulated {
         trace["aorta"]["emulated"] = json!(world);
     }
-    let mut text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
-    text.push('\n');
-    text
+    trace
 }
 
 /// A suffix for the trace's name, such as ` (simulated)`.
@@ -73,7 +79,7 @@ fn marked(record: &RunRecord) -> String {
     }
 }
 
-fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize, events: &mut Vec<Value>) {
+pub(super) fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize, events: &mut Vec<Value>) {
     let several = variant.ranks.len() > 1;
     let number = if several { format!(" · rank {}", rank.rank) } else { String::new() };
     let name = format!("{} · {}{number}{}", record.workload.name, variant.launch, marks(record));
@@ -101,11 +107,18 @@ fn process(record: &RunRecord, variant: &Variant, rank: &RankRecord, pid: usize,
 }
 
 /// Converts nanoseconds to microseconds with three decimals.
-fn micros(time: Nanos) -> Value {
+pub(super) fn micros(time: Nanos) -> Value {
     json!(time.0 as f64 / 1e3)
 }
 
-fn spans(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>, flow: &mut u64) {
+pub(super) fn spans(
+    record: &RunRecord,
+    rank: &RankRecord,
+    shift: Nanos,
+    pid: usize,
+    events: &mut Vec<Value>,
+    flow: &mut u64,
+) {
     let RankRecord { operations, trace, .. } = rank;
     // The span of each operation; `None` for one that launches nothing.
     let mut ran: Vec<Option<SpanRecord>> = vec![None; operations.len()];

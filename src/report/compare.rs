@@ -98,8 +98,7 @@ fn operations(pair: &CaseComparison) -> Section {
     let hidden = pair.operations.len().saturating_sub(OPERATIONS);
     let more = format!("{hidden} more kinds of operations take less; --format json has all of them");
     Section {
-        title: "Operations, timed one by one, with the share of a peak of its device that each reaches, and of which"
-            .to_owned(),
+        title: "Operations, with the share of the device's peak that each reaches".to_owned(),
         table: Some(table),
         notes: Vec::from_iter((hidden > 0).then_some(more)),
         ..Section::default()

@@ -143,3 +143,42 @@ fn dependencies(record: &Value) -> usize {
     };
     variants.map(of_variant).sum()
 }
+
+/// A folder has a file for each launch mode and rank, whose names tell communication, copies and computation apart as
+/// HolisticTraceAnalysis does.
+#[test]
+fn a_folder_has_a_file_for_each_rank() {
+    let sandbox = Sandbox::new();
+    let arguments = "exec disaggregated --preset tiny --backend sim --ranks 2 --launch both --effort quick \
+                     --json a.json --trace traces/";
+    sandbox.good(&arguments.split_whitespace().collect::<Vec<_>>());
+    let record = sandbox.json("a.json");
+    for variant in record["variants"].as_array().expect("a list") {
+        for rank in variant["ranks"].as_array().expect("a list") {
+            let file = format!("traces/{}/rank{}.json", variant["launch"].as_str().expect("a mode"), rank["rank"]);
+            let text = sandbox.read(&file);
+            // HolisticTraceAnalysis takes the first line that has a rank in this form.
+            let found = text.lines().find_map(|line| line.split_once("\"rank\": ")).expect("a rank").1;
+            assert!(found.starts_with(&format!("{},", rank["rank"])), "{file}: {found}");
+            let trace: Value = serde_json::from_str(&text).expect("JSON");
+            let events = trace["traceEvents"].as_array().expect("a list");
+            let spans = of(events, "X");
+            assert_eq!(spans.len(), rank["trace"].as_array().expect("a list").len(), "{file}");
+            for span in spans {
+                let id = span["args"]["correlation"].as_u64().expect("a number") as usize;
+                let operation = &rank["operations"][id];
+                let (label, name) =
+                    (operation["name"].as_str().expect("a name"), span["name"].as_str().expect("a name"));
+                let kind = match operation["operation"].as_str() {
+                    Some("copy") => "Memcpy ",
+                    Some("memset") => "Memset",
+                    _ if operation["category"] == "collective" => "ncclDevKernel_",
+                    _ => label,
+                };
+                assert!(name.starts_with(kind) && name.ends_with(label), "{file}: {name} of {label}");
+            }
+        }
+    }
+    sandbox.good(&["report", "a.json", "--trace", "again/"]);
+    assert_eq!(sandbox.read("again/graph/rank1.json"), sandbox.read("traces/graph/rank1.json"));
+}

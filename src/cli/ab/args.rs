@@ -54,7 +54,7 @@ pub struct AbArgs {
     /// Run each block in a process of its own: the interval then includes differences between processes
     #[arg(long)]
     pub fresh: bool,
-    /// Skip the runs of each side alone
+    /// Skip the additional runs of each side by itself
     #[arg(long)]
     pub no_apart: bool,
     /// Exit with code 1 in this case

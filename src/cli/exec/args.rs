@@ -47,71 +47,72 @@ pub struct ExecArgs {
     pub file: String,
     #[command(flatten)]
     pub workload: WorkloadArgs,
-    /// Where it runs
+    /// The backend to run on
     #[arg(long, value_name = "BACKEND")]
     pub backend: Option<BackendArg>,
-    /// The GPU's index
+    /// Index of the GPU
     #[arg(long, value_name = "N")]
     pub device: Option<u32>,
     /// Ranks, each on its own GPU or simulated; by default, a file with collectives uses all GPUs of this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub ranks: Option<u32>,
-    /// Run one rank of N on one device, with kernels that take the place and the time of what ranks do together
+    /// Run one rank of N on one device; kernels of the same duration replace its collectives and transfers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=i64::from(MAX_RANKS)))]
     #[arg(conflicts_with = "ranks")]
     pub emulate: Option<u32>,
     /// The rank to run with --emulate
     #[arg(long, value_name = "R", requires = "emulate", default_value = "0", hide_default_value = true)]
     pub rank: u32,
-    /// How operations reach the device
+    /// Launch the operations on streams, as a graph, or both ways
     #[arg(long, value_name = "HOW")]
     pub launch: Option<LaunchSetting>,
-    /// Hold each iteration on the device until the host has issued it
+    /// Hold each iteration on the device until the host has launched all of it
     #[arg(long, value_name = "WHEN")]
     pub gate: Option<GateSetting>,
-    /// How single operations are timed, in iterations besides the measured ones
+    /// How to time single operations, which is done in additional iterations
     #[arg(long, value_name = "HOW")]
     pub observe: Option<ObserveSetting>,
-    /// State of the device's caches at the begin of an iteration
+    /// State of the device's caches at the start of an iteration
     #[arg(long, value_name = "STATE")]
     pub cache: Option<CacheSetting>,
-    /// Initial values of floats where the file says `random`
+    /// Initial values of floats that the file declares `random`
     #[arg(long, value_name = "WHAT")]
     pub data: Option<DataSetting>,
     #[command(flatten)]
     pub expected: ExpectedArgs,
-    /// Longest duration of an iteration before the run counts as hung, such as `10s`
+    /// Time limit of an iteration, such as `10s`; a longer one counts as a hang
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<String>,
-    /// How long to measure
+    /// How thoroughly to measure
     #[arg(long, value_name = "EFFORT")]
     pub effort: Option<Effort>,
-    /// Warm-up iterations, instead of the effort's
+    /// Number of warm-up iterations; `--effort` sets the default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_ITERATIONS)))]
     pub warmup: Option<u32>,
-    /// Measured iterations, instead of the effort's
+    /// Number of measured iterations; `--effort` sets the default
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ITERATIONS)))]
     pub iterations: Option<u32>,
-    /// Run the kernels that the file declares on a GPU: read their code first
+    /// Allow the kernels that the file declares to run on a GPU; read their code first
     #[arg(long)]
     pub allow_kernels: bool,
-    /// Compare every output with the CPU's
+    /// Verify every output against a computation on the CPU
     #[arg(long)]
     pub verify: bool,
-    /// Show the N operations with the most time not hidden by others, and what usually helps each
+    /// Show the N operations with the most exposed time, and what usually helps each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub top: Option<u32>,
-    /// Draw the traced iteration: a line for each stream, a letter for each kind of operation
+    /// Draw a timeline of one iteration in the terminal, with a line for each stream
     #[arg(long)]
     pub timeline: bool,
     #[command(flatten)]
     pub page: PageArgs,
     #[command(flatten)]
     pub files: Files,
-    /// Write one traced iteration for Perfetto, as JSON, or as `.pftrace` in its own format
+    /// Write one traced iteration for Perfetto: as JSON, as `.pftrace` in its own format, or as a folder with a `/` at
+    /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
-    /// Write every buffer as a NumPy file into this folder, as it is after one iteration
+    /// Write the contents of every buffer after one iteration as NumPy files into this folder
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
     /// Add named ranges for a profiler. Set by `aorta profile`.

@@ -8,6 +8,7 @@ use super::args::{ExecArgs, exec_args};
 use super::{emulate, multi_process, scenario};
 use crate::cli::backends::{self, BackendArg, Chosen};
 use crate::cli::error::{CliError, InputError};
+use crate::cli::outputs::check_trace;
 use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
 
 /// A run that is ready to start.
@@ -105,7 +106,7 @@ pub(super) fn prepare(
     if leads {
         args.page.check()?;
         args.files.check()?;
-        args.trace.iter().try_for_each(|path| output::check_file(path))?;
+        args.trace.iter().try_for_each(|path| check_trace(path))?;
     }
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;

@@ -26,7 +26,7 @@ pub struct SweepArgs {
     pub file: String,
     #[command(flatten)]
     pub lists: Passed<Axes>,
-    /// Combine the first values of all axes, the second values, and so on, instead of each with each
+    /// Pair the values of all axes by position, instead of running all combinations
     #[arg(long)]
     pub zip: bool,
     /// Search for the best case instead of running all of them, for large spaces
@@ -39,7 +39,7 @@ pub struct SweepArgs {
     /// Seed of the search, 1 by default
     #[arg(long, value_name = "N", help_heading = "Search")]
     pub seed: Option<u64>,
-    /// In which order cases run, shuffled by default
+    /// Order in which the cases run, shuffled by default
     #[arg(long, value_name = "ORDER")]
     pub order: Option<CaseOrder>,
     /// Sort the table by an axis, `median`, `rate` or a metric, the best first; `-NAME` reverses the order

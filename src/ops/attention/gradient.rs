@@ -13,8 +13,7 @@ impl Operation for AttentionBackward {
     }
 
     fn summary(&self) -> &'static str {
-        "the gradients of `attention`, which computes the weights again from `lse`; `delta` is the sum of `dy * o` for each \
-         query, less the gradient of `lse`"
+        "the gradients of `attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`"
     }
 
     fn category(&self) -> Category {

@@ -32,8 +32,8 @@ impl Operation for Attention {
     }
 
     fn summary(&self) -> &'static str {
-        "for each query the mean of the values, weighted by the softmax of the query's products with the keys; \
-         and the logarithm of the sum of their exponentials"
+        "scaled dot product attention, softmax(q kᵀ · scale) v, with optional causal mask and sliding window; also returns the \
+         logsumexp of each query"
     }
 
     fn category(&self) -> Category {
@@ -110,17 +110,13 @@ fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
 pub(super) const POSITIONS_FIRST: &str = "positions_first";
 
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec::bool(
-        "causal",
-        false,
-        "a query sees the keys up to its own place; the last query's is that of the last key",
-    ),
+    OptionSpec::bool("causal", false, "causal mask, aligned at the last query and the last key"),
     OptionSpec::int(
         "window",
         0,
         MOST_POSITIONS as i64,
         0,
-        "the most keys that a causal query sees, the last of which is at its own place; 0 for all",
+        "sliding window: the number of keys that a causal query attends to, its own position included; 0 for all",
     ),
     OptionSpec::word(
         "layout",
@@ -130,7 +126,7 @@ const OPTIONS: &[OptionSpec] = &[
     OptionSpec::number(
         "scale",
         0.0,
-        "factor of the products; 0 (the default) means `1 / sqrt(d)`, where d is a head's size",
+        "scaling factor of the products; 0 (the default) means `1 / sqrt(d)`, where d is the head dimension",
     ),
 ];
 

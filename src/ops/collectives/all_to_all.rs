@@ -16,7 +16,7 @@ impl Operation for AllToAll {
     }
 
     fn summary(&self) -> &'static str {
-        "each rank's r-th part goes to rank r; parts arrive in the order of the ranks they come from"
+        "sends the r-th part of each rank's tensor to rank r; received parts are concatenated in rank order"
     }
 
     fn category(&self) -> Category {

@@ -51,7 +51,7 @@ impl Operation for Batch {
     }
 
     fn summary(&self) -> &'static str {
-        "collectives that are issued together"
+        "collectives that are launched as one group"
     }
 
     fn category(&self) -> Category {

@@ -13,7 +13,7 @@ impl Operation for AllGather {
     }
 
     fn summary(&self) -> &'static str {
-        "each rank gets all ranks' tensors, one behind the other in the order of the ranks"
+        "gathers the tensors of all ranks on every rank, concatenated in rank order"
     }
 
     fn category(&self) -> Category {
@@ -82,7 +82,7 @@ impl Operation for Broadcast {
     }
 
     fn summary(&self) -> &'static str {
-        "each rank gets the tensor of rank `root`"
+        "copies the tensor of rank `root` to every rank"
     }
 
     fn category(&self) -> Category {
@@ -97,7 +97,7 @@ impl Operation for Broadcast {
                 name: "root",
                 kind: MEMBER,
                 default: Preset::Int(0),
-                doc: "the rank of the group whose tensor it is",
+                doc: "source rank within the group",
             }],
         }
     }

@@ -4,8 +4,7 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-const OP: OptionSpec =
-    OptionSpec::word("op", &["sum", "mean", "min", "max", "product"], "how the values of several ranks become one");
+const OP: OptionSpec = OptionSpec::word("op", &["sum", "mean", "min", "max", "product"], "the reduction");
 
 fn reduction(attrs: &Attrs) -> Reduction {
     match attrs.word("op") {
@@ -95,7 +94,7 @@ impl Operation for AllReduce {
     }
 
     fn summary(&self) -> &'static str {
-        "each rank gets the sum of all ranks' tensors, element by element (or another `op`)"
+        "reduces the tensors of all ranks elementwise (a sum, or another `op`); every rank receives the result"
     }
 
     fn category(&self) -> Category {
@@ -156,7 +155,7 @@ impl Operation for ReduceScatter {
     }
 
     fn summary(&self) -> &'static str {
-        "rank r gets the r-th part of the sum of all ranks' tensors (or of another `op`)"
+        "reduces the tensors of all ranks elementwise (a sum, or another `op`) and scatters the result: rank r receives the r-th part"
     }
 
     fn category(&self) -> Category {
@@ -236,7 +235,7 @@ impl Operation for Reduce {
     }
 
     fn summary(&self) -> &'static str {
-        "rank `root` gets the sum of all ranks' tensors (or another `op`); elsewhere the output stays as it was"
+        "reduces the tensors of all ranks elementwise (a sum, or another `op`); rank `root` alone receives the result"
     }
 
     fn category(&self) -> Category {
@@ -253,7 +252,7 @@ impl Operation for Reduce {
                     name: "root",
                     kind: MEMBER,
                     default: Preset::Int(0),
-                    doc: "the rank of the group that gets the result",
+                    doc: "destination rank within the group",
                 },
             ],
         }

@@ -16,7 +16,7 @@ impl Operation for Send {
     }
 
     fn summary(&self) -> &'static str {
-        "sends a tensor to another rank of the group, which has to `recv` it"
+        "sends a tensor to another rank of the group, which must call `recv`"
     }
 
     fn category(&self) -> Category {
@@ -31,7 +31,7 @@ impl Operation for Send {
                 name: "to",
                 kind: MEMBER,
                 default: Preset::Required,
-                doc: "the rank of the group that gets it",
+                doc: "destination rank within the group",
             }],
         }
     }
@@ -74,7 +74,7 @@ impl Operation for Recv {
     }
 
     fn summary(&self) -> &'static str {
-        "receives what another rank of the group sends to this one"
+        "receives a tensor from another rank of the group, which must call `send`"
     }
 
     fn category(&self) -> Category {
@@ -89,7 +89,7 @@ impl Operation for Recv {
                 name: "from",
                 kind: MEMBER,
                 default: Preset::Required,
-                doc: "the rank of the group that sends it",
+                doc: "source rank within the group",
             }],
         }
     }
@@ -139,7 +139,7 @@ impl Operation for Barrier {
     }
 
     fn summary(&self) -> &'static str {
-        "waits until every rank of the group has come to it"
+        "synchronizes the ranks of the group: each waits until all have arrived"
     }
 
     fn category(&self) -> Category {

@@ -24,17 +24,12 @@ pub enum Conv {
 
 const CONV_WEIGHTS: &str = "conv_weights";
 
-const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MOST, 1, "elements from a window to the next");
-const PADDING: OptionSpec = OptionSpec::spatial("padding", 0, MOST, 0, "zeros on both sides of each spatial dimension");
-const DILATION: OptionSpec =
-    OptionSpec::spatial("dilation", 1, MOST, 1, "elements of `x` from one element of the kernel to the next");
-const GROUPS: OptionSpec = OptionSpec::int(
-    "groups",
-    1,
-    MOST,
-    1,
-    "into how many groups channels are divided, each of which is convolved by itself",
-);
+const STRIDE: OptionSpec = OptionSpec::spatial("stride", 1, MOST, 1, "stride of the window");
+const PADDING: OptionSpec =
+    OptionSpec::spatial("padding", 0, MOST, 0, "zero padding on both sides of each spatial dimension");
+const DILATION: OptionSpec = OptionSpec::spatial("dilation", 1, MOST, 1, "spacing between kernel elements");
+const GROUPS: OptionSpec =
+    OptionSpec::int("groups", 1, MOST, 1, "number of groups of channels, each convolved separately");
 const COMPUTE: OptionSpec = OptionSpec::word(
     "compute",
     &["auto", "f32", "tf32"],
@@ -49,13 +44,13 @@ static FORWARD: Signature = Signature {
         PADDING,
         DILATION,
         GROUPS,
-        OptionSpec::bool("transposed", false, "compute what a convolution with `w` would read, from its result"),
+        OptionSpec::bool("transposed", false, "compute the transposed convolution"),
         OptionSpec::spatial(
             "output_padding",
             0,
             MOST,
             0,
-            "elements behind the last of a transposed convolution's result, fewer than `stride`",
+            "additional size at the end of each dimension of a transposed convolution's output; less than `stride`",
         ),
         COMPUTE,
     ],
@@ -69,7 +64,7 @@ static WEIGHTS: Signature = Signature {
             name: "size",
             kind: OptionType::Spatial(1, MOST),
             default: Preset::Required,
-            doc: "the sizes of the kernel",
+            doc: "the kernel size",
         },
         STRIDE,
         PADDING,
@@ -90,11 +85,9 @@ impl Operation for Conv {
     fn summary(&self) -> &'static str {
         match self {
             Conv::Forward => {
-                "convolution over one to three spatial dimensions, plain or transposed; added up in f32, with a bias where wanted"
+                "1-, 2- or 3-dimensional convolution or transposed convolution with an optional bias, accumulated in f32"
             }
-            Conv::Weights => {
-                "the gradient of a convolution's weights: for each of them the sum of the products that it is a factor of"
-            }
+            Conv::Weights => "the gradient of `conv` with respect to its weights",
         }
     }
 

@@ -17,7 +17,7 @@ impl Operation for CrossEntropy {
     }
 
     fn summary(&self) -> &'static str {
-        "for each row of logits, the logarithm of the sum of its exponentials less the logit of its target"
+        "cross entropy loss between logits and class indices, for each row"
     }
 
     fn category(&self) -> Category {
@@ -35,13 +35,9 @@ impl Operation for CrossEntropy {
                         i32::MIN as i64,
                         i32::MAX as i64,
                         -100,
-                        "a target whose rows have loss 0",
+                        "target value whose rows have loss 0",
                     ),
-                    OptionSpec::number(
-                        "label_smoothing",
-                        0.0,
-                        "the share of the target's probability that all classes have alike, from 0 to 1",
-                    ),
+                    OptionSpec::number("label_smoothing", 0.0, "label smoothing, from 0 to 1"),
                 ],
             }
         }

@@ -19,8 +19,8 @@ const COSINE: Signature = Signature {
     inputs: &[Input::Tensor("a"), Input::Tensor("b")],
     outputs: &["y"],
     options: &[
-        axis::option(-1, "the dimension of the vectors; negative ones count from the end"),
-        OptionSpec::number("eps", 1e-8, "the least length that a vector counts with"),
+        axis::option(-1, "dimension along which similarity is computed; negative ones count from the end"),
+        OptionSpec::number("eps", 1e-8, "lower bound of each norm, to avoid division by zero"),
     ],
 };
 
@@ -28,10 +28,14 @@ const TRIPLET: Signature = Signature {
     inputs: &[Input::Tensor("anchor"), Input::Tensor("positive"), Input::Tensor("negative")],
     outputs: &["loss"],
     options: &[
-        OptionSpec::number("margin", 1.0, "how much farther the negative should be than the positive"),
-        OptionSpec::int("p", 1, 2, 2, "the norm of a distance: 1 adds up absolute values, 2 is Euclidean"),
-        OptionSpec::number("eps", 1e-6, "what is added to each difference"),
-        OptionSpec::bool("swap", false, "also compare the positive with the negative, and take the shorter distance"),
+        OptionSpec::number("margin", 1.0, "margin between the two distances"),
+        OptionSpec::int("p", 1, 2, 2, "norm of the distance: 1 or 2 (Euclidean)"),
+        OptionSpec::number("eps", 1e-6, "term added to each difference"),
+        OptionSpec::bool(
+            "swap",
+            false,
+            "distance swap: use the distance of positive and negative if it is the shorter one",
+        ),
     ],
 };
 
@@ -116,9 +120,9 @@ impl Operation for Distance {
 
     fn summary(&self) -> &'static str {
         match self {
-            Distance::Cosine => "the product of two vectors, divided by the product of their lengths",
+            Distance::Cosine => "cosine similarity of two tensors along a dimension",
             Distance::Triplet => {
-                "for each row, its distance to a positive less that to a negative, plus a margin; at least 0"
+                "triplet margin loss: max(d(anchor, positive) - d(anchor, negative) + margin, 0) for each row"
             }
         }
     }

@@ -28,11 +28,12 @@ pub struct ElementLoss(pub Loss);
 const INPUTS: &[Input] = &[Input::Tensor("x"), Input::Tensor("target")];
 
 const REDUCTION: OptionSpec =
-    OptionSpec::word("reduction", &["mean", "sum", "none"], "what becomes of the losses of all elements");
+    OptionSpec::word("reduction", &["mean", "sum", "none"], "reduction of the elementwise losses");
 
-const DELTA: OptionSpec = OptionSpec::number("delta", 1.0, "the difference from which on the loss grows linearly");
+const DELTA: OptionSpec =
+    OptionSpec::number("delta", 1.0, "the difference at which the loss changes from quadratic to linear");
 
-const MARGIN: OptionSpec = OptionSpec::number("margin", 1.0, "the product from which on there is no loss");
+const MARGIN: OptionSpec = OptionSpec::number("margin", 1.0, "margin: a product of at least this value has no loss");
 
 impl Operation for ElementLoss {
     fn name(&self) -> &'static str {
@@ -47,11 +48,15 @@ impl Operation for ElementLoss {
 
     fn summary(&self) -> &'static str {
         match self.0 {
-            Loss::Mse => "the mean of the squares of the differences to a target",
-            Loss::L1 => "the mean of the differences to a target, without their signs",
-            Loss::Huber => "the mean of half the squares of the differences to a target, linear from `delta` on",
-            Loss::KlDiv => "the mean of `target * (log(target) - x)`: `x` holds logarithms of probabilities",
-            Loss::Hinge => "the mean of `max(0, margin - target * x)`",
+            Loss::Mse => "mean squared error: the mean of (x - target)²",
+            Loss::L1 => "mean absolute error: the mean of |x - target|",
+            Loss::Huber => {
+                "Huber loss: half the squared error up to a difference of `delta`, linear beyond; the mean of all elements"
+            }
+            Loss::KlDiv => {
+                "Kullback-Leibler divergence: the mean of `target * (log(target) - x)`; `x` holds log-probabilities"
+            }
+            Loss::Hinge => "hinge loss: the mean of `max(0, margin - target * x)`",
         }
     }
 

@@ -50,7 +50,7 @@ const OPTIONS: [OptionSpec; 5] = [
     OptionSpec::word(
         "epilogue",
         &epilogue::NAMES,
-        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
+        "activation of the result; `gelu` is exact, `gelu_tanh` is the tanh approximation",
     ),
 ];
 
@@ -64,9 +64,9 @@ impl Operation for Gemm {
 
     fn summary(&self) -> &'static str {
         if matches!(self, Gemm::Scaled) {
-            return "matrix product of 8-bit floats, of which each matrix, or each row of `a` and column of `b`, has a factor in f32";
+            return "matrix multiplication of 8-bit floats with f32 scales, one per tensor or one per row of `a` and column of `b`";
         }
-        "matrix product of the last two dimensions, for each index of the leading ones; added up in f32, with a bias and a function of the sums where wanted"
+        "(batched) matrix multiplication, accumulated in f32, with an optional bias and activation"
     }
 
     fn category(&self) -> Category {

@@ -138,8 +138,8 @@ impl Operation for BatchNorm {
     }
 
     fn summary(&self) -> &'static str {
-        "each channel less its mean over all samples, divided by its standard deviation, times a weight and plus a bias; \
-         the means and the variances too"
+        "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
+         variances"
     }
 
     fn category(&self) -> Category {

@@ -21,8 +21,12 @@ impl Operation for GroupNorm {
 
     fn summary(&self) -> &'static str {
         match self.instances {
-            true => "`layer_norm` of each channel of each sample, with a weight and a bias for each channel",
-            false => "`layer_norm` of groups of channels of each sample, with a weight and a bias for each channel",
+            true => {
+                "instance normalization: normalizes each channel of each sample, with an optional weight and bias per channel"
+            }
+            false => {
+                "group normalization: normalizes each group of channels of each sample, with an optional weight and bias per channel"
+            }
         }
     }
 
@@ -35,7 +39,7 @@ impl Operation for GroupNorm {
             name: "groups",
             kind: OptionType::Int(1, i32::MAX as i64),
             default: Preset::Required,
-            doc: "into how many groups the channels are divided",
+            doc: "number of groups of channels",
         };
         match self.instances {
             true => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: &[EPS_OPTION] },

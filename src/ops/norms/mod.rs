@@ -24,7 +24,7 @@ pub struct Norm {
     pub adds: bool,
 }
 
-const EPS: &str = "what is added to the mean of the squares before its root";
+const EPS: &str = "term added to the variance (or mean square) for numerical stability";
 
 const RMS_OPTIONS: &[OptionSpec] = &[OptionSpec::number("eps", 1e-6, EPS)];
 
@@ -47,12 +47,10 @@ impl Operation for Norm {
 
     fn summary(&self) -> &'static str {
         match (self.centred, self.adds) {
-            (false, false) => "each row divided by the root of the mean of its squares, times a weight for each column",
-            (true, false) => {
-                "each row less its mean, divided by its standard deviation, times a weight and plus a bias"
-            }
-            (false, true) => "`rms_norm` of `x + residual`, and this sum",
-            (true, true) => "`layer_norm` of `x + residual`, and this sum",
+            (false, false) => "root mean square normalization over the last dimension, with an optional weight",
+            (true, false) => "layer normalization over the last dimension, with an optional weight and bias",
+            (false, true) => "fused residual addition and `rms_norm`: returns the norm of `x + residual`, and the sum",
+            (true, true) => "fused residual addition and `layer_norm`: returns the norm of `x + residual`, and the sum",
         }
     }
 

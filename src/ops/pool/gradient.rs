@@ -11,7 +11,7 @@ impl Operation for PoolBackward {
     }
 
     fn summary(&self) -> &'static str {
-        "the gradient of `pool`: each window's goes to its first largest element, or to all of its elements alike"
+        "the gradient of `pool` with respect to its input"
     }
 
     fn category(&self) -> Category {

@@ -20,35 +20,24 @@ pub struct Pool;
 const LAYOUT: &str = "[samples, channels, spatial sizes]";
 
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec::word("mode", &["max", "mean"], "the largest element of a window, or the mean of its elements"),
-    OptionSpec {
-        name: "size",
-        kind: OptionType::Spatial(1, MOST),
-        default: Preset::Absent,
-        doc: "elements of a window along each dimension",
-    },
+    OptionSpec::word("mode", &["max", "mean"], "maximum or average of each window"),
+    OptionSpec { name: "size", kind: OptionType::Spatial(1, MOST), default: Preset::Absent, doc: "the window size" },
     OptionSpec {
         name: "stride",
         kind: OptionType::Spatial(1, MOST),
         default: Preset::Absent,
-        doc: "elements from a window to the next; `size` where it is absent",
+        doc: "stride of the window; `size` by default",
     },
     OptionSpec::spatial(
         "padding",
         0,
         MOST,
         0,
-        "elements outside on both sides, half of `size` at most: no largest element, and zeros of a mean",
+        "padding on both sides, at most half of `size`: negative infinity for `max`, zeros for `mean`",
     ),
-    OptionSpec::spatial(
-        "dilation",
-        1,
-        MOST,
-        1,
-        "elements of `x` from one element of a window to the next, with `mode: max`",
-    ),
-    OptionSpec::bool("adaptive", false, "divide each dimension into as many windows as the output has"),
-    OptionSpec::bool("count_padding", true, "whether a mean divides by all elements of a window, those outside too"),
+    OptionSpec::spatial("dilation", 1, MOST, 1, "spacing between window elements; for `mode: max` only"),
+    OptionSpec::bool("adaptive", false, "adaptive pooling: the size of the output determines the windows"),
+    OptionSpec::bool("count_padding", true, "include the padding in the divisor of an average"),
 ];
 
 impl Operation for Pool {
@@ -57,7 +46,7 @@ impl Operation for Pool {
     }
 
     fn summary(&self) -> &'static str {
-        "the largest element or the mean of each window over one to three spatial dimensions"
+        "1-, 2- or 3-dimensional max or average pooling"
     }
 
     fn category(&self) -> Category {

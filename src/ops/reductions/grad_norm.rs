@@ -55,7 +55,7 @@ impl Operation for GradNorm {
     }
 
     fn summary(&self) -> &'static str {
-        "the root of the sum of the squares of all elements of several tensors"
+        "the 2-norm of all elements of several tensors together"
     }
 
     fn category(&self) -> Category {

@@ -47,9 +47,9 @@ const OPTIONS: &[OptionSpec] = &[
         name: "dims",
         kind: OptionType::Axes,
         default: Preset::Absent,
-        doc: "the dimensions that it goes over, negative ones counted from the end; all of them by default",
+        doc: "the dimensions to reduce, all by default; negative ones count from the end",
     },
-    OptionSpec::bool("keepdim", false, "whether these dimensions stay in the result, with size 1"),
+    OptionSpec::bool("keepdim", false, "keep the reduced dimensions with size 1"),
 ];
 
 impl Operation for Reduce {
@@ -68,19 +68,15 @@ impl Operation for Reduce {
 
     fn summary(&self) -> &'static str {
         match self.0 {
-            Function::Sum | Function::Sums(_) => "the sum of an expression over dimensions",
-            Function::Mean => "the mean of an expression over dimensions",
-            Function::Prod => "the product of an expression over dimensions",
-            Function::Max => "the largest value of an expression over dimensions; NaN if one is NaN",
-            Function::Min => "the smallest value of an expression over dimensions; NaN if one is NaN",
-            Function::ArgMax => {
-                "the place of the largest value of an expression; the first NaN, or the first of equals"
-            }
-            Function::ArgMin => {
-                "the place of the smallest value of an expression; the first NaN, or the first of equals"
-            }
+            Function::Sum | Function::Sums(_) => "sum of an expression over dimensions",
+            Function::Mean => "mean of an expression over dimensions",
+            Function::Prod => "product of an expression over dimensions",
+            Function::Max => "maximum of an expression over dimensions; propagates NaN",
+            Function::Min => "minimum of an expression over dimensions; propagates NaN",
+            Function::ArgMax => "index of the maximum of an expression; of the first one if several are equal",
+            Function::ArgMin => "index of the minimum of an expression; of the first one if several are equal",
             Function::LogSumExp | Function::LogSumExpAndSum => {
-                "the logarithm of the sum of the exponentials of an expression over dimensions"
+                "log of the sum of exponentials of an expression over dimensions, without overflow"
             }
         }
     }

@@ -18,8 +18,8 @@ impl Operation for Route {
     }
 
     fn summary(&self) -> &'static str {
-        "for each expert the rows that chose it among their top k, in order, -1 where a slot stays empty; \
-         what is over capacity is dropped and counted"
+        "routes tokens to their top k experts with a capacity: the rows of each expert, their weights, and the number of rows \
+         dropped over capacity"
     }
 
     fn category(&self) -> Category {
@@ -36,26 +36,32 @@ impl Operation for Route {
                         name: "k",
                         kind: OptionType::Int(1, 1024),
                         default: Preset::Required,
-                        doc: "experts that each row chooses; of equal ones the earlier",
+                        doc: "number of experts per row; ties go to the lower index",
                     },
                     OptionSpec {
                         name: "capacity",
                         kind: OptionType::Int(1, 1 << 30),
                         default: Preset::Required,
-                        doc: "rows that an expert takes",
+                        doc: "maximum number of rows per expert",
                     },
-                    OptionSpec::bool("normalize", false, "divide the weights of a row by the sum of its k"),
+                    OptionSpec::bool("normalize", false, "normalize the k weights of each row to a sum of 1"),
                     OptionSpec::word(
                         "scores",
                         &["given", "softmax", "sigmoid"],
-                        "the probabilities: the first input itself, or its softmax or sigmoid",
+                        "`given`: the input holds probabilities; otherwise it holds logits, and this function is applied",
                     ),
-                    OptionSpec::int("groups", 1, MOST_GROUPS, 1, "groups of neighbouring experts, all of one size"),
-                    OptionSpec::int("group_k", 0, MOST_GROUPS, 0, "groups from which a row chooses; 0 for all"),
+                    OptionSpec::int("groups", 1, MOST_GROUPS, 1, "number of expert groups of equal size"),
+                    OptionSpec::int(
+                        "group_k",
+                        0,
+                        MOST_GROUPS,
+                        0,
+                        "number of groups that a row may choose from; 0 for all",
+                    ),
                     OptionSpec::word(
                         "group_score",
                         &["best", "best_two"],
-                        "how groups are ranked: by their best expert, or by the sum of their best two",
+                        "score of a group: its highest probability, or the sum of its two highest",
                     ),
                 ],
             }

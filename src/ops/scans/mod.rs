@@ -23,8 +23,8 @@ impl Operation for Scan {
 
     fn summary(&self) -> &'static str {
         match self.multiplies {
-            true => "for each element the product of all up to it along a dimension",
-            false => "for each element the sum of all up to it along a dimension",
+            true => "cumulative product along a dimension",
+            false => "cumulative sum along a dimension",
         }
     }
 
@@ -38,8 +38,8 @@ impl Operation for Scan {
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
                 options: &[
-                    axis::option(-1, "the dimension that it goes along; negative ones count from the end"),
-                    OptionSpec::bool("reverse", false, "begin with the last element"),
+                    axis::option(-1, "dimension to accumulate along; negative ones count from the end"),
+                    OptionSpec::bool("reverse", false, "accumulate from the last element to the first"),
                 ],
             }
         }

@@ -23,7 +23,7 @@ impl Operation for Scatter {
     }
 
     fn summary(&self) -> &'static str {
-        "into zeros: `y[i]` becomes `x` for each index, the last of equals or their sum, times a weight where one is given"
+        "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all"
     }
 
     fn category(&self) -> Category {
@@ -35,7 +35,11 @@ impl Operation for Scatter {
             &Signature {
                 inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
                 outputs: &["y"],
-                options: &[OptionSpec::word("combine", &["set", "add"], "what happens where an index occurs twice")],
+                options: &[OptionSpec::word(
+                    "combine",
+                    &["set", "add"],
+                    "for duplicate indices: keep the last row (`set`) or the sum of all (`add`)",
+                )],
             }
         }
     }

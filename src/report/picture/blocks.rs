@@ -43,7 +43,7 @@ fn levels(record: &AbRecord) -> Option<Picture> {
     let y = Scale::new(Spread::Linear, ((least - room).max(0.0), most + room), (bottom, top));
     let x = Scale::new(Spread::Linear, (0.0, known.len() as f64 - 1.0), (left + 16.0, right - 16.0));
     let mut chart = Chart::new("blocks in the order of time", &format!("time of an iteration{}", mark(record)));
-    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), time(tick)));
+    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &time(tick)));
     for (index, (block, level, low, high)) in known.iter().enumerate() {
         let class = if block.side == AbSide::A { SIDES[0].1 } else { SIDES[1].1 };
         let x = x.at(index as f64);
@@ -54,6 +54,7 @@ fn levels(record: &AbRecord) -> Option<Picture> {
         let apart_begins = block.round.is_none() && index > 0 && known[index - 1].0.round.is_some();
         if apart_begins {
             chart.shapes.push(Shape::line("dashed", (x - 6.0, top), (x - 6.0, bottom)).titled("from here on apart"));
+            chart.shapes.push(Shape::text("faint", (x, top + 8.0), "each side apart"));
         }
     }
     let turns = record.result.as_ref().map(|result| &result.turns);

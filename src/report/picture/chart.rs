@@ -36,10 +36,10 @@ impl Rows {
             Shape::label_within((left / LETTER) as usize, (0.0, row as f64 * ROW + 15.0), name.as_ref())
         };
         let mut shapes: Vec<Shape> = names.iter().enumerate().map(label).collect();
-        for tick in scale.ticks(5) {
+        for tick in scale.ticks(7) {
             let x = scale.at(tick);
             shapes.push(Shape::line("grid", (x, 0.0), (x, bottom + 4.0)));
-            shapes.push(Shape::text("faint", (x, bottom + 17.0), time(tick)).anchored("middle"));
+            shapes.push(Shape::text("faint", (x, bottom + 17.0), round(&time(tick))).anchored("middle"));
         }
         Rows { scale, rows, shapes }
     }
@@ -68,6 +68,17 @@ impl Rows {
 /// A time in ns as text.
 pub fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
+}
+
+/// The text of a round number beside a tick, without zeros that say nothing: `20 µs` for `20.00 µs`, `0` for `0 ns`.
+pub fn round(text: &str) -> String {
+    let (number, unit) =
+        text.split_once(' ').map_or((text, String::new()), |(number, unit)| (number, format!(" {unit}")));
+    match number.contains('.') {
+        _ if number.parse() == Ok(0.0) => "0".to_owned(),
+        true => format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.')),
+        false => text.to_owned(),
+    }
 }
 
 /// A chart's area in pixels: left, right, top and bottom.
@@ -103,10 +114,10 @@ impl Chart {
     }
 
     /// A tick of the axis on the left, with a line across.
-    pub fn tick_y(&mut self, y: f64, text: String) {
+    pub fn tick_y(&mut self, y: f64, text: &str) {
         let (left, right, ..) = AREA;
         self.shapes.push(Shape::line("grid", (left, y), (right, y)));
-        self.shapes.push(Shape::text("faint", (left - 6.0, y + 4.0), text).anchored("end"));
+        self.shapes.push(Shape::text("faint", (left - 6.0, y + 4.0), round(text)).anchored("end"));
     }
 
     /// An entry of the legend: a class that fills, and its meaning.

@@ -6,7 +6,7 @@ use crate::report::common_clock::shifts;
 use crate::report::counters::counters as of_rank;
 use crate::report::variant::{named, rank_name};
 
-use super::chart::time;
+use super::chart::{round, time};
 use super::scale::{Scale, Spread};
 use super::{FILLS, Gallery, Picture, Shape, WIDTH};
 
@@ -67,7 +67,7 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
     let bottom = counters.len() as f64 * (TRACK + SPACE) + 8.0;
     for tick in x.ticks(6) {
         let anchor = if tick == 0.0 { "start" } else { "middle" };
-        shapes.push(Shape::text("faint", (x.at(tick), bottom), time(tick)).anchored(anchor));
+        shapes.push(Shape::text("faint", (x.at(tick), bottom), round(&time(tick))).anchored(anchor));
     }
     let description = format!("Occupied units, rates and copies over one iteration, {name}");
     Some(Picture { width: WIDTH, height: bottom + 8.0, description, shapes })

@@ -7,7 +7,7 @@ use crate::measure::direction;
 use crate::measure::effect::Direction;
 use crate::measure::pace::Pace;
 use crate::measure::record::MetricRecord;
-use crate::measure::scaling::{self, Along, Baseline, Curve, Interval, number};
+use crate::measure::scaling::{self, Along, Baseline, Curve, Growth, Interval, number};
 use crate::report::quantity::quantity;
 
 use super::chart::{AREA, Chart};
@@ -82,7 +82,8 @@ pub fn curves(header: &Header, cases: &[&Case]) -> Option<Gallery> {
     ];
     let notes = [
         "Vertical lines are 95 % intervals. A ring marks the best value of a line; a dashed vertical line marks the knee, the \
-         smallest value that reaches 95 % of the best rate; the dashed curve is ideal scaling from the smallest value.",
+         smallest value that reaches 95 % of the best rate; the dashed curve is ideal scaling from the smallest value. Times \
+         of different amounts of work have no best value: see their rate.",
     ];
     (!pictures.is_empty()).then(|| Gallery {
         name: "curve",
@@ -194,7 +195,7 @@ fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture
     let most = ends.chain(ideals.iter().map(|(_, value)| *value)).fold(f64::MIN_POSITIVE, f64::max);
     let (_, _, top, bottom) = AREA;
     let y = Scale::new(Spread::Linear, (0.0, most * 1.05), (bottom, top));
-    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), quantity(tick, unit)));
+    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &quantity(tick, unit)));
     let every = labels.len().div_ceil(12);
     for label in labels.iter().step_by(every) {
         chart.tick_x(places.x(label), (*label).to_owned());
@@ -239,7 +240,8 @@ fn draw_line(
         let title = format!("best: {} ({})", best.label, quantity(best.value.value, unit));
         chart.shapes.push(Shape::circle("outline", at(best), 8.0).titled(title));
     }
-    let knee = line.curve.knee.filter(|_| line.curve.conclusive && !matches!(shown, Shown::Metric(_)));
+    let judged = best(line, shown, unit).is_some() && !matches!(shown, Shown::Metric(_));
+    let knee = line.curve.knee.filter(|_| judged);
     if let Some(knee) = knee.map(|knee| &line.curve.points[knee].value) {
         let (_, _, top, bottom) = AREA;
         let title = format!("knee: {knee}");
@@ -256,6 +258,8 @@ fn best<'a>(line: &'a Line, shown: Shown, unit: &str) -> Option<&'a Point> {
         return None;
     }
     let direction = match shown {
+        // The best case is the one with the best rate, whose time need not be the shortest if the work differs.
+        Shown::Median if line.curve.growth != Growth::Stays => return None,
         Shown::Median | Shown::Rate | Shown::Efficiency => {
             let best = &line.curve.points[line.curve.best].value;
             return line.points.iter().find(|point| point.label == *best);

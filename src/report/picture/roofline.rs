@@ -4,16 +4,22 @@ use indexmap::IndexMap;
 
 use crate::base::units::Rate;
 use crate::base::{Nanos, counted};
+use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord};
 use crate::report::run::percent;
 use crate::report::variant::{named, rank_name};
 
-use super::chart::{AREA, Chart};
+use super::chart::{AREA, Chart, round};
 use super::scale::{Scale, Spread};
-use super::{Gallery, Picture, Shape, kind_fill};
+use super::{Gallery, Picture, Shape, kind_fill, shortened};
 
 /// Maximum number of points, those with the most time.
 const POINTS: usize = 200;
+
+/// Maximum number of points with a name, of letters in a name, and the width of a letter in pixels.
+const NAMED: usize = 24;
+const LETTERS: usize = 24;
+const LETTER: f64 = 6.2;
 
 /// Operations of one statement with one shape.
 struct Point<'a> {
@@ -88,17 +94,52 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
     let x = Scale::new(Spread::Log, (least / 2.0, most * 4.0), (left, right));
     let y = Scale::new(Spread::Log, (slowest / 2.0, fastest * 2.0), (bottom, top));
     let mut chart = Chart::new("arithmetic operations per byte", "FLOP/s");
-    x.ticks(8).into_iter().for_each(|tick| chart.tick_x(x.at(tick), Rate(tick, "").to_string()));
-    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), Rate(tick, "").to_string()));
+    x.ticks(8).into_iter().for_each(|tick| chart.tick_x(x.at(tick), round(&Rate(tick, "").to_string())));
+    y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &Rate(tick, "").to_string()));
     draw_roofs(&mut chart, &roofs, x, y);
     let total = points.iter().map(|point| point.time).max().unwrap_or_default().0.max(1) as f64;
+    let mut labels = Labels::default();
     for point in &points {
         let radius = 3.0 + 7.0 * (point.time.0 as f64 / total).sqrt();
         let at = (x.at(point.intensity()), y.at(point.rate()));
         chart.shapes.push(Shape::circle(kind_fill(&point.first.category), at, radius).titled(title(point)));
+        labels.taken.push((at.0 - radius, at.1 - radius, at.0 + radius, at.1 + radius));
+    }
+    for point in points.iter().take(NAMED) {
+        let radius = 3.0 + 7.0 * (point.time.0 as f64 / total).sqrt();
+        let at = (x.at(point.intensity()), y.at(point.rate()));
+        chart.shapes.extend(labels.beside(at, radius, &plain_name(&point.first.name)));
     }
     let more = if hidden > 0 { format!("; {hidden} more are left out") } else { String::new() };
     Some(chart.picture(format!("Roofline, {name}: {}{more}", counted(points.len(), "statement"))))
+}
+
+/// Names of points. A name is left out where it would cover another or a point.
+#[derive(Default)]
+struct Labels {
+    /// Rectangles that are taken: left, top, right and bottom.
+    taken: Vec<(f64, f64, f64, f64)>,
+}
+
+impl Labels {
+    /// A name beside a point, on the side that has room; `None` if no side has.
+    fn beside(&mut self, (x, y): (f64, f64), radius: f64, name: &str) -> Option<Shape> {
+        let name = shortened(name, LETTERS);
+        let width = name.chars().count() as f64 * LETTER;
+        let (left, right, top, bottom) = AREA;
+        let sides = [x + radius + 3.0, x - radius - 3.0 - width].map(|begin| (begin, y + 4.0));
+        let above_below = [y - radius - 4.0, y + radius + 12.0].map(|base| (x - width / 2.0, base));
+        let free = |(begin, base): &(f64, f64)| {
+            let own = (*begin, base - 9.0, begin + width, base + 3.0);
+            let inside = own.0 >= left && own.2 <= right && own.1 >= top && own.3 <= bottom;
+            let meets =
+                |other: &(f64, f64, f64, f64)| own.0 < other.2 && other.0 < own.2 && own.1 < other.3 && other.1 < own.3;
+            inside && !self.taken.iter().any(meets)
+        };
+        let (begin, base) = sides.into_iter().chain(above_below).find(free)?;
+        self.taken.push((begin, base - 9.0, begin + width, base + 3.0));
+        Some(Shape::text("ink", (begin, base), name))
+    }
 }
 
 fn title(point: &Point) -> String {

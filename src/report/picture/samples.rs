@@ -9,6 +9,9 @@ use super::{Gallery, Picture, Shape, WIDTH};
 /// Number of columns of the distribution.
 const BINS: usize = 60;
 
+/// Number of samples up to which each is a point.
+const FEW: usize = 60;
+
 /// Width and height of each half in pixels.
 const HALF: f64 = WIDTH / 2.0 - 20.0;
 const HEIGHT: f64 = 110.0;
@@ -40,7 +43,18 @@ fn draw(name: &str, times: &Times) -> Option<Picture> {
         (*count > 0).then(|| bar.titled(counted(*count, "sample")))
     };
     let mut shapes: Vec<Shape> = counts.iter().enumerate().filter_map(column).collect();
-    shapes.push(Shape::path("stroke-part-1", in_order(samples, &share)));
+    if samples.len() <= FEW {
+        let step = HALF / samples.len() as f64;
+        let place = |(index, sample): (usize, &Nanos)| {
+            (HALF + 40.0 + (index as f64 + 0.5) * step, 3.0 + (HEIGHT - 6.0) * (1.0 - share(*sample)))
+        };
+        let point = |(index, sample): (usize, &Nanos)| {
+            Shape::circle("fill-part-1", place((index, sample)), 2.5).titled(sample.to_string())
+        };
+        shapes.extend(samples.iter().enumerate().map(point));
+    } else {
+        shapes.push(Shape::path("stroke-part-1", in_order(samples, &share)));
+    }
     for (x, text, anchor) in [
         (0.0, least.to_string(), "start"),
         (HALF, most.to_string(), "end"),

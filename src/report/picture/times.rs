@@ -7,7 +7,7 @@ use crate::measure::scaling;
 use crate::report::variant::{launched, marks, named};
 
 use super::chart::{ROW, Rows};
-use super::{Gallery, Picture, Shape};
+use super::{Gallery, Picture, Shape, shortened};
 
 /// The series of all variants that have statistics: name, class, times.
 pub(super) fn series(records: &[RunRecord]) -> Vec<(String, &'static str, &Times)> {
@@ -39,7 +39,10 @@ pub fn cases(cases: &[&Case]) -> Option<Gallery> {
             let several = record.variants.len() > 1;
             record.variants.iter().map(move |variant| {
                 let launch = if several { format!(", {}", launched(&variant.launch)) } else { String::new() };
-                (format!("{}{launch}{}", case.name, marks(record)), "fill-part-1", pace.times(variant))
+                // The end says how the times came about, so that the beginning is cut.
+                let end = format!("{launch}{}", marks(record));
+                let room = LETTERS.saturating_sub(end.chars().count());
+                (format!("{}{end}", shortened(&case.name, room)), "fill-part-1", pace.times(variant))
             })
         })
         .filter(|(_, _, times)| times.p50_ns.is_some())
@@ -51,8 +54,9 @@ pub fn cases(cases: &[&Case]) -> Option<Gallery> {
     Gallery::of("cases", "Times of the cases", &[NOTE], "Case", vec![(String::new(), picture)])
 }
 
-/// Maximum number of cases in a picture.
+/// Maximum number of cases in a picture, and of letters beside a bar.
 const CASES: usize = 64;
+const LETTERS: usize = 52;
 
 const NOTE: &str = "Bars are medians. A box is the interval that contains the true median with 95 % confidence; a line \
                     goes from the 5th to the 95th percentile.";

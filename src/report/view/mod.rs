@@ -65,8 +65,10 @@ impl<'a> View<'a> {
             picture::splits(runs),
             picture::times(runs),
             picture::samples(runs),
+            picture::modes(runs),
             picture::rooflines(runs),
             picture::counters(runs),
+            picture::health(runs),
             comparison.as_ref().and_then(picture::differences),
         ];
         View {
@@ -91,9 +93,9 @@ impl<'a> View<'a> {
 
     /// An A/B comparison.
     pub fn ab(record: &AbRecord) -> View<'a> {
-        let side = |side: &RunRecord| format!("{}{}", side.workload.name, marks(side));
+        let [a, b] = [&record.a, &record.b].map(|side| format!("{}{}", side.run.workload.name, marks(&side.run)));
         View {
-            title: format!("{} beside {}", side(&record.b.run), side(&record.a.run)),
+            title: if a == b { format!("a and b of {a}") } else { format!("a: {a}, b: {b}") },
             runs: &[],
             pages: vec![ab(record)],
             galleries: picture::blocks(record).into_iter().collect(),

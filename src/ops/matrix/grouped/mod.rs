@@ -31,7 +31,7 @@ const OPTIONS: [OptionSpec; 3] = [
     OptionSpec::word(
         "epilogue",
         &epilogue::NAMES,
-        "the function of each sum; `gelu` is exact, `gelu_tanh` its approximation by `tanh`",
+        "activation of the result; `gelu` is exact, `gelu_tanh` is the tanh approximation",
     ),
 ];
 
@@ -41,7 +41,7 @@ impl Operation for GroupedGemm {
     }
 
     fn summary(&self) -> &'static str {
-        "products of groups of rows, each with a matrix of its own; of two matrices, a product for each group of their terms"
+        "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension"
     }
 
     fn category(&self) -> Category {
