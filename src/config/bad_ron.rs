@@ -55,17 +55,14 @@ fn token(text: &str, at: usize) -> Range<usize> {
     start..start + length
 }
 
-/// The field whose value follows a text; `None` if the text does not end with a name and `:`.
+/// The field whose value follows a text, with its quotes; `None` if the text does not end with a name and `:`.
 fn field(before: &str) -> Option<&str> {
     let name = before.trim_end().strip_suffix(':')?.trim_end();
-    match name.strip_suffix('"') {
-        Some(quoted) => Some(&quoted[quoted.rfind('"')? + 1..]),
-        None => {
-            let start = name.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1);
-            Some(&name[start..])
-        }
-    }
-    .filter(|name| !name.is_empty())
+    let start = match name.strip_suffix('"') {
+        Some(quoted) => quoted.rfind('"')?,
+        None => name.rfind(|c: char| !(c.is_alphanumeric() || c == '_')).map_or(0, |at| at + 1),
+    };
+    Some(&name[start..]).filter(|name| !name.is_empty())
 }
 
 /// What to write in place of a value of another type: quotes added, or removed.

@@ -213,8 +213,8 @@ scenario! {
     settings: BTreeMap<String, String> = "--config=";
     /// Path of a file with [normal ranges](../suites.md#is-it-normal), relative to the scenario
     expected: Option<String> = "--expected=";
-    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`. A measurement
-    /// outside of them ends with exit code 1
+    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`, or
+    /// `{"rate": (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
     limits: BTreeMap<String, Span>;
     /// Options of `aorta sweep` with their lists: `{"streams": "1,2,4", "set tokens": "1024,2048"}`
     axes: IndexMap<String, String>;
