@@ -139,6 +139,23 @@ fn calls_of_a_graph() {
     insta::assert_snapshot!(mock.take().join("\n"));
 }
 
+/// A capture records the events of an iteration, and no stream can wait for an event that was last recorded in one.
+#[test]
+fn streams_can_follow_a_graph() {
+    let mock = Mock::new(Script::default());
+    for text in [MEETING, OVERLAPPING] {
+        let mut session = Prepared::of(text).session(&mock);
+        for mode in [LaunchMode::Stream, LaunchMode::Graph, LaunchMode::Stream] {
+            session.capture().expect("nothing fails");
+            session.iterate(mode, 1, 3, &Control::default()).unwrap_or_else(|error| panic!("{mode:?}: {error}"));
+        }
+    }
+    let script = Script { refuses_capture: true, ..Script::default() };
+    let mut session = Prepared::of(OVERLAPPING).session(&Mock::new(script));
+    assert!(session.capture().is_err(), "the mock refuses");
+    session.iterate(LaunchMode::Stream, 1, 3, &Control::default()).expect("streams are possible");
+}
+
 #[test]
 fn calls_of_overlapping_iterations() {
     let mock = Mock::new(Script::default());

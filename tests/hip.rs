@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{doubles, programs};
+use crate::common::{doubles, programs, shipped};
 
 /// Time after which a run counts as hung: it is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -131,26 +131,6 @@ const LONG: [&str; 13] = [
     "transformer.aorta",
 ];
 
-/// Every shipped file, by path.
-fn shipped() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = vec![root.join("workloads"), root.join("examples")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the folder is part of the repository") {
-            let path = entry.expect("a folder can be read to its end").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "aorta") {
-                found.push(path.strip_prefix(root).expect("it was found below").display().to_string());
-            }
-        }
-    }
-    found.sort();
-    assert!(found.len() >= 11, "files are found");
-    found
-}
-
 /// The kernels of attention and of convolutions as a compiler for an architecture with matrix units has them.
 #[test]
 fn products_in_registers_on_matrix_units() {
@@ -189,7 +169,7 @@ fn products_in_registers_on_matrix_units() {
 #[test]
 fn every_shipped_file_agrees_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    for file in shipped() {
+    for file in shipped::all().into_iter().map(|file| file.path) {
         if std::env::var_os("AORTA_LONG").is_none() && LONG.iter().any(|long| file.ends_with(long)) {
             continue;
         }
@@ -201,7 +181,7 @@ fn every_shipped_file_agrees_with_the_cpu() {
 #[test]
 fn ranks_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    for file in shipped().iter().filter(|file| file.contains("collectives") || file.contains("distributed")) {
+    for file in shipped::all().iter().map(|file| &file.path).filter(|file| file.contains("collectives") || file.contains("distributed")) {
         verify(libraries, file, &["--preset", "tiny", "--ranks", "1"]);
         verify(libraries, file, &["--preset", "tiny", "--ranks", "2"]);
     }

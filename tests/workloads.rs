@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
-use aorta::base::SourceMap;
+use aorta::base::{SourceMap, Space};
 use aorta::config::{EffortPlan, Profile};
 use aorta::exec::{Control, LaunchMode};
 use aorta::measure::{self, Measured, RankRequest, Request};
-use aorta::model::Program;
+use aorta::model::{self, Program};
 use aorta::plan::Plan;
 use aorta::schedule::{self, Schedule};
 use aorta::syntax::ast::{DeclKind, ExprKind};
 
 use crate::common;
+use crate::common::constructs::Constructs;
 use crate::common::parallel;
 use crate::common::shipped::{self, Shipped};
 
@@ -70,6 +71,32 @@ fn files_say_what_they_are() {
             }
         }
     }
+}
+
+/// Every construct is in a file that runs on the CPU, in the simulator, on the double of AMD's libraries and on a GPU.
+#[test]
+fn shipped_files_use_every_construct() {
+    let mut constructs = Constructs::default();
+    for file in shipped::all() {
+        constructs.add(&file.text, &file.ast());
+    }
+    assert_eq!(constructs.missing(), [""; 0], "words, expressions and operators");
+    let missing = |all: &[&'static str]| -> Vec<&str> {
+        all.iter().copied().filter(|name| !constructs.words.contains(*name)).collect()
+    };
+    assert_eq!(missing(&model::DISTRIBUTIONS.map(|(name, _)| name)), [""; 0], "distributions");
+    assert_eq!(missing(&Space::ALL.map(Space::name)), [""; 0], "spaces of memory");
+    let host = ["spin", "copy", "fill", "cast", "map", "adamw", "sgd", "read", "direct", "host_sync"];
+    assert_eq!(missing(&host), [""; 0], "host streams");
+    let kernel = ["grid", "block", "shared", "flops", "bytes", "time", "source", "file", "entry", "args", "reference"];
+    assert_eq!(missing(&kernel), [""; 0], "fields of kernels");
+    let streams = ["priority", "units", "queue", "kind", "host", "threads"];
+    assert_eq!(missing(&streams), [""; 0], "options of streams");
+    let others = [
+        "use", "parts", "std", "grad", "accumulate", "seed", "like", "zeros", "ones", "iota", "random", "language",
+        "signal", "wait", "sync", "prev", "depth", "group", "view", "iteration", "send", "recv", "rev",
+    ];
+    assert_eq!(missing(&others), [""; 0], "other words");
 }
 
 #[test]

@@ -124,9 +124,11 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Decimal prefixes with their factors, the largest first; the last one is none.
+pub const PREFIXES: [(f64, &str); 6] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+
 /// Scales a value by a decimal prefix; returns both.
 fn decimal(value: f64) -> (f64, &'static str) {
-    const PREFIXES: [(f64, &str); 6] = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
     let size = value.abs();
     PREFIXES
         .into_iter()

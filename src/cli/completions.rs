@@ -101,7 +101,7 @@ fn names(of: Names) -> BTreeSet<String> {
         let path = file.display().to_string();
         let stem = file.file_stem()?.to_str()?.to_owned();
         // A name that several files have means none of them.
-        let means_it = project::resolve(&stem).is_ok_and(|found| found == path);
+        let means_it = project::meaning(&stem).is_ok_and(|found| found == path);
         (is_suite(&path) == (of == Names::Suites)).then_some(if means_it { stem } else { path })
     });
     let shipped: Vec<String> = match of {

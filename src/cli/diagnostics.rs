@@ -43,7 +43,7 @@ impl CliError {
                 (diagnostics.iter().map(|one| one.as_ref() as &dyn Diagnostic).collect(), sources)
             }
             CliError::Input(error) => (vec![error], &empty),
-            CliError::Config(error) => (vec![error], &empty),
+            CliError::Config(error) => (vec![error], error.sources().unwrap_or(&empty)),
             CliError::Exec { error, sources } => (vec![error], sources),
         };
         match self {

@@ -12,7 +12,7 @@ use crate::syntax;
 
 use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
-use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, load, output};
+use super::{CHECK_FAILED, CliResult, ConfigArgs, DONE, container, load, output};
 
 /// Time after which the printed difference need not be minimal.
 const DIFF_TIMEOUT: Duration = Duration::from_secs(5);
@@ -121,6 +121,10 @@ fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, C
     let name = path.display().to_string();
     if path.extension().is_some_and(|extension| extension == "ron") {
         return ron_in_form(path, check);
+    }
+    if container::is_container(path) {
+        let help = format!("`aorta unbundle {name}` makes a folder of it, whose files can be formatted");
+        return Err(InputError::bad_value("a file to format", &name, "a bundle or a record has one form", &help).into());
     }
     let text = load::read(path, load::FileKind::Workload(settings.max_file_bytes))?;
     let formatted = syntax::format(&text, &load::limits(settings));

@@ -210,10 +210,11 @@ pub fn run() -> ExitCode {
             let tip = tip(&error);
             if tip.is_some() {
                 error.remove(ContextKind::SuggestedArg);
+                error.remove(ContextKind::SuggestedSubcommand);
             }
             let text = error.render().to_string();
             if error.use_stderr() {
-                output::eprint(&(text + tip.unwrap_or_default()));
+                output::eprint(&(text + &tip.unwrap_or_default()));
                 return ExitCode::from(2);
             }
             // Help and version are not failures.
@@ -261,19 +262,39 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// A tip for options that newcomers try and that clap cannot know; `None` for other errors.
-fn tip(error: &clap::Error) -> Option<&'static str> {
-    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
-    match (error.kind(), argument.split([' ', '=']).next()?) {
-        (ErrorKind::UnknownArgument, "--profile") => Some(
-            "\ntip: `--config profile=NAME` names the simulated device, such as `h200`, `mi300x` or a file of yours\n",
-        ),
-        (ErrorKind::ValueValidation, "--device") => Some(
-            "\ntip: `--device` takes the number of a GPU, which `aorta devices` lists; \
-             `--backend sim --config profile=h200` simulates one\n",
-        ),
-        _ => None,
+/// Commands of other tools, with the command here that does the same.
+const OTHER_COMMANDS: [(&[&str], &str); 9] = [
+    (&["run", "execute", "start", "launch", "bench", "benchmark", "measure", "time"], "exec FILE"),
+    (&["sim", "simulate"], "exec FILE --backend sim"),
+    (&["verify", "test"], "exec FILE --verify"),
+    (&["validate", "lint", "build", "compile"], "check FILE"),
+    (&["diff"], "compare RECORD.json NEW.json"),
+    (&["format"], "fmt FILE"),
+    (&["graph", "dag", "deps"], "plan FILE"),
+    (&["trace", "timeline", "open"], "view RECORD.json"),
+    (&["ls", "workloads"], "list"),
+];
+
+/// A tip for commands and options that newcomers try and that clap cannot know; `None` for other errors.
+fn tip(error: &clap::Error) -> Option<String> {
+    if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    {
+        let (_, command) = OTHER_COMMANDS.iter().find(|(words, _)| words.contains(&word.to_lowercase().as_str()))?;
+        return Some(format!("\ntip: did you mean `aorta {command}`?\n"));
     }
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    let tip = match (error.kind(), argument.split([' ', '=']).next()?) {
+        (ErrorKind::UnknownArgument, "--profile") => {
+            "`--config profile=NAME` names the simulated device, such as `h200`, `mi300x` or a file of yours"
+        }
+        (ErrorKind::ValueValidation, "--device") => {
+            "`--device` takes the number of a GPU, which `aorta devices` lists; \
+             `--backend sim --config profile=h200` simulates one"
+        }
+        _ => return None,
+    };
+    Some(format!("\ntip: {tip}\n"))
 }
 
 /// The exit code of a command that has ended with `code`. Lost output turns success into a failure.

@@ -1,12 +1,14 @@
 //! The project of a file or of the current folder, and the library that it names.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use crate::config::{PROJECT_FILE, Project};
 
 use super::error::InputError;
 use super::files::FileKind;
-use super::{container, ownership};
+use super::{container, output, ownership};
 
 /// Largest number of files of a project's library.
 const MAX_FILES: usize = 4096;
@@ -137,12 +139,7 @@ pub fn find(name: &str, from: &Path) -> Result<Option<PathBuf>, InputError> {
     }
     let Some(library) = of(from)? else { return Ok(None) };
     for ending in ENDINGS {
-        let wanted = Path::new(name.strip_suffix(&format!(".{ending}")).unwrap_or(name));
-        let is_meant = |file: &&PathBuf| {
-            file.extension().is_some_and(|extension| extension == ending) && file.with_extension("").ends_with(wanted)
-        };
-        let found: Vec<&PathBuf> = library.files.iter().filter(is_meant).collect();
-        match found[..] {
+        match library.named(name, ending)[..] {
             [] => {}
             [file] => return Ok(Some(file.clone())),
             [first, second, ..] => {
@@ -154,19 +151,62 @@ pub fn find(name: &str, from: &Path) -> Result<Option<PathBuf>, InputError> {
     Ok(None)
 }
 
+impl Library {
+    /// The files with this extension that a bare name can mean.
+    fn named(&self, name: &str, ending: &str) -> Vec<&PathBuf> {
+        let wanted = Path::new(name.strip_suffix(&format!(".{ending}")).unwrap_or(name));
+        let is_meant = |file: &&PathBuf| {
+            file.extension().is_some_and(|extension| extension == ending) && file.with_extension("").ends_with(wanted)
+        };
+        self.files.iter().filter(is_meant).collect()
+    }
+}
+
+/// Tells the user which other files of the library have the bare name that means `found`.
+fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let Some(library) = here()? else { return Ok(()) };
+    let others = ENDINGS.into_iter().flat_map(|ending| library.named(name, ending)).filter(|file| *file != found);
+    let others: Vec<String> = others.map(|file| format!("`{}`", file.display())).collect();
+    // A command may look a name up more than once.
+    if !others.is_empty() && TOLD.lock().is_ok_and(|mut told| told.insert(name.to_owned())) {
+        let found = found.display();
+        output::eprint(&format!("note: `{name}` means {found} here; for another file, write {}\n", others.join(" or ")));
+    }
+    Ok(())
+}
+
 /// The path of what an argument means: a file of the project's library for a bare name that is no file here, and what a
-/// bundle or a record runs. Anything else stays as it is.
+/// bundle or a record runs. Anything else stays as it is. A note says which other files have the name.
+///
+/// # Errors
+///
+/// As for [`meaning`].
+pub fn resolve(name: &str) -> Result<String, InputError> {
+    if !is_there(name)
+        && let Some(found) = find(name, Path::new("."))?
+    {
+        note_others(name, &found)?;
+    }
+    meaning(name)
+}
+
+/// The path of what an argument means, as for [`resolve`], without a note.
 ///
 /// # Errors
 ///
 /// As for [`find`] and [`container::entry`].
-pub fn resolve(name: &str) -> Result<String, InputError> {
-    let is_there = !matches!(std::fs::metadata(name), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
-    match is_there {
+pub fn meaning(name: &str) -> Result<String, InputError> {
+    match is_there(name) {
         true => container::entry(name),
         false => match find(name, Path::new("."))? {
             Some(path) => container::entry(&path.display().to_string()),
             None => Ok(name.to_owned()),
         },
     }
+}
+
+/// True for a path that exists, also if it cannot be inspected.
+fn is_there(path: &str) -> bool {
+    !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
 }

@@ -12,14 +12,15 @@ use crate::report::View;
 
 use super::error::InputError;
 use super::report::page_of_cases;
-use super::{CliResult, DONE, load, output};
+use super::{CliResult, DONE, container, load, output};
 
 /// The system's command that opens a file with the program that is chosen for its type.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
 #[derive(Debug, Args)]
 pub struct ViewArgs {
-    /// Records written by `exec --json`, of which several are shown on one page; or one file of `sweep`, `suite` or `ab`
+    /// Records written by `exec --json` or bundles with one, of which several are shown on one page; or one file of `sweep`,
+    /// `suite` or `ab`
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
     /// Write the page to this file, and open no browser
@@ -43,8 +44,12 @@ pub fn run(args: &ViewArgs) -> CliResult {
     Ok(DONE)
 }
 
+/// The text of a record, of a file of cases, or of the record in a bundle.
 fn read(path: &Path) -> Result<String, InputError> {
-    load::read(path, load::FileKind::Record)
+    match container::is_bundle(&path.display().to_string()) {
+        true => Ok(container::record(path)?.to_json()),
+        false => load::read(path, load::FileKind::Record),
+    }
 }
 
 /// The page of one file: the cases of a sweep or a suite, an A/B comparison, or a run.

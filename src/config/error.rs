@@ -3,17 +3,19 @@
 use miette::Diagnostic;
 use thiserror::Error;
 
-use crate::base::suggest;
+use crate::base::{SourceMap, SrcSpan};
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
-    #[error("{file}:{line}:{column}: {message}")]
+    #[error("{}: {message}", .sources.place(*.at))]
     #[diagnostic(code(aorta::config::bad_ron))]
     BadRon {
-        file: String,
-        line: usize,
-        column: usize,
         message: String,
+        /// The text that cannot be read, under the name of its file.
+        sources: SourceMap,
+        #[label("{label}")]
+        at: SrcSpan,
+        label: String,
         #[help]
         help: String,
     },
@@ -126,59 +128,22 @@ pub enum ConfigError {
     },
 }
 
-/// The error of a RON text. `help` is used if there is no similar word to suggest.
-pub(super) fn bad_ron(file: &str, error: &ron::error::SpannedError, help: &str) -> ConfigError {
-    let near = match &error.code {
-        ron::Error::NoSuchStructField { expected, found, .. }
-        | ron::Error::NoSuchEnumVariant { expected, found, .. } => {
-            suggest::nearest(found, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+impl ConfigError {
+    /// Names the file that gives a setting its invalid value.
+    pub(super) fn in_file(self, file: &str) -> ConfigError {
+        match self {
+            ConfigError::BadValue { name, value, why, help } => {
+                ConfigError::BadValue { name: format!("{name} in {file}"), value, why, help }
+            }
+            other => other,
         }
-        _ => None,
-    };
-    ConfigError::BadRon {
-        file: file.to_owned(),
-        line: error.span.start.line,
-        column: error.span.start.col,
-        message: match (&error.code, &near) {
-            (ron::Error::NoSuchStructField { found, .. }, Some(_)) => format!("there is no field `{found}`"),
-            (code, _) => explain(code),
-        },
-        help: near.unwrap_or_else(|| help.to_owned()),
     }
-}
 
-/// Describes a RON error without names from this program's source code.
-pub(super) fn explain(error: &ron::Error) -> String {
-    use ron::Error::*;
-    match error {
-        NoSuchStructField { expected, found, .. } => {
-            format!("there is no field `{found}`, expected one of {}", suggest::listed(expected))
+    /// The texts to which the labels refer; `None` for an error without labels.
+    pub fn sources(&self) -> Option<&SourceMap> {
+        match self {
+            ConfigError::BadRon { sources, .. } => Some(sources),
+            _ => None,
         }
-        MissingStructField { field, .. } => format!("the field `{field}` is missing"),
-        DuplicateStructField { field, .. } => format!("the field `{field}` is there twice"),
-        NoSuchEnumVariant { expected, found, .. } => format!("`{found}` is none of {}", suggest::listed(expected)),
-        ExpectedStructLike
-        | ExpectedNamedStructLike(_)
-        | ExpectedStructName(_)
-        | ExpectedDifferentStructName { .. } => "Expected opening `(`".to_owned(),
-        InvalidValueForType { expected, found } if expected.contains("struct ") => {
-            format!("Expected `( … )` but found {found} instead")
-        }
-        ExpectedDifferentLength { expected, found } if expected.contains("struct ") => {
-            format!("Expected `( … )` with another number of values than {found}")
-        }
-        Eof => "the text ends too early: a bracket is not closed".to_owned(),
-        ExpectedComma => "a `,` or the closing bracket is expected".to_owned(),
-        ExpectedArrayEnd => "a `,` or the `]` of this list is expected".to_owned(),
-        ExpectedMapEnd => "a `,` or the `}` of this map is expected".to_owned(),
-        ExpectedStructLikeEnd => "a `,` or the `)` of these fields is expected".to_owned(),
-        ExpectedMapColon => "a `:` is expected between a name and its value".to_owned(),
-        ExpectedString => "a text in quotes is expected, such as \"4\" or \"60s\"".to_owned(),
-        ExpectedInteger | InvalidIntegerDigit { .. } | IntegerOutOfBounds => "a whole number is expected".to_owned(),
-        ExpectedFloat => "a number is expected".to_owned(),
-        ExpectedBoolean => "`true` or `false` is expected".to_owned(),
-        ExpectedUnit | ExpectedIdentifier => "a word without quotes is expected".to_owned(),
-        TrailingCharacters => "one value is expected, and there is more".to_owned(),
-        error => error.to_string(),
     }
 }

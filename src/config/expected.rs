@@ -7,7 +7,8 @@ use serde::Deserialize;
 use crate::base::units::{self, Dimension};
 use crate::base::{suggest, visible};
 
-use super::error::{ConfigError, bad_ron};
+use super::bad_ron::bad_ron;
+use super::error::ConfigError;
 use super::quantity::Span;
 
 /// Help on where all fields are explained.
@@ -159,7 +160,7 @@ impl Expected {
     /// Parses a file. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Expected, ConfigError> {
         let options = ron::Options::default().with_default_extension(ron::extensions::Extensions::IMPLICIT_SOME);
-        let mut expected: Expected = options.from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        let mut expected: Expected = options.from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS))?;
         expected.file = file.to_owned();
         for range in &expected.ranges {
             expected.check(range)?;
@@ -203,18 +204,22 @@ impl Expected {
             }
             Err(why) => return bad("normal", &range.normal.to_string(), &why, "correct `from` or `to`".to_owned()),
         };
+        if let Some(counted) = range.normal.counted().filter(|_| range.figure != Figure::Metric) {
+            let why = format!("there is no unit `{counted}`, except of a metric");
+            return bad("normal", &range.normal.to_string(), &why, "give it another unit".to_owned());
+        }
         if let Some(wanted) = range.figure.dimension().filter(|wanted| *wanted != dimension) {
             let why = format!("its figure is {}, and this is {}", wanted.describe(), dimension.describe());
             return bad("normal", &range.normal.to_string(), &why, "give it another unit".to_owned());
         }
         for (field, span, unit) in [
-            ("bytes", range.bytes, Dimension::BYTES),
-            ("flops", range.flops, Dimension::FLOPS),
-            ("intensity", range.intensity, Dimension::NONE),
-            ("streams", range.streams, Dimension::NONE),
+            ("bytes", &range.bytes, Dimension::BYTES),
+            ("flops", &range.flops, Dimension::FLOPS),
+            ("intensity", &range.intensity, Dimension::NONE),
+            ("streams", &range.streams, Dimension::NONE),
         ] {
             match span.dimension() {
-                Ok(dimension) if dimension.is_none_or(|dimension| dimension == unit) => {}
+                Ok(dimension) if span.counted().is_none() && dimension.is_none_or(|dimension| dimension == unit) => {}
                 Ok(_) => return bad(field, &span.to_string(), &format!("it is {}", unit.describe()), unit_help(unit)),
                 Err(why) => return bad(field, &span.to_string(), &why, "correct `from` or `to`".to_owned()),
             }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::{suggest, visible};
 
-use super::error::{ConfigError, bad_ron};
+use super::bad_ron::bad_ron;
+use super::error::ConfigError;
 use super::figure::Figure;
 
 /// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
@@ -101,7 +102,7 @@ impl Links {
     pub fn parse(file: &str, text: &str) -> Result<Links, ConfigError> {
         let links: Links = super::settings::options()
             .from_str(text)
-            .map_err(|error| bad_ron(file, &error, "config/topologies/hgx_h200.ron is a whole one"))?;
+            .map_err(|error| bad_ron(file, text, &error, "config/topologies/hgx_h200.ron is a whole one"))?;
         links.check()?;
         Ok(links)
     }

@@ -3,6 +3,7 @@
 //!
 //! Takes texts, not files: the command line reads the files.
 
+mod bad_ron;
 mod bundle;
 mod choices;
 mod error;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::visible;
 
-use super::error::{ConfigError, bad_ron};
+use super::bad_ron::bad_ron;
+use super::error::ConfigError;
 use super::figure::Figure;
 use super::links::Links;
 
@@ -206,7 +207,7 @@ impl Profile {
     pub fn parse(file: &str, text: &str) -> Result<Profile, ConfigError> {
         let profile: Profile = super::settings::options()
             .from_str(text)
-            .map_err(|error| bad_ron(file, &error, "config/devices/h200.ron is a whole profile"))?;
+            .map_err(|error| bad_ron(file, text, &error, "config/devices/h200.ron is a whole profile"))?;
         profile.check()?;
         Ok(profile)
     }

@@ -4,7 +4,8 @@ use std::path::{Component, Path};
 
 use serde::Deserialize;
 
-use super::error::{ConfigError, bad_ron};
+use super::bad_ron::bad_ron;
+use super::error::ConfigError;
 use super::settings::options;
 
 /// Name of the file that makes a folder a project.
@@ -26,7 +27,7 @@ pub struct Project {
 impl Project {
     /// Parses a project's file. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Project, ConfigError> {
-        let project: Project = options().from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        let project: Project = options().from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS))?;
         let is_below = |folder: &str| {
             let mut parts = Path::new(folder).components();
             !folder.is_empty() && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))

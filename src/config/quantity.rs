@@ -10,17 +10,20 @@ use crate::base::units::{self, Dimension};
 use super::error::ConfigError;
 
 /// A number with its dimension, in base units: nanoseconds, bytes, operations, and their rates.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     pub value: f64,
     pub dimension: Dimension,
+    /// What is counted, for a unit that only a metric defines, such as `tokens/s`; `None` for the language's units.
+    pub counted: Option<String>,
 }
 
 impl Quantity {
-    /// Parses a number with or without a unit. The error says what is expected.
+    /// Parses a number with or without a unit: `50GB/s`, or `1M tokens/s` in a unit that a metric defines. The error says
+    /// what is expected.
     pub fn parse(text: &str) -> Result<Quantity, String> {
         let text = text.trim();
-        let plain = |value: f64| Quantity { value, dimension: Dimension::NONE };
+        let plain = |value: f64| Quantity { value, dimension: Dimension::NONE, counted: None };
         // Also accepts `6.2e6`, but no special values such as `inf`.
         if let Ok(value) = text.parse::<f64>()
             && text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
@@ -32,23 +35,35 @@ impl Quantity {
         let (number, unit) = text.split_at(split);
         let wrong = || format!("`{text}` is no number with a unit, such as \"50GB/s\", \"16MiB\" or \"2.5us\"");
         let value = number.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(wrong)?;
-        match unit.trim() {
-            "" => Err(wrong()),
-            name => {
-                let unit = units::unit(name).ok_or_else(|| match nearest_unit(name) {
-                    Some(nearest_unit) => format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"),
-                    None => wrong(),
-                })?;
-                let value = Some(value * unit.factor).filter(|value| value.is_finite()).ok_or_else(wrong)?;
-                Ok(Quantity { value, dimension: unit.dimension })
-            }
-        }
+        let (factor, dimension, counted) = match unit.trim() {
+            "" => return Err(wrong()),
+            name => match (units::unit(name), nearest_unit(name)) {
+                (Some(unit), _) => (unit.factor, unit.dimension, None),
+                (None, Some(nearest_unit)) => {
+                    return Err(format!("there is no unit `{name}`, did you mean `{nearest_unit}`?"));
+                }
+                (None, None) => {
+                    let (factor, name) = prefixed(name);
+                    (factor, Dimension::NONE, Some(name.to_owned()))
+                }
+            },
+        };
+        let value = Some(value * factor).filter(|value| value.is_finite()).ok_or_else(wrong)?;
+        Ok(Quantity { value, dimension, counted })
     }
 
     /// The value in SI units: seconds, bytes per second.
-    pub fn si(self) -> f64 {
+    pub fn si(&self) -> f64 {
         self.value * 1e9f64.powi(-i32::from(self.dimension.time))
     }
+}
+
+/// Splits a unit that a metric defines into the factor of its decimal prefix and its name: `M tokens/s`, as
+/// [`units::Count`] prints it.
+fn prefixed(unit: &str) -> (f64, &str) {
+    let prefix = |word: &str| units::PREFIXES.iter().find(|(_, prefix)| *prefix == word).map(|(factor, _)| *factor);
+    let split = unit.split_once(char::is_whitespace).and_then(|(word, name)| Some((prefix(word)?, name.trim_start())));
+    split.unwrap_or((1.0, unit))
 }
 
 /// The unit that was probably meant; `None` if none is similar.
@@ -58,7 +73,10 @@ fn nearest_unit(name: &str) -> Option<&'static str> {
 
 impl Quantity {
     /// The quantity in RON, without loss.
-    fn ron(self) -> String {
+    fn ron(&self) -> String {
+        if let Some(counted) = &self.counted {
+            return format!("{:?}", format!("{} {counted}", self.value));
+        }
         let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
         // A unit of factor 1 keeps every bit of the value.
         match fits.min_by_key(|unit| unit.factor != 1.0) {
@@ -70,7 +88,10 @@ impl Quantity {
 
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.dimension.display(self.value))
+        match &self.counted {
+            Some(counted) => units::Count(self.value, counted).fmt(f),
+            None => f.write_str(&self.dimension.display(self.value)),
+        }
     }
 }
 
@@ -90,7 +111,7 @@ impl<'de> Deserialize<'de> for Quantity {
 
             fn visit_f64<E: de::Error>(self, value: f64) -> Result<Quantity, E> {
                 match value.is_finite() {
-                    true => Ok(Quantity { value, dimension: Dimension::NONE }),
+                    true => Ok(Quantity { value, dimension: Dimension::NONE, counted: None }),
                     false => Err(E::custom(format!("a finite number is expected, not {value}"))),
                 }
             }
@@ -108,7 +129,7 @@ impl<'de> Deserialize<'de> for Quantity {
 }
 
 /// A range from `min` to `max`; either can be absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename = "Span")]
 pub struct Span {
     pub from: Option<Quantity>,
@@ -118,16 +139,25 @@ pub struct Span {
 impl Span {
     /// True if the range contains a value, given in SI units.
     pub fn holds(&self, value: f64) -> bool {
-        self.from.is_none_or(|from| value >= from.si()) && self.to.is_none_or(|to| value <= to.si())
+        self.from.as_ref().is_none_or(|from| value >= from.si()) && self.to.as_ref().is_none_or(|to| value <= to.si())
     }
 
-    /// True if the range has the dimension of `unit`; a range without a unit fits any figure.
+    /// True if the range has the dimension of `unit`; a range without a unit fits any figure. A unit that a metric defines
+    /// has the same name.
     pub fn fits(&self, unit: &str) -> bool {
+        if let Some(counted) = self.counted() {
+            return counted == unit;
+        }
         match (self.dimension(), units::unit(unit)) {
             (Ok(Some(dimension)), Some(unit)) if dimension != Dimension::NONE => dimension == unit.dimension,
             (Ok(Some(dimension)), None) => dimension == Dimension::NONE,
             _ => true,
         }
+    }
+
+    /// The unit of both ends, if only a metric defines it; `None` otherwise.
+    pub fn counted(&self) -> Option<&str> {
+        self.from.as_ref().or(self.to.as_ref())?.counted.as_deref()
     }
 
     /// Fails unless the range has an end, and two ends that fit. `name` is the range in messages.
@@ -145,26 +175,26 @@ impl Span {
 
     /// The range in RON, without loss.
     pub(super) fn ron(&self) -> String {
-        let ends = [("from", self.from), ("to", self.to)];
-        let ends = ends.into_iter().filter_map(|(name, end)| Some(format!("{name}: {}", end?.ron())));
+        let ends = [("from", &self.from), ("to", &self.to)];
+        let ends = ends.into_iter().filter_map(|(name, end)| Some(format!("{name}: {}", end.as_ref()?.ron())));
         format!("({})", ends.collect::<Vec<_>>().join(", "))
     }
 
     /// The dimension of both ends. The error says why they do not match.
     pub fn dimension(&self) -> Result<Option<Dimension>, String> {
-        match (self.from, self.to) {
-            (Some(from), Some(to)) if from.dimension != to.dimension => {
+        match (&self.from, &self.to) {
+            (Some(from), Some(to)) if (from.dimension, &from.counted) != (to.dimension, &to.counted) => {
                 Err(format!("{from} and {to} do not measure the same"))
             }
             (Some(from), Some(to)) if from.value > to.value => Err(format!("it begins at {from} and ends at {to}")),
-            (from, to) => Ok(from.or(to).map(|end| end.dimension)),
+            (from, to) => Ok(from.as_ref().or(to.as_ref()).map(|end| end.dimension)),
         }
     }
 }
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.from, self.to) {
+        match (&self.from, &self.to) {
             (Some(from), Some(to)) => write!(f, "{from} to {to}"),
             (Some(from), None) => write!(f, "at least {from}"),
             (None, Some(to)) => write!(f, "at most {to}"),
@@ -187,8 +217,11 @@ mod tests {
         assert_eq!(Quantity::parse("6.2e6").unwrap().si(), 6.2e6);
         let vast = format!("1{}GB/s", "0".repeat(400));
         let nearly = format!("1{}GiB", "0".repeat(305));
-        for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "5 parsecs of road", &vast, &nearly]
-        {
+        let rate = Quantity::parse("1.5M tokens/s").unwrap();
+        assert_eq!((rate.si(), rate.to_string().as_str(), rate.counted.as_deref()), (1.5e6, "1.5M tokens/s", Some("tokens/s")));
+        assert_eq!(Quantity::parse(rate.ron().trim_matches('"')).unwrap(), rate);
+        assert_eq!(Quantity::parse("250 rows").unwrap().si(), 250.0);
+        for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "tokens/s", &vast, &nearly] {
             assert!(Quantity::parse(wrong).unwrap_err().contains("is no number with a unit"), "{wrong}");
         }
     }
@@ -202,7 +235,7 @@ mod tests {
         assert!(span.holds(1048576.0) && span.holds(2e6) && !span.holds(1e6) && !span.holds(3e6));
         assert_eq!(span.to_string(), "1 MiB to 2 MiB");
         assert!(Span::default().holds(f64::MAX));
-        let turned = Span { from: span.to, to: span.from };
+        let turned = Span { from: span.to.clone(), to: span.from };
         assert_eq!(turned.dimension().unwrap_err(), "it begins at 2 MiB and ends at 1 MiB");
     }
 }

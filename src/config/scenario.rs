@@ -11,7 +11,8 @@ use serde::Deserialize;
 use crate::base::shell;
 
 use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
-use super::error::{ConfigError, bad_ron};
+use super::bad_ron::bad_ron;
+use super::error::ConfigError;
 use super::field::FieldValue;
 use super::quantity::Span;
 use super::settings::{Settings, options};
@@ -92,12 +93,15 @@ macro_rules! scenario {
 impl Scenario {
     /// Parses a scenario. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ConfigError> {
-        let scenario: Scenario = options().from_str(text).map_err(|error| bad_ron(file, &error, FIELDS_PAGE))?;
+        let scenario: Scenario = options().from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS_PAGE))?;
         if scenario.workload.is_empty() {
             return Err(ConfigError::NoWorkload { file: file.to_owned() });
         }
         for (name, value) in &scenario.environment {
             check_variable(file, name, value)?;
+        }
+        if let Some(timeout) = &scenario.timeout {
+            Settings::layered(None, &[format!("timeout={timeout}")]).map_err(|error| error.in_file(file))?;
         }
         for (name, value) in &scenario.settings {
             check_setting(file, name, value)?;
@@ -125,7 +129,7 @@ pub fn check_variable(file: &str, name: &str, value: &str) -> Result<(), ConfigE
 /// Fails unless a file may set the setting, and to this value.
 pub fn check_setting(file: &str, name: &str, value: &str) -> Result<(), ConfigError> {
     let pair = format!("{name}={value}");
-    Settings::layered(None, std::slice::from_ref(&pair))?;
+    Settings::layered(None, std::slice::from_ref(&pair)).map_err(|error| error.in_file(file))?;
     // Only the fields of these names check where a path leads.
     if matches!(name.trim(), "profile" | "topology") && value.trim().trim_matches('"').ends_with(".ron") {
         return Err(ConfigError::BadValue {
@@ -209,8 +213,8 @@ scenario! {
     settings: BTreeMap<String, String> = "--config=";
     /// Path of a file with [normal ranges](../suites.md#is-it-normal), relative to the scenario
     expected: Option<String> = "--expected=";
-    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`. A measurement
-    /// outside of them ends with exit code 1
+    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`, or
+    /// `{"rate": (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
     limits: BTreeMap<String, Span>;
     /// Options of `aorta sweep` with their lists: `{"streams": "1,2,4", "set tokens": "1024,2048"}`
     axes: IndexMap<String, String>;

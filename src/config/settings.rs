@@ -10,7 +10,8 @@ use serde::Deserialize;
 use crate::base::{Bytes, Nanos, suggest};
 
 use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
-use super::error::{ConfigError, bad_ron, explain};
+use super::bad_ron::{bad_ron, explain};
+use super::error::ConfigError;
 use super::value::{EffortPlan, Value};
 
 /// Largest number of iterations that can be expanded.
@@ -142,7 +143,7 @@ pub(super) fn options() -> ron::Options {
 }
 
 fn parse(file: &str, text: &str) -> Result<Layer, ConfigError> {
-    options().from_str(text).map_err(|error| bad_ron(file, &error, "docs/settings.md lists every setting"))
+    options().from_str(text).map_err(|error| bad_ron(file, text, &error, "docs/settings.md lists every setting"))
 }
 
 /// Parses `key=value` as a layer.
@@ -194,12 +195,13 @@ fn read<T: Value>(name: &str, written: Option<T::Repr>) -> Result<T, ConfigError
 fn bad_value(setting: &str, name: String, value: String, why: String) -> ConfigError {
     let default = definition(setting).map_or("", |setting| setting.default);
     let quote = if default.contains('(') { "'" } else { "" };
-    ConfigError::BadValue {
-        name,
-        value,
-        why,
-        help: format!("write it so: `--config {quote}{setting}={default}{quote}`"),
-    }
+    let unit = default.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let lacks_unit = !unit.is_empty() && unit.len() < default.len() && value.parse::<f64>().is_ok_and(|n| n >= 1.0);
+    let help = match lacks_unit {
+        true => format!("write `{value}{unit}`"),
+        false => format!("write it so: `--config {quote}{setting}={default}{quote}`"),
+    };
+    ConfigError::BadValue { name, value, why, help }
 }
 
 settings! {

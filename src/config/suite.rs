@@ -10,7 +10,8 @@ use crate::base::units::Dimension;
 use crate::base::{suggest, visible};
 
 use super::choices::{Effort, LaunchSetting};
-use super::error::{ConfigError, bad_ron};
+use super::bad_ron::bad_ron;
+use super::error::ConfigError;
 use super::kind::RonKind;
 use super::quantity::{Quantity, Span};
 use super::scenario::check_setting;
@@ -137,7 +138,7 @@ impl SuiteAxis {
 }
 
 /// Requirements of a case. It is skipped on a machine without them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Needs {
     /// Minimum number of GPUs. The case runs on all that exist, or on as many simulated ones.
@@ -148,7 +149,7 @@ pub struct Needs {
 
 impl Needs {
     pub fn memory(&self) -> Option<Bytes> {
-        self.memory.map(|memory| Bytes(memory.value as u64))
+        self.memory.as_ref().map(|memory| Bytes(memory.value as u64))
     }
 }
 
@@ -172,7 +173,7 @@ static EMBEDDED: [(&str, &str); 13] = [
 impl Suite {
     /// Parses a suite. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
-        let mut suite: Suite = options().from_str(text).map_err(|error| bad_ron(file, &error, FIELDS))?;
+        let mut suite: Suite = options().from_str(text).map_err(|error| bad_ron(file, text, &error, FIELDS))?;
         suite.name = file.to_owned();
         suite.check()?;
         Ok(suite)
@@ -275,7 +276,7 @@ impl Suite {
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == Some(0)) {
             return self.bad(field(name), "0", "it is 1 at least", "leave it out where any number will do");
         }
-        let memory = case.needs.memory;
+        let memory = case.needs.memory.as_ref();
         if let Some(memory) = memory.filter(|memory| memory.dimension != Dimension::BYTES || memory.value < 0.0) {
             let help = "write `needs: (memory: \"40GiB\")`";
             return self.bad(field("needs.memory"), &memory.to_string(), "it is no size in bytes", help);

@@ -1,5 +1,6 @@
 //! A session: an image on an open device, which issues iterations and times them. Contains the measured loop.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -161,8 +162,31 @@ impl Session {
         let issued = issued.and_then(|()| self.join(index, origin));
         // A capture must be ended even if it failed.
         let graph = self.driver.end_capture(origin).map_err(device);
+        let recorded = self.record_again(index);
         issued?;
-        graph
+        let graph = graph?;
+        recorded.map(|()| graph)
+    }
+
+    /// Records the events of an iteration for which later iterations wait. No stream can wait for an event that was last
+    /// recorded in a capture, and iterations issued as streams may follow.
+    fn record_again(&mut self, index: usize) -> Result<(), ExecError> {
+        let Session { driver, lowered: Lowered { outline: Outline { period, .. }, .. }, .. } = self;
+        let commands = period.iter().flat_map(|step| &step.commands);
+        let awaited: BTreeSet<u32> = commands
+            .filter_map(|command| match command {
+                Step::Wait { event, across: true, .. } => Some(*event),
+                _ => None,
+            })
+            .collect();
+        for command in &period[index].commands {
+            if let Step::Record { event, lane } = *command
+                && awaited.contains(&event)
+            {
+                driver.record(event, lane).map_err(device)?;
+            }
+        }
+        Ok(())
     }
 
     /// Index of an iteration in the period.

@@ -50,7 +50,7 @@ fn verdict(range: &Range, value: f64) -> &'static str {
         Figure::FlopRate | Figure::Bandwidth | Figure::BusBandwidth => false,
         Figure::Metric => range.normal.dimension() == Ok(Some(Dimension::TIME)),
     };
-    let below = range.normal.from.is_some_and(|from| value < from.si());
+    let below = range.normal.from.as_ref().is_some_and(|from| value < from.si());
     match (range.normal.holds(value), below == less_is_better) {
         (true, _) => "normal",
         (false, true) => "faster",
@@ -73,8 +73,8 @@ fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, 
         count: seen.count,
         value: seen.value,
         text: seen.text,
-        low: range.normal.from.map(|from| from.si()),
-        high: range.normal.to.map(|to| to.si()),
+        low: range.normal.from.as_ref().map(|from| from.si()),
+        high: range.normal.to.as_ref().map(|to| to.si()),
         normal: range.normal.to_string(),
         verdict: verdict.to_owned(),
         seen: range.seen.clone(),

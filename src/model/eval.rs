@@ -258,6 +258,7 @@ impl Analyzer<'_> {
                 "a group of ranks" => Some("declare one: `mesh dp = world / 4, tp = 4`, and write `over dp`"),
                 "a tensor" => Some("write a buffer, a slice of one, the label of an operation, or a type: `f32[4, 8]`"),
                 "a buffer" => Some("declare one: `buffer y: f32[4, 8]`"),
+                "a list of weights, such as `[3, 1]`" => Some("write a weight for each value or place"),
                 "`true` or `false`" => Some("write a comparison, such as `n > 0`"),
                 "a whole number" | "an index: a whole number" if matches!(found, Value::Number(_)) => {
                     Some("divide it by a unit for a plain number: `size / 1B`, `time / 1us`")

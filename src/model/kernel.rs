@@ -409,7 +409,11 @@ impl<'a> Analyzer<'a> {
             return wrong(self, why, format!("the code defines `{head}`"), "this code", at);
         }
         Some(match file {
-            Some(file) => KernelCode::new(&entry, head, (&file.name, text), at, Vec::new()),
+            Some(file) => {
+                // The folder has no effect on the code, nor on the hash of the plan.
+                let label = file.name.rsplit('/').next().unwrap_or_default();
+                KernelCode::new(&entry, head, (label, text), at, Vec::new())
+            }
             None => KernelCode::new(&entry, head, (&format!("{entry}.cu"), text), at, line_starts(text, at)),
         })
     }

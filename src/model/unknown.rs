@@ -22,12 +22,13 @@ const OTHERS: [&str; 13] =
     ["i16", "u64", "u32", "u16", "int16", "uint", "uint64", "uint32", "uint16", "short", "fp4", "tf32", "size_t"];
 
 /// Option words of other tools, and the word to write instead.
-const WORDS: [(&[&str], &str); 10] = [
+const WORDS: [(&[&str], &str); 11] = [
     (&["avg", "average"], "mean"),
     (&["prod", "mul"], "product"),
     (&["gpu", "cuda", "vram", "hbm", "global"], "device"),
     (&["cpu", "ram", "dram", "pageable"], "host"),
     (&["page_locked", "host_pinned", "pinned_host"], "pinned"),
+    (&["unified", "uvm", "managed_memory"], "managed"),
     (&["highest", "urgent"], "high"),
     (&["lowest"], "low"),
     (&["ce", "engine", "copy_engine"], "dma"),
@@ -36,7 +37,7 @@ const WORDS: [(&[&str], &str); 10] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 9] = [
+const OPTIONS: [(&[&str], &str); 13] = [
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
     (&["dst", "dest", "destination", "peer", "target"], "to"),
     (&["src", "source", "peer"], "from"),
@@ -46,6 +47,10 @@ const OPTIONS: [(&[&str], &str); 9] = [
     (&["dtype", "type"], "to"),
     (&["perm", "permutation", "axes", "dim"], "dims"),
     (&["top", "num"], "k"),
+    (&["gridDim", "grid_dim", "blocks", "num_blocks"], "grid"),
+    (&["blockDim", "block_dim", "num_threads", "num_warps"], "block"),
+    (&["smem", "lds", "sharedMem", "shared_mem", "shared_memory"], "shared"),
+    (&["function", "symbol", "name"], "entry"),
 ];
 
 /// Built-in variables of CUDA and HIP kernels.

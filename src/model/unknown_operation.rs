@@ -24,7 +24,7 @@ const CALLS: [(&[&str], &str); 9] = [
 ];
 
 /// Names of operations in other tools, with a sentence to show, if no single call replaces them.
-const TEXTS: [(&[&str], &str); 13] = [
+const TEXTS: [(&[&str], &str); 14] = [
     (
         &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
         "write `copy(src -> dst)`: the direction follows from where both lie",
@@ -59,6 +59,7 @@ const TEXTS: [(&[&str], &str); 13] = [
         "write `pool(x, mode: mean, size: 2)`, for one to three spatial dimensions",
     ),
     (&["malloc", "mallocasync", "alloc", "empty"], "memory is declared: `buffer x: f32[1024]`"),
+    (&["prev", "previous"], "`prev(f)` is the label `f` in the iteration before: `on s after prev(f) { … }`"),
     (&["free", "freeasync", "del"], "remove it: memory of an output without a name is used again by itself"),
 ];
 

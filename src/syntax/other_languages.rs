@@ -18,9 +18,15 @@ const DECLARATIONS: [(&[&str], &str); 14] = [
     (&["graph"], "write the operations in `step { … }`: `aorta exec FILE --launch graph` launches them as a graph"),
     (&["class", "struct", "type"], "a file has parameters, buffers, streams and definitions: `def f(x -> y) { … }`"),
     (&["main", "run", "program", "loop", "begin"], "write `step { … }`: it holds the operations of one iteration"),
-    (&["assert", "require", "check"], "write `expect time > 0s`"),
+    (
+        &["assert", "check", "ensure"],
+        "write `require n > 0 \"n is positive\"` of parameters and ranks, `expect time > 0s` of figures",
+    ),
     (&["measure", "report", "print", "output"], "write `metric rate = bytes / time`"),
-    (&["import", "include", "from", "mod", "package"], "a workload is one file in this version"),
+    (
+        &["import", "include", "from", "mod", "package"],
+        "write `use \"blocks.aorta\"` for a file with definitions, `use std.transformer` for a shipped module",
+    ),
     (&["else", "elif", "while"], "statements stand inside `step { … }`"),
 ];
 

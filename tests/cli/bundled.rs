@@ -21,6 +21,7 @@ struct Project {
     ends_whole: bool,
     has_trace: bool,
     has_profile: bool,
+    has_kernel: bool,
     size: u32,
     launch: &'static str,
 }
@@ -28,11 +29,23 @@ struct Project {
 fn project() -> impl Strategy<Value = Project> {
     let folder = prop::sample::select(vec!["", "a/", "a/b/", "nets/", "with space/"]);
     let launch = prop::sample::select(vec!["stream", "graph", "both"]);
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let comments = prop::collection::vec(0..COMMENTS.len(), 0..4);
     (folder.clone(), folder, flags, 0..4usize, comments, 1..40u32, launch).prop_map(
-        |(scenario, workload, (by_name, ends_whole, has_trace, has_profile), modules, comments, size, launch)| {
-            Project { scenario, workload, by_name, modules, comments, ends_whole, has_trace, has_profile, size, launch }
+        |(scenario, workload, (by_name, ends_whole, has_trace, has_profile, has_kernel), modules, comments, size, launch)| {
+            Project {
+                scenario,
+                workload,
+                by_name,
+                modules,
+                comments,
+                ends_whole,
+                has_trace,
+                has_profile,
+                has_kernel,
+                size,
+                launch,
+            }
         },
     )
 }
@@ -63,9 +76,18 @@ impl Project {
             false => ("", "1"),
         };
         sandbox.write(&format!("{folder}d.csv"), format!("d\n1\n2{end}"));
+        let code = "extern \"C\" __global__ void k(const float* a, float* b, long long m) { b[blockIdx.x] = a[blockIdx.x]; }";
+        sandbox.write(&format!("{folder}deep/k.cu"), format!("{comments}{code}{end}"));
+        let (kernel, call) = match self.has_kernel {
+            true => (
+                "kernel k(a: f32[m] -> b: f32[m]) { grid: m, block: 1, file: \"deep/k.cu\", reference: map(a + 0) }\n",
+                "k(x -> z)",
+            ),
+            false => ("", "copy(x -> z)"),
+        };
         let text = format!(
-            "{head}{comments}param n = 4\n{draw}buffer x: f32[n * {value}] = ones\n\
-             step {{ map(x + {value} -> x) spin(1us * {times}) }}{end}"
+            "{head}{comments}param n = 4\n{kernel}{draw}buffer x, z: f32[n * {value}] = ones\n\
+             step {{ map(x + {value} -> x) {call} spin(1us * {times}) }}{end}"
         );
         sandbox.write(&format!("{folder}net.aorta"), text);
         sandbox.write("aorta.ron", format!("(library: [{:?}])", if folder.is_empty() { "." } else { folder }));

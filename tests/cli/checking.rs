@@ -275,3 +275,11 @@ fn show_knows_every_name_of_every_file() {
     assert!(output.stdout.contains("About it.") && output.stdout.contains("n = 4"), "{}", output.stdout);
     assert!(output.stderr.contains("aorta::syntax::unclosed_bracket"), "{}", output.stderr);
 }
+
+/// Operations outside of any `on` run on a declared `main`, which is then used.
+#[test]
+fn a_declared_main_is_used() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.aorta", "stream main(priority: high)\nbuffer x: f32[8]\nstep { map(x + 1 -> x) }\n");
+    sandbox.good(&["check", "--strict", "a.aorta"]);
+}

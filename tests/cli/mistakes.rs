@@ -238,7 +238,7 @@ fn records() {
 #[test]
 fn scenarios() {
     let sandbox = Sandbox::new();
-    let cases: [(&str, &[&str]); 16] = [
+    let cases: [(&str, &[&str]); 20] = [
         ("(workload: \"moe\", presett: \"tiny\")", &["aorta::config::bad_ron", "a.ron:1:19", "did you mean `preset`?"]),
         ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:11: a text in quotes is expected"]),
         (
@@ -246,6 +246,16 @@ fn scenarios() {
             &["there is no field `colour`", "help: docs/start/05-sharing-a-scenario.md"],
         ),
         ("(workload: \"moe\", effort: hasty)", &["a.ron:1:27", "`hasty` is none of `sanity`, `quick` and `full`"]),
+        (
+            "(workload: \"moe\",\n effort: \"quick\")",
+            &["╭─[a.ron:2:10]", "effort: \"quick\")", "the value of `effort`", "help: leave out the quotes: `effort: quick`"],
+        ),
+        (
+            "(workload: \"moe\", params: {\"tokens\": 8})",
+            &["a text in quotes is expected", "the value of `\"tokens\"`", "help: add quotes: `\"tokens\": \"8\"`"],
+        ),
+        ("(workload: \"µ\", effort: hasty)", &["a.ron:1:25", "the value of `effort`"]),
+        ("(workload: \"moe\"\n timeout: \"9s\")", &["a.ron:2:2: a `,` or the closing bracket is expected"]),
         ("workload = 3", &["aorta::config::bad_ron", "a.ron:1:1: Expected opening `(`"]),
         ("(workload: \"moe\", environment: {\"\": \"1\"})", &["aorta::config::bad_variable", "the variable ``"]),
         ("(workload: \"moe\", environment: {\"A=B\": \"1\"})", &["aorta::config::bad_variable", "`A=B`"]),
@@ -267,6 +277,22 @@ fn scenarios() {
         refused(&sandbox.run(&["exec", "a.ron"]), says);
     }
     refused(&sandbox.run(&["exec", "missing.ron"]), &["aorta::cli::unreadable", "help: a scenario was looked for"]);
+}
+
+/// Commands and options of other tools get a tip.
+#[test]
+fn habits() {
+    let sandbox = Sandbox::new();
+    for (words, says) in [
+        (&["run", "moe"][..], "tip: did you mean `aorta exec FILE`?"),
+        (&["diff", "a.json", "b.json"], "tip: did you mean `aorta compare RECORD.json NEW.json`?"),
+        (&["exce", "moe"], "'exec'"),
+        (&["exec", "moe", "--profile", "mi300x"], "tip: `--config profile=NAME`"),
+        (&["exec", "moe", "--timeout", "10"], "help: write `10s`"),
+        (&["exec", "moe", "--config", "max_memory=2"], "help: write `2TiB`"),
+    ] {
+        refused(&sandbox.run(words), &[says]);
+    }
 }
 
 #[test]

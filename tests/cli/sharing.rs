@@ -94,7 +94,7 @@ fn a_mistake_names_the_field() {
     let wrong = [
         ("gate: of", &["`of` is none of `auto` and `off`"][..]),
         ("backend: \"gpu\"", &["`backend` of a.ron cannot be `gpu`"]),
-        ("timeout: \"5\"", &["`timeout` cannot be 5"]),
+        ("timeout: \"5\"", &["`timeout in a.ron` cannot be 5", "write `5s`"]),
         ("warmup: 9999999", &["`warmup` of a.ron cannot be `9999999`"]),
         ("settings: {\"in_flihgt\": \"3\"}", &["did you mean `in_flight`?"]),
         ("settings: {\"allow_kernels\": \"true\"}", &["aorta::config::refused_setting", "a.ron sets `allow_kernels`"]),
@@ -125,6 +125,13 @@ fn a_limit_fails_a_measurement() {
     assert_eq!(run("\"time\": (from: \"1ns\")", "full"), (Some(0), "held".into()));
     assert_eq!(run("\"nothing\": (from: 1)", "full"), (Some(1), "failed".into()));
     assert_eq!(run("\"time\": (to: \"1ns\")", "sanity"), (Some(0), "skipped".into()));
+    // In the unit of a metric, with a decimal prefix.
+    sandbox.write("nets/net.aorta", format!("{NET}metric rate = n / time \"rows/s\""));
+    assert_eq!(run("\"rate\": (from: \"0.001k rows/s\", to: \"1T rows/s\")", "full"), (Some(0), "held".into()));
+    assert_eq!(run("\"rate\": (from: \"1T rows/s\")", "full"), (Some(1), "failed".into()));
+    assert_eq!(run("\"rate\": (from: 1)", "full"), (Some(0), "held".into()));
+    sandbox.write("a.ron", "(workload: \"nets/net.aorta\", limits: {\"rate\": (from: \"1M row/s\")})");
+    refused(&sandbox, "check a.ron", &["the limit `rate` of a.ron", "it is in rows/s", "\"1M rows/s\""]);
 }
 
 #[test]
@@ -395,6 +402,13 @@ fn a_project_has_a_library() {
     }
     assert!(listed.contains("What must hold (2 cases)") && listed.contains("\n  moe "), "{listed}");
     assert!(good(&sandbox, "check net").starts_with("nets/net.aorta: good"));
+    // A note names the other files that a bare name could mean; a path has no other meaning.
+    sandbox.write("runs/net.ron", "(workload: \"net\")");
+    let note = "note: `net` means nets/net.aorta here; for another file, write `runs/net.ron`";
+    let said = run(&sandbox, "exec net --backend sim --effort sanity").stderr;
+    assert_eq!(said.matches(note).count(), 1, "{said}");
+    assert!(!run(&sandbox, "exec nets/net.aorta --backend sim --effort sanity").stderr.contains("note: `net`"));
+    std::fs::remove_file(sandbox.path("runs/net.ron")).expect("it was written");
     good(&sandbox, "exec quick --json q.json");
     assert_eq!(sandbox.json("q.json")["workload"]["name"], "nets/net.aorta");
     for command in [
@@ -436,6 +450,21 @@ fn suites_are_checked_shown_and_formatted() {
     refused(&sandbox, "check s.ron", &["there is no such workload"]);
     sandbox.write("bad.ron", "(a: [)");
     refused(&sandbox, "fmt bad.ron", &["aorta::cli::unreadable"]);
+}
+
+/// Commands that take no bundle, or another file than it runs, leave it as it is and say what to type.
+#[test]
+fn commands_for_other_files_keep_a_bundle() {
+    let sandbox = project();
+    sandbox.write("a.ron", "(workload: \"nets/net.aorta\", authors: [\"A\"], backend: \"sim\", effort: quick)");
+    good(&sandbox, "exec a.ron --json a.json");
+    good(&sandbox, "bundle a.ron --record a.json -o a.aortab");
+    let text = sandbox.read("a.aortab");
+    refused(&sandbox, "fmt a.aortab", &["a bundle or a record has one form", "`aorta unbundle a.aortab`"]);
+    refused(&sandbox, "suite a.aortab", &["it is a scenario", "aorta exec a.aortab/a.ron"]);
+    good(&sandbox, "view a.aortab -o page.html");
+    assert_eq!(sandbox.read("a.aortab"), text);
+    assert!(sandbox.read("page.html").contains("nets/net.aorta"));
 }
 
 #[test]

@@ -10,14 +10,17 @@ use aorta::schedule;
 use super::altered::{Altered, Calls, TOLD};
 use super::world::World;
 
-/// An operation for each kind of driver call, and two streams that wait for each other.
+/// An operation for each kind of driver call, two streams that wait for each other, and a host stream that both wait for.
 const FILE: &str = "\
 stream s
 stream t
+stream h(kind: host)
 buffer x, y: f32[64]
+buffer p: f32[64] in pinned
 step {
-  on s { map(x * 2 -> x) all_reduce(x -> y) }
-  on t { copy(y -> x) }
+  on h { map(p * 0.5 + 1 -> p) }
+  on s { map(x * 2 + p -> x) all_reduce(x -> y) }
+  on t { copy(y -> x) copy(x -> p) }
 }
 ";
 

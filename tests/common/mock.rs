@@ -1,5 +1,6 @@
 //! A mock backend that records its calls, and fails where its script says so.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -172,6 +173,7 @@ impl Backend for Mock {
                 hold: self.hold.clone(),
                 asked: 0,
                 capturing: false,
+                captured: BTreeSet::new(),
                 graphs: 0,
             })
         };
@@ -197,6 +199,8 @@ struct MockDriver {
     /// Lanes with pending work.
     busy: Vec<bool>,
     capturing: bool,
+    /// Events last recorded in a capture.
+    captured: BTreeSet<u32>,
     graphs: u32,
 }
 
@@ -274,12 +278,19 @@ impl Driver for MockDriver {
 
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>> {
         self.note(|image| format!("record e{event} on {}", lane_name(image, lane)));
+        match self.capturing {
+            true => self.captured.insert(event),
+            false => self.captured.remove(&event),
+        };
         Ok(())
     }
 
     fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>> {
         self.note(|image| format!("{} waits for e{event}", lane_name(image, lane)));
-        Ok(())
+        match !self.capturing && self.captured.contains(&event) {
+            true => Err(Fault::new("streamWaitEvent", "the event was last recorded in a capture")),
+            false => Ok(()),
+        }
     }
 
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>> {

@@ -2,9 +2,11 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::Arc;
 
-use aorta::compile::{Compiled, Options, Ranks};
+use aorta::compile::{Compiled, ModuleText, Options, Ranks, standard_module};
 use aorta::model::Program;
+use aorta::ops::DataFile;
 use aorta::plan::Plan;
 use aorta::syntax::ast::{DeclKind, Expr, ExprKind};
 use aorta::syntax::{self, Ast, Limits};
@@ -31,7 +33,7 @@ pub fn at(path: &str) -> Shipped {
     Shipped { path: path.to_owned(), text }
 }
 
-/// Every shipped file, sorted by path.
+/// Every shipped file, sorted by path. Modules are not files of their own.
 pub fn all() -> Vec<Shipped> {
     let root = root();
     let mut found = Vec::new();
@@ -39,7 +41,7 @@ pub fn all() -> Vec<Shipped> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("the folder is part of the repository") {
             let path = entry.expect("a folder can be read to its end").path();
-            if path.is_dir() {
+            if path.is_dir() && !path.ends_with("parts") {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "aorta") {
                 found.push(at(&path.strip_prefix(root).expect("it was found below").display().to_string()));
@@ -126,5 +128,25 @@ pub fn compile(
 ) -> Result<Compiled, String> {
     let set = set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let preset = preset.map(str::to_owned);
-    super::compile(name, text, &Options { preset, set, ranks: Ranks::Exactly(ranks), cycle: 2, ..Options::default() })
+    let find = &|path: &str, by: Option<&str>| find(by.unwrap_or(name), path);
+    let options = Options { preset, set, ranks: Ranks::Exactly(ranks), cycle: 2, find, ..Options::default() };
+    super::compile(name, text, &options)
+}
+
+/// The file at `path` from the folder of the file `by`, or a shipped module.
+fn find(by: &str, path: &str) -> Result<ModuleText, String> {
+    if let Some(found) = standard_module(path) {
+        return found;
+    }
+    let file = root().join(Path::new(by).with_file_name(path));
+    let bytes = std::fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let data = path.ends_with(".bin").then(|| Arc::new(DataFile { path: file, bytes: bytes.len() as u64, read }));
+    let text = if data.is_some() { String::new() } else { String::from_utf8_lossy(&bytes).into_owned() };
+    Ok(ModuleText { data, ..ModuleText::text(path.to_owned(), text) })
+}
+
+fn read(path: &Path, offset: u64, bytes: &mut [u8]) -> Result<(), String> {
+    let whole = std::fs::read(path).map_err(|error| error.to_string())?;
+    bytes.copy_from_slice(&whole[offset as usize..offset as usize + bytes.len()]);
+    Ok(())
 }

@@ -58,7 +58,8 @@ pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<()
             let why = if unit.is_empty() { "it is a plain number".to_owned() } else { format!("it is in {unit}") };
             let help = match units::unit(&unit) {
                 Some(_) => format!("write a number with its unit, such as \"{example}\""),
-                None => "write a plain number, such as \"1e6\"".to_owned(),
+                None if unit.is_empty() || unit == "1/s" => "write a plain number, such as \"1e6\"".to_owned(),
+                None => format!("write a number with its unit, such as \"1M {unit}\""),
             };
             let what = format!("the limit `{limit}` of {file}");
             return Err(InputError::bad_value(&what, &span.to_string(), &why, &help).into());

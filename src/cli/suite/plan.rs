@@ -9,7 +9,7 @@ use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
 use crate::cli::{container, exec, library, load, project};
-use crate::config::{Settings, Suite, SuiteCase};
+use crate::config::{RonKind, Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
 use crate::schedule::Topology;
 
@@ -69,6 +69,10 @@ pub fn find(name: &str) -> Result<(Suite, String), CliError> {
     let name = &project::resolve(name)?;
     if name.ends_with(".ron") || name.contains('/') {
         let text = load::read(Path::new(name), load::FileKind::Suite)?;
+        if RonKind::of(&text) == RonKind::Scenario && text.contains("workload:") {
+            let help = format!("`aorta exec {name}` runs it; a suite lists it: `cases: [(workload: \"moe\")]`");
+            return Err(InputError::bad_value("a suite", name, "it is a scenario, which runs one workload", &help).into());
+        }
         return Ok((Suite::parse(name, &text)?, text));
     }
     let (name, text) = Suite::text(name)?;

@@ -108,7 +108,7 @@ const MAX_WARNINGS: usize = 100;
 /// The warnings for a file, in the order of its text, at most a hundred.
 pub fn lint(ast: &Ast, program: &Program) -> Vec<ModelWarning> {
     let mut warnings = Vec::new();
-    unused::names(ast, &mut warnings);
+    unused::names(ast, program, &mut warnings);
     ranges::backwards(ast, &mut warnings);
     // Something unused on this rank may be used on another one.
     if !(program.by_rank && program.world > 1) {

@@ -10,9 +10,12 @@ use crate::syntax::walk;
 
 use super::ModelWarning;
 
+/// Name of the stream of operations outside of any `on`.
+const MAIN: &str = "main";
+
 /// Finds parameters, values, streams, buffers and definitions that nothing names. If an argument of a `def` has the
 /// same name, its uses count for the outer name too, to avoid false warnings.
-pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
+pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut used: FxHashSet<Symbol> = FxHashSet::default();
     walk::exprs(ast, &mut |expr| match &expr.kind {
         ExprKind::Name(symbol) => drop(used.insert(*symbol)),
@@ -37,6 +40,8 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
             DeclKind::Param { name, .. } => check("parameter", *name),
             DeclKind::Let(binding) => check("value", binding.name),
             DeclKind::Draw { name, .. } => check("draw", *name),
+            // Operations outside of any `on` run there without naming it.
+            DeclKind::Stream { name, .. } if ast.names.name(name.symbol) == MAIN && runs_on_main(program) => {}
             DeclKind::Stream { name, .. } => check("stream", *name),
             DeclKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
             DeclKind::Def { name, .. } => check("definition", *name),
@@ -49,6 +54,13 @@ pub(super) fn names(ast: &Ast, warnings: &mut Vec<ModelWarning>) {
         StmtKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
         _ => {}
     });
+}
+
+/// True if any operation runs on the stream [`MAIN`].
+fn runs_on_main(program: &Program) -> bool {
+    let blocks = program.around.iter().flat_map(|(_, block)| &block.cycle);
+    let mut ops = program.cycle.iter().chain(blocks).flat_map(|step| &step.ops);
+    ops.any(|op| program.streams[op.stream.index()].name == MAIN)
 }
 
 /// Finds families with operations on only some of their members.

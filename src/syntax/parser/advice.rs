@@ -422,6 +422,12 @@ fn missing(place: &FailurePoint) -> Option<String> {
 /// Help for an unexpected token, if nothing more is known.
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
+    if place.lead() == "require" && found == "," {
+        return help("the message stands behind the condition: `require n > 4 \"n is too small\"`");
+    }
+    if found == "," && place.before.split_whitespace().rev().nth(1) == Some("over") {
+        return Some(format!("several factors of a mesh stand in brackets: `over [{}, …]`", place.word_before()));
+    }
     if place.word_before() == "over" && !found.is_empty() {
         return help("a group is a factor of the mesh: `mesh dp = world / 4, tp = 4`, and `over tp`");
     }

@@ -30,6 +30,7 @@ struct State {
     /// Each stream that takes part, the first being where it began, with the nodes that its next one comes behind.
     lanes: Vec<(Arc<Stream>, Vec<usize>)>,
     invalid: bool,
+    ended: bool,
 }
 
 /// Captures that have not ended.
@@ -72,6 +73,10 @@ impl Capture {
 
     pub fn invalid(&self) -> bool {
         self.state().invalid
+    }
+
+    pub fn ended(&self) -> bool {
+        self.state().ended
     }
 
     fn valid(&self) -> Done<MutexGuard<'_, State>> {
@@ -119,6 +124,7 @@ impl Capture {
         if self.mode != Mode::Relaxed && self.thread != thread::current().id() {
             return Err(CAPTURE_WRONG_THREAD);
         }
+        state.ended = true;
         for (stream, _) in &state.lanes {
             stream.set_capture(None);
         }

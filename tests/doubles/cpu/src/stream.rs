@@ -7,7 +7,7 @@ use crate::device;
 use crate::event::{Event, Mark, Recorded};
 use crate::handles::Handles;
 use crate::hardware::Hardware;
-use crate::status::{CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, Status};
+use crate::status::{CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, INVALID_VALUE, Status};
 
 /// A task of a stream. A graph repeats it at each launch.
 #[derive(Clone)]
@@ -121,6 +121,8 @@ impl Stream {
                 capture.invalidate();
                 Err(CAPTURE_ISOLATION)
             }
+            // A wait for what a capture recorded that has ended.
+            (Recorded::Captured(from, _), None) if from.ended() => Err(INVALID_VALUE),
             (Recorded::Captured(from, nodes), own) => match own {
                 Some(own) if !Arc::ptr_eq(&own, &from) => {
                     own.invalidate();
