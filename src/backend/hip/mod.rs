@@ -16,6 +16,7 @@ mod products;
 #[cfg(feature = "hip-sys")]
 mod prototypes;
 mod rocblas;
+mod rocprofiler;
 mod smi;
 mod sysfs;
 mod table;
@@ -33,6 +34,7 @@ use crate::ops::Source;
 use driver::{HipDriver, NoDriver, no_device, number};
 use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
+pub use rocprofiler::attach as attach_recorder;
 use limits::Limits;
 use rocblas::RocBlas;
 use smi::Smi;

@@ -78,7 +78,18 @@ unsafe extern "C" fn flush_all(_: u32) -> i32 {
                 let record = buffer.add(index * SIZE);
                 record.write_bytes(0xA5, SIZE);
                 record.cast::<u32>().write(kind);
-                let (call_at, node_at) = offsets(kind).unwrap_or((92, 144));
+                let (call_at, node_at, channel_at) = offsets(kind).unwrap_or((92, 144, 168));
+                record.add(channel_at).cast::<u32>().write_unaligned(9);
+                if kind == CONCURRENT_KERNEL {
+                    record.add(REGISTERS).cast::<u16>().write_unaligned(40);
+                    for (at, value) in [(GRID, 7), (GRID + 4, 2), (GRID + 8, 1), (BLOCK, 128), (BLOCK + 4, 1), (BLOCK + 8, 1)] {
+                        record.add(at).cast::<u32>().write_unaligned(value);
+                    }
+                    for (at, value) in [(STATIC_SHARED, 1024), (DYNAMIC_SHARED, 512), (SHARED_EXECUTED, 0)] {
+                        record.add(at).cast::<u32>().write_unaligned(value);
+                    }
+                    record.add(NAME).cast::<*const c_char>().write_unaligned(c"work".as_ptr());
+                }
                 record.add(START).cast::<u64>().write_unaligned(start);
                 record.add(END).cast::<u64>().write_unaligned(end);
                 record.add(call_at).cast::<u32>().write_unaligned(call);
@@ -207,9 +218,18 @@ fn records_are_collected_and_everything_is_detached() {
     assert!(cupti.take_notes().0.is_empty());
 
     let (activities, dropped) = cupti.end(&own.into_iter().collect()).expect("there are records");
+    let launch = KernelLaunch {
+        name: Some("work".into()),
+        grid: [7, 2, 1],
+        block: [128, 1, 1],
+        registers: Some(40),
+        shared_bytes: 1536,
+        ..KernelLaunch::default()
+    };
     let expected = own.map(|correlation| {
         let start = 1_000 * u64::from(correlation);
-        Activity { correlation, node: 0, start, end: start + 10 }
+        let kernel = (correlation == own[0]).then(|| launch.clone());
+        Activity { correlation, node: 0, start, end: start + 10, queue: Some(9), kernel }
     });
     assert_eq!((activities.as_slice(), dropped), (expected.as_slice(), 0));
     assert_eq!((lock(&ENABLED).len(), FINALIZED.load(Ordering::Relaxed)), (KINDS.len(), 0), "a rank still records");
