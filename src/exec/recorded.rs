@@ -104,7 +104,12 @@ impl Session {
 ///
 /// An operation without a record did nothing on the device. Its span is empty, at the moment at which it would have
 /// begun: when its stream reached it.
-fn complete(trace: Trace, times: &TurnTimes, (step, records): (&StepCommands, &[Activity]), overlapping: bool) -> Trace {
+fn complete(
+    trace: Trace,
+    times: &TurnTimes,
+    (step, records): (&StepCommands, &[Activity]),
+    overlapping: bool,
+) -> Trace {
     let Some(placed) = times.place(trace.time, overlapping) else { return trace };
     let since = |at: u64| Nanos(at as i64 - placed.begin);
     let mut reached: BTreeMap<u32, Nanos> = BTreeMap::new();

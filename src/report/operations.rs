@@ -143,7 +143,8 @@ impl Group<'_> {
     /// Describes the longest launch of the group, such as `132 blocks of 128 threads, 168 registers a thread, …`; `None`
     /// without the vendor's records, and for copies and fills.
     pub fn launch_text(&self) -> Option<String> {
-        let launch = self.members.iter().filter_map(|member| member.longest_launch()).max_by_key(|part| part.time_ns)?;
+        let launch =
+            self.members.iter().filter_map(|member| member.longest_launch()).max_by_key(|part| part.time_ns)?;
         let kernel = launch.kernel.as_ref()?;
         let count = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
         let (blocks, threads) = (count(kernel.grid), count(kernel.block));

@@ -62,7 +62,8 @@ mod tests {
     /// Each case is limited by another resource. The values are those of NVIDIA's occupancy calculator.
     #[test]
     fn each_resource_limits() {
-        let of = |threads, registers, shared| theoretical(&H100, &kernel(threads, registers, shared)).expect("registers");
+        let of =
+            |threads, registers, shared| theoretical(&H100, &kernel(threads, registers, shared)).expect("registers");
         assert_eq!(of(256, 32, 0), 1.0, "threads");
         assert_eq!(of(32, 16, 0), 0.5, "32 blocks of one warp");
         assert_eq!(of(256, 40, 0), 0.75, "48 of 64 warps by 1280 registers each");

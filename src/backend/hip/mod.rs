@@ -34,9 +34,9 @@ use crate::ops::Source;
 use driver::{HipDriver, NoDriver, no_device, number};
 use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
-pub use rocprofiler::attach as attach_recorder;
 use limits::Limits;
 use rocblas::RocBlas;
+pub use rocprofiler::attach as attach_recorder;
 use smi::Smi;
 use sysfs::Sysfs;
 

@@ -66,6 +66,9 @@ pub struct Header {
     payload: *const u8,
 }
 
+/// File names of the library.
+const NAMES: [&str; 2] = ["librocprofiler-sdk.so.1", "librocprofiler-sdk.so"];
+
 /// The oldest version whose records have the offsets below.
 const OLDEST: (u32, u32) = (1, 0);
 
@@ -160,9 +163,10 @@ pub fn attached() -> Result<Arc<Rocprofiler>, String> {
 
 impl Rocprofiler {
     fn load(paths: &SearchPaths) -> Result<Rocprofiler, String> {
-        let names = ["librocprofiler-sdk.so.1", "librocprofiler-sdk.so"].map(str::to_owned);
-        let opened = paths.open(&names).map_err(|why| match why {
-            NotOpened::Absent => "there is no rocprofiler-sdk (librocprofiler-sdk), which is a package of ROCm".to_owned(),
+        let opened = paths.open(&NAMES.map(str::to_owned)).map_err(|why| match why {
+            NotOpened::Absent => {
+                "there is no rocprofiler-sdk (librocprofiler-sdk), which is a package of ROCm".to_owned()
+            }
             NotOpened::Broken(why) => format!("rocprofiler-sdk does not load: {why}"),
         })?;
         let table = Table::load(&opened).map_err(|error| error.to_string())?;
@@ -182,7 +186,9 @@ impl Rocprofiler {
         library.check("rocprofiler_force_configure", code)?;
         match FAILED.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(why) => Err(why),
-            None if BUFFER.load(Ordering::Acquire) == 0 => Err("rocprofiler-sdk did not initialize its tools".to_owned()),
+            None if BUFFER.load(Ordering::Acquire) == 0 => {
+                Err("rocprofiler-sdk did not initialize its tools".to_owned())
+            }
             None => Ok(library),
         }
     }
@@ -191,7 +197,9 @@ impl Rocprofiler {
     fn check(&self, call: &str, code: i32) -> Result<(), String> {
         match code {
             0 => return Ok(()),
-            CONFIGURATION_LOCKED => return Err("another profiler configured rocprofiler-sdk in this process".to_owned()),
+            CONFIGURATION_LOCKED => {
+                return Err("another profiler configured rocprofiler-sdk in this process".to_owned());
+            }
             PERMISSION_DENIED => return Err("the system does not permit rocprofiler-sdk to trace".to_owned()),
             _ => {}
         }
@@ -358,7 +366,10 @@ unsafe extern "C" fn delivered(
 unsafe fn activity(kind: u32, record: *const u8) -> Activity {
     // SAFETY: the caller vouches for the layout.
     let (word, half) = unsafe {
-        (|at: usize| record.add(at).cast::<u64>().read_unaligned(), |at: usize| record.add(at).cast::<u32>().read_unaligned())
+        (
+            |at: usize| record.add(at).cast::<u64>().read_unaligned(),
+            |at: usize| record.add(at).cast::<u32>().read_unaligned(),
+        )
     };
     let sizes = |at: usize| [half(at), half(at + 4), half(at + 8)];
     let kernel = (kind == KERNEL_DISPATCH).then(|| {
