@@ -33,6 +33,7 @@ mod hang;
 mod hip;
 mod hip_devices;
 mod hip_host_streams;
+mod hip_records;
 mod host_streams;
 mod injected;
 mod invariants;

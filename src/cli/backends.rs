@@ -48,6 +48,14 @@ pub struct Chosen {
     pub why: Option<String>,
 }
 
+/// Attaches the vendor's library that records single operations, if it has to be there before the first call of the
+/// driver. The run says whether it could be attached.
+pub fn attach_recorder(wanted: BackendArg) {
+    if matches!(wanted, BackendArg::Hip | BackendArg::Auto) {
+        hip::attach_recorder(&environment::rocm_paths());
+    }
+}
+
 /// Number of ranks that a file with collectives gets by default: one for each GPU, or one if a device is named. `None`
 /// if there are no GPUs to count.
 pub fn gpus(wanted: BackendArg, device: Option<u32>) -> Option<u32> {

@@ -234,8 +234,8 @@ pub trait Driver: Send {
     }
 
     /// Begins to record what the device runs, and returns the name of the library. Called on all ranks of a process before
-    /// one of them issues observed iterations. The error says in words why it cannot.
-    fn begin_records(&mut self) -> Result<String, String> {
+    /// one of them issues observed iterations, as a graph if `as_graph`. The error says in words why it cannot.
+    fn begin_records(&mut self, _as_graph: bool) -> Result<String, String> {
         Err("the backend has no such library".to_owned())
     }
 

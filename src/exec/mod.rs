@@ -47,6 +47,6 @@ pub use recorded::ObservedBy;
 pub use samples::Samples;
 pub use session::{LaunchMode, Session};
 pub use timer::Timer;
-pub use trace::{Moment, Span, Trace};
+pub use trace::{KernelLaunch, Moment, Part, Span, Trace};
 pub use watchdog::CommMonitor;
 pub use witness::{Edge, Witness, witness};

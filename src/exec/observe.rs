@@ -196,7 +196,7 @@ impl Session {
             spans.push(Span { op, lane, start, end });
         }
         let occupied = self.driver.units_since(begin);
-        Ok(Trace { step: step.step, slot, time, origin: None, spans, occupied })
+        Ok(Trace { step: step.step, slot, time, origin: None, spans, occupied, parts: Vec::new() })
     }
 }
 

@@ -3,17 +3,19 @@
 //! All ranks use the same method. If the records of one rank cannot be used, all ranks repeat the iterations, since a
 //! collective needs each of them, and time them by stamps.
 
-use crate::base::{LaneId, Nanos};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::{LaneId, Nanos, OpId};
 use crate::config::ObserveSetting;
 
 use super::control::Control;
 use super::error::ExecError;
-use super::image::Step;
+use super::image::{Step, StepCommands};
 use super::observe::{Observation, Timing};
 use super::ranks::Ranks;
-use super::records::{self, TurnTimes};
+use super::records::{self, Activity, TurnTimes};
 use super::session::{LaunchMode, Session};
-use super::trace::{Span, Trace};
+use super::trace::{Part, Span, Trace};
 
 /// The method by which the operations of observed iterations were timed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,33 +83,71 @@ impl Session {
         let recorded = self.driver.end_records()?;
         let Recording { indices, traces, overlapping, .. } = std::mem::take(&mut self.recording);
         let outline = self.lowered.outline.clone();
-        let launches = |index: usize| {
-            outline.period[index].commands.iter().filter_map(|command| match *command {
-                Step::Launch { op, lane } => Some((op, LaneId(lane))),
+        let ops = |index: &usize| {
+            let launched = |command: &Step| match *command {
+                Step::Launch { op, .. } => Some(op),
                 _ => None,
-            })
+            };
+            outline.period[*index].commands.iter().filter_map(launched).collect()
         };
-        let ops: Vec<Vec<u32>> = indices.iter().map(|index| launches(*index).map(|(op, _)| op).collect()).collect();
-        let times = records::correlate(&recorded, &ops)?;
+        let times = records::correlate(&recorded, &indices.iter().map(ops).collect::<Vec<_>>())?;
+        let mut described = BTreeSet::new();
         let whole = |((index, trace), times): ((usize, Trace), TurnTimes)| {
-            let launches = launches(index).zip(&outline.period[index].ops);
-            let spans =
-                launches.map(|((number, lane), &op)| (number, Span { op, lane, start: Nanos(0), end: Nanos(0) }));
-            complete(trace, &times, spans, overlapping)
+            let parts = if described.insert(trace.slot) { &recorded.activities[..] } else { &[] };
+            complete(trace, &times, (&outline.period[index], parts), overlapping)
         };
         Ok(indices.into_iter().zip(traces).zip(times).map(whole).collect())
     }
 }
 
-/// Adds the spans of the launches to a trace.
-fn complete(trace: Trace, times: &TurnTimes, launches: impl Iterator<Item = (u32, Span)>, overlapping: bool) -> Trace {
+/// Adds the spans of the launches to a trace, and their parts if the records are not empty.
+///
+/// An operation without a record did nothing on the device. Its span is empty, at the moment at which it would have
+/// begun: when its stream reached it.
+fn complete(
+    trace: Trace,
+    times: &TurnTimes,
+    (step, records): (&StepCommands, &[Activity]),
+    overlapping: bool,
+) -> Trace {
     let Some(placed) = times.place(trace.time, overlapping) else { return trace };
     let since = |at: u64| Nanos(at as i64 - placed.begin);
-    let span = |(number, span): (u32, Span)| {
-        let &(start, end) = times.ops.get(&number)?;
-        Some(Span { start: since(start), end: since(end), ..span })
+    let mut reached: BTreeMap<u32, Nanos> = BTreeMap::new();
+    let mut recorded: BTreeMap<u32, Nanos> = BTreeMap::new();
+    let mut ids: BTreeMap<u32, OpId> = BTreeMap::new();
+    let mut numbers = step.ops.iter();
+    let mut spans = Vec::with_capacity(step.ops.len());
+    for command in &step.commands {
+        match *command {
+            Step::Launch { op: number, lane } => {
+                let Some(&op) = numbers.next() else { break };
+                let now = reached.get(&lane).copied().unwrap_or_default();
+                let known = times.ops.get(&number).map(|&(start, end)| (since(start), since(end)));
+                let (start, end) = known.unwrap_or((now, now));
+                reached.insert(lane, end.max(now));
+                ids.insert(number, op);
+                spans.push(Span { op, lane: LaneId(lane), start, end });
+            }
+            Step::Record { event, lane } => {
+                recorded.insert(event, reached.get(&lane).copied().unwrap_or_default());
+            }
+            Step::Wait { lane, event, across: false } => {
+                let awaited = recorded.get(&event).copied().unwrap_or_default();
+                let now = reached.entry(lane).or_default();
+                *now = awaited.max(*now);
+            }
+            // An earlier iteration recorded the event.
+            Step::Wait { across: true, .. } | Step::HostSync => {}
+        }
+    }
+    let part = |&(number, index): &(u32, usize)| {
+        let Activity { node, start, end, queue, ref kernel, .. } = *records.get(index)?;
+        let (node, kernel) = (Some(node).filter(|node| *node != 0), kernel.clone());
+        Some(Part { op: *ids.get(&number)?, start: since(start), end: since(end), queue, node, kernel })
     };
-    let mut trace = Trace { time: placed.time, spans: launches.filter_map(span).collect(), ..trace };
+    let mut parts: Vec<Part> = times.parts.iter().filter_map(part).collect();
+    parts.sort_by_key(|part| (part.start, part.op));
+    let mut trace = Trace { time: placed.time, spans, parts, ..trace };
     if let Some(origin) = &mut trace.origin {
         origin.error = origin.error + placed.error;
     }
@@ -170,7 +210,7 @@ impl Ranks {
         observation: Observation,
         control: &Control,
     ) -> Result<Result<(Vec<Vec<Trace>>, String), String>, ExecError> {
-        let begin = |session: &mut Session| Ok(session.driver.begin_records());
+        let begin = |session: &mut Session| Ok(session.driver.begin_records(mode == LaunchMode::Graph));
         let (begun, _) = self.each_or_none("records", control, begin, first_error)?;
         let method = match begun {
             Ok(method) => method,

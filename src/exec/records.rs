@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::base::Nanos;
 
+use super::trace::KernelLaunch;
+
 /// The work for which the host makes a launch call. `turn` is the number of the observed iteration within a pass, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -33,7 +35,7 @@ pub struct Node {
 }
 
 /// The vendor's record of one kernel, copy or fill.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
     /// Number of the call that launched it.
     pub correlation: u32,
@@ -43,6 +45,10 @@ pub struct Activity {
     pub start: u64,
     /// Time at which the device ended the work, on the same clock; 0 if the vendor gives none.
     pub end: u64,
+    /// Number of the hardware queue that ran it, as the vendor counts them; `None` if the vendor does not say.
+    pub queue: Option<u64>,
+    /// The launch, if the work is a kernel; `None` for copies and fills.
+    pub kernel: Option<KernelLaunch>,
 }
 
 /// The launch calls that a driver noted and the records that it received in a pass of observed iterations.
@@ -53,15 +59,18 @@ pub struct Recorded {
     pub activities: Vec<Activity>,
     /// Records that the vendor's library dropped.
     pub dropped: u64,
-    /// For each operation of the image, the number of records that it leaves at least.
+    /// For each operation of the image, the number of records that it leaves at least. 0 if it may do nothing on the
+    /// device, as a collective of one rank in place does.
     pub least: Vec<u32>,
 }
 
 /// The times of an observed iteration, on the vendor's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TurnTimes {
-    /// First start and last end of each operation.
+    /// First start and last end of each operation that left a record.
     pub ops: BTreeMap<u32, (u64, u64)>,
+    /// Index in [`Recorded::activities`] of each record, with the operation that it belongs to.
+    pub parts: Vec<(u32, usize)>,
     /// End of the kernel that held the iteration; `None` if none did.
     pub gate: Option<u64>,
 }
@@ -80,7 +89,7 @@ pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>
     let nodes: HashMap<u64, u32> = recorded.nodes.iter().map(|node| (node.id, node.op)).collect();
     let mut turns = vec![TurnTimes::default(); ops.len()];
     let mut counts: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); ops.len()];
-    for activity in &recorded.activities {
+    for (index, activity) in recorded.activities.iter().enumerate() {
         let (turn, op) = match causes.get(&activity.correlation) {
             None => continue,
             Some(&Cause::Operation { turn, op }) => (turn, Some(op)),
@@ -100,12 +109,13 @@ pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>
                 let (start, end) = times.ops.entry(op).or_insert((activity.start, activity.end));
                 (*start, *end) = ((*start).min(activity.start), (*end).max(activity.end));
                 *counts[turn as usize].entry(op).or_default() += 1;
+                times.parts.push((op, index));
             }
         }
     }
     let least = |op: u32| recorded.least.get(op as usize).copied().unwrap_or(1);
     let lacking = |(turn, ops): (&BTreeMap<u32, u32>, &Vec<u32>)| {
-        ops.iter().filter(|&&op| turn.get(&op).copied().unwrap_or(0) < least(op).max(1)).count()
+        ops.iter().filter(|&&op| turn.get(&op).copied().unwrap_or(0) < least(op)).count()
     };
     let lost: usize = counts.iter().zip(ops).map(lacking).sum();
     let all: usize = ops.iter().map(Vec::len).sum();

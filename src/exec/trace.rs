@@ -1,5 +1,7 @@
 //! The trace of an observed iteration.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::base::{LaneId, Nanos, OpId};
@@ -39,8 +41,50 @@ pub struct Moment {
     pub clock: u32,
 }
 
+/// The launch of a kernel, as the vendor's library recorded it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct KernelLaunch {
+    /// Name of the function, as the compiler mangled it; `None` if the vendor does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
+    /// Blocks in x, y and z.
+    pub grid: [u32; 3],
+    /// Threads of a block in x, y and z.
+    pub block: [u32; 3],
+    /// Registers of a thread; `None` if the vendor does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registers: Option<u32>,
+    /// Shared memory of a block in bytes, static and dynamic.
+    pub shared_bytes: u32,
+    /// Shared memory in bytes that the compute unit was configured to; `None` if the vendor does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit_shared_bytes: Option<u32>,
+    /// Share of a compute unit's threads that can be resident by the limits of the kernel, from 0 to 1: the theoretical
+    /// occupancy. `None` if a limit is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occupancy: Option<f64>,
+}
+
+/// One kernel, copy or fill of an operation in an observed iteration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    pub op: OpId,
+    /// From the begin of the iteration.
+    pub start: Nanos,
+    pub end: Nanos,
+    /// Number of the hardware queue, as the vendor counts them; `None` if the vendor does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u64>,
+    /// Number of the graph's node, as the vendor counts them; `None` outside of graphs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u64>,
+    /// `None` for a copy or a fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelLaunch>,
+}
+
 /// The spans of an iteration, in the order of issue.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// Slot in this rank's own cycle.
     pub step: usize,
@@ -55,6 +99,10 @@ pub struct Trace {
     /// device does not report it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occupied: Vec<(Nanos, u32)>,
+    /// Kernels, copies and fills by their start, from the vendor's records. Only the first observed iteration of a slot
+    /// has them, since the others have the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 impl Span {

@@ -1,13 +1,14 @@
 //! Records of a slot's operations, from the iterations that observed it.
 
 use crate::base::{Nanos, OpId};
+use crate::exec::Part;
 use crate::model::{OpKind, Program, Step};
 use crate::ops::{self, BusBytes, Category, Launch, Spec, Tensor};
 
 use super::alone::Alone;
 use super::analysis;
 use super::plausible::Limits;
-use super::record::OperationRecord;
+use super::record::{LaunchRecord, OperationRecord};
 use super::request::{RankRequest, Request};
 use super::subject::Peaks;
 use super::summary::Summary;
@@ -33,6 +34,10 @@ pub fn operations(
                 transfers[span.op.index()].push(iteration.work(span).0 as f64);
             }
         }
+    }
+    let mut parts: Vec<Vec<&Part>> = vec![Vec::new(); step.ops.len()];
+    for part in iterations.iter().flat_map(|iteration| &iteration.trace.parts) {
+        parts[part.op.index()].push(part);
     }
     let round = |time: f64| Nanos(time.round() as i64);
     let times = analysis::medians(step.ops.len(), iterations);
@@ -81,9 +86,23 @@ pub fn operations(
                 ideal_ns: bound.map(|((_, time), _)| Nanos(time.ceil() as i64)),
                 bound: bound.map(|((resource, _), profile)| resource.name(profile).to_owned()),
                 refused,
+                launches: launches(&parts[op.index()]),
             }
         })
         .collect()
+}
+
+/// Records of the parts of an operation, which are in the order of their start.
+fn launches(parts: &[&Part]) -> Vec<LaunchRecord> {
+    let begin = parts.first().map(|part| part.start).unwrap_or_default();
+    let launch = |part: &&Part| LaunchRecord {
+        after_ns: part.start - begin,
+        time_ns: part.end - part.start,
+        queue: part.queue,
+        node: part.node,
+        kernel: part.kernel.clone(),
+    };
+    parts.iter().map(launch).collect()
 }
 
 /// Direction of a contiguous copy by a copy engine, or of one to another rank, and whether the host's memory is

@@ -37,6 +37,7 @@ pub fn trace(time: i64, spans: &[(u32, i64, i64)]) -> Trace {
         origin: None,
         spans: spans.iter().enumerate().map(span).collect(),
         occupied: Vec::new(),
+        parts: Vec::new(),
     }
 }
 

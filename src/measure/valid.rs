@@ -253,7 +253,12 @@ fn check_operation(operation: &OperationRecord, bounds: &Bounds, at: &str) -> Ch
         ("slack_ns", operation.slack_ns),
         ("ideal_ns", operation.ideal_ns),
     ];
-    bounds.times(at, all)
+    bounds.times(at, all)?;
+    for (place, launch) in operation.launches.iter().enumerate() {
+        let times = [("after_ns", Some(launch.after_ns)), ("time_ns", Some(launch.time_ns))];
+        bounds.times(&format!("{at}.launches[{place}]"), times)?;
+    }
+    Ok(())
 }
 
 fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {

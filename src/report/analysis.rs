@@ -149,8 +149,11 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
                 group.of_peak_text(),
             ]);
         }
-        let mut notes: Vec<String> =
-            groups.iter().take(count).map(|group| format!("{}: {}", group.name, advice(group))).collect();
+        let lines = |group: &Group| {
+            let launched = group.launch_text().map(|text| format!("{} runs as {text}", group.name));
+            [format!("{}: {}", group.name, advice(group))].into_iter().chain(launched)
+        };
+        let mut notes: Vec<String> = groups.iter().take(count).flat_map(lines).collect();
         notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
         notes.extend(analysis.unusual.clone());
         let described = format!("{}{}", variant_name(record, variant), super::slots::of(record, rank));

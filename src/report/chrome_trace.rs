@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use crate::base::Nanos;
-use crate::measure::record::{OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
+use crate::measure::record::{LaunchRecord, OperationRecord, RankRecord, RunRecord, SpanRecord, Variant};
 
 use super::common_clock::{origins, shifts};
 use super::counters::counters;
@@ -279,6 +279,9 @@ fn args(record: &RunRecord, rank: &RankRecord, operation: &OperationRecord, span
             args["memory bandwidth (GB/s)"] = json!(operation.bytes as f64 / seconds / 1e9);
         }
     }
+    if let Some(launch) = operation.longest_launch() {
+        launch_args(launch, operation.launches.len(), &mut args);
+    }
     if let Some(phase) = &operation.phase {
         args["phase"] = json!(phase);
     }
@@ -289,4 +292,28 @@ fn args(record: &RunRecord, rank: &RankRecord, operation: &OperationRecord, span
         args["emulated"] = json!(world);
     }
     args
+}
+
+/// Adds what the vendor recorded of an operation's longest launch, of `count`. The names are Kineto's, where it has one.
+fn launch_args(launch: &LaunchRecord, count: usize, args: &mut Value) {
+    let optional = [("hardware queue", launch.queue), ("graph node id", launch.node)];
+    for (name, value) in optional.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        args[name] = json!(value);
+    }
+    if count > 1 {
+        args["launches"] = json!(count);
+    }
+    let Some(kernel) = &launch.kernel else { return };
+    args["grid"] = json!(kernel.grid);
+    args["block"] = json!(kernel.block);
+    args["shared memory"] = json!(kernel.shared_bytes);
+    if let Some(registers) = kernel.registers {
+        args["registers per thread"] = json!(registers);
+    }
+    if let Some(occupancy) = kernel.occupancy {
+        args["theoretical occupancy %"] = json!(100.0 * occupancy);
+    }
+    if let Some(name) = &kernel.name {
+        args["kernel"] = json!(name);
+    }
 }

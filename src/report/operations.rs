@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use crate::base::{Nanos, Rate};
+use crate::base::{Bytes, Nanos, Rate};
 use crate::measure::compare::plain_name;
 use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 
@@ -18,6 +18,9 @@ const ROWS: usize = 16;
 /// Maximum length in characters of a name, and of a kind with its size.
 const NAME: usize = 24;
 const KIND: usize = 34;
+
+/// Maximum length in characters of the name of a kernel's function.
+const FUNCTION: usize = 60;
 
 /// Label without indices, kind and source location.
 type Key<'a> = (String, &'a str, &'a str);
@@ -135,6 +138,24 @@ impl Group<'_> {
             sizes => format!("({sizes} sizes)"),
         };
         cut(format!("{} {size}", first.operation).trim_end(), KIND)
+    }
+
+    /// Describes the longest launch of the group, such as `132 blocks of 128 threads, 168 registers a thread, …`; `None`
+    /// without the vendor's records, and for copies and fills.
+    pub fn launch_text(&self) -> Option<String> {
+        let launch =
+            self.members.iter().filter_map(|member| member.longest_launch()).max_by_key(|part| part.time_ns)?;
+        let kernel = launch.kernel.as_ref()?;
+        let count = |sizes: [u32; 3]| sizes.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+        let (blocks, threads) = (count(kernel.grid), count(kernel.block));
+        let mut facts = vec![format!("{blocks} × {threads} threads")];
+        facts.extend(kernel.registers.map(|registers| format!("{registers} registers a thread")));
+        facts.push(format!("{} of shared memory a block", Bytes(kernel.shared_bytes.into())));
+        facts.extend(kernel.occupancy.map(|share| format!("occupancy {:.0} %", 100.0 * share)));
+        facts.extend(launch.queue.map(|queue| format!("hardware queue {queue}")));
+        facts.extend(launch.node.map(|node| format!("graph node {node}")));
+        facts.extend(kernel.name.as_ref().map(|name| format!("`{}`", cut(name, FUNCTION))));
+        Some(facts.join(", "))
     }
 
     pub fn short_name(&self) -> String {

@@ -8,8 +8,15 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The names of the libraries that one file implements.
-const NAMES: [&str; 6] =
-    ["libamdhip64.so", "libhiprtc.so", "libamd_comgr.so", "libhipblaslt.so", "librccl.so", "librocm_smi64.so"];
+const NAMES: [&str; 7] = [
+    "libamdhip64.so",
+    "libhiprtc.so",
+    "libamd_comgr.so",
+    "libhipblaslt.so",
+    "librccl.so",
+    "librocm_smi64.so",
+    "librocprofiler-sdk.so.1",
+];
 
 /// The folder of the double that runs on the CPU; `None` with a message if it cannot be built.
 pub fn cpu() -> Option<&'static Path> {

@@ -11,7 +11,7 @@ use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
-use crate::exec::{DeviceInfo, ExecError, Health};
+use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
 use crate::ops::{Conv, Copy as CopyLaunch, Direction, Gemm, Source};
 use crate::schedule::Topology;
 
@@ -20,11 +20,11 @@ use super::cublaslt::{CublasLt, Product};
 use super::cudnn::{Convolution, Cudnn};
 use super::driver::number;
 use super::nvml::Nvml;
+use super::occupancy;
 
 impl Api for Cuda {
     const NAME: &'static str = "cuda";
     const EVENTS_IN_GRAPHS: bool = true;
-    const HAS_TRACER: bool = true;
     const STEPS_ON_STREAMS: bool = true;
     const HOST_COPIES_BY_KERNEL: bool = false;
 
@@ -86,8 +86,16 @@ impl Api for Cuda {
         Topology { queues: self.connections, by_priority: false, units_apart: false }
     }
 
+    fn has_tracer(&self) -> bool {
+        true
+    }
+
     fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
         Ok(self.cupti()?)
+    }
+
+    fn occupancy(&self, kernel: &KernelLaunch) -> Option<f64> {
+        occupancy::theoretical(self.unit_limits.as_ref()?, kernel)
     }
 
     fn health(&self) -> Option<Health> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::backend::gpu::tracer::Tracer;
 use crate::backend::libraries::{NotOpened, SearchPaths, functions};
+use crate::exec::KernelLaunch;
 use crate::exec::records::{Activity, Cause, Node, NotedCall};
 
 type Subscriber = *mut c_void;
@@ -76,15 +77,25 @@ const BUFFER_WORDS: usize = 4 << 17;
 const START: usize = 16;
 const END: usize = 24;
 
-/// Offsets of the number of the call and of the graph's node; `None` for another kind of record.
-fn offsets(kind: u32) -> Option<(usize, usize)> {
+/// Offsets of the number of the call, the graph's node and the hardware channel; `None` for another kind of record.
+fn offsets(kind: u32) -> Option<(usize, usize, usize)> {
     match kind {
-        CONCURRENT_KERNEL => Some((92, 144)),
-        MEMCPY | MEMSET => Some((44, 64)),
-        MEMCPY_PEER => Some((60, 72)),
+        CONCURRENT_KERNEL => Some((92, 144, 168)),
+        MEMCPY | MEMSET => Some((44, 64, 76)),
+        MEMCPY_PEER => Some((60, 72, 84)),
         _ => None,
     }
 }
+
+/// Offsets in the record of a kernel: registers of a thread, blocks, threads of a block, static and dynamic shared memory of
+/// a block, name, and the shared memory that the SM was configured to.
+const REGISTERS: usize = 6;
+const GRID: usize = 52;
+const BLOCK: usize = 64;
+const STATIC_SHARED: usize = 76;
+const DYNAMIC_SHARED: usize = 80;
+const NAME: usize = 104;
+const SHARED_EXECUTED: usize = 140;
 
 /// Offset of the number of a call in `CUpti_CallbackData`.
 const CALL_CORRELATION: usize = 64;
@@ -252,6 +263,7 @@ impl Cupti {
     /// Appends the records of one buffer.
     fn read(&self, buffer: *mut u8, valid: usize, activities: &mut Vec<Activity>) -> Result<(), String> {
         let mut record: *mut u8 = std::ptr::null_mut();
+        let mut names = HashMap::new();
         loop {
             // SAFETY: the buffer has as many valid bytes, and the record is null or the one before.
             match unsafe { (self.table.next_record)(buffer, valid, &mut record) } {
@@ -262,14 +274,42 @@ impl Cupti {
             // to 8 bytes.
             unsafe {
                 let word = |at: usize| record.add(at).cast::<u64>().read_unaligned();
-                let Some((call, node)) = offsets(record.cast::<u32>().read_unaligned()) else { continue };
+                let half = |at: usize| record.add(at).cast::<u32>().read_unaligned();
+                let kind = half(0);
+                let Some((call, node, channel)) = offsets(kind) else { continue };
                 activities.push(Activity {
-                    correlation: record.add(call).cast::<u32>().read_unaligned(),
+                    correlation: half(call),
                     node: word(node),
                     start: word(START),
                     end: word(END),
+                    queue: Some(half(channel).into()),
+                    kernel: (kind == CONCURRENT_KERNEL).then(|| kernel(record, &mut names)),
                 });
             }
+        }
+    }
+}
+
+/// Reads the launch of a kernel from its record. `names` has the names that were read before, by their address.
+///
+/// # Safety
+///
+/// The record is that of a kernel.
+unsafe fn kernel(record: *const u8, names: &mut HashMap<usize, Option<Arc<str>>>) -> KernelLaunch {
+    // SAFETY: the caller vouches for the record. The library never frees names.
+    unsafe {
+        let half = |at: usize| record.add(at).cast::<u32>().read_unaligned();
+        let sizes = |at: usize| [half(at), half(at + 4), half(at + 8)];
+        let name = record.add(NAME).cast::<*const c_char>().read_unaligned();
+        let read = || (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into());
+        KernelLaunch {
+            name: names.entry(name.addr()).or_insert_with(read).clone(),
+            grid: sizes(GRID),
+            block: sizes(BLOCK),
+            registers: Some(record.add(REGISTERS).cast::<u16>().read_unaligned().into()),
+            shared_bytes: half(STATIC_SHARED).saturating_add(half(DYNAMIC_SHARED)),
+            unit_shared_bytes: Some(half(SHARED_EXECUTED)).filter(|bytes| *bytes > 0),
+            occupancy: None,
         }
     }
 }
@@ -280,6 +320,10 @@ impl Tracer for Cupti {
             version if version >= BY_TOOLKIT => format!("CUPTI {}.{}", version / 10_000, version % 10_000 / 100),
             version => format!("CUPTI, version {version} of its interface,"),
         }
+    }
+
+    fn names_nodes(&self) -> bool {
+        true
     }
 
     fn begin(&self) -> Result<(), String> {

@@ -104,11 +104,16 @@ pub mod number {
     pub const ATTRIBUTE_CLOCK_RATE: i32 = 13;
     pub const ATTRIBUTE_MULTIPROCESSORS: i32 = 16;
     pub const ATTRIBUTE_L2_BYTES: i32 = 38;
+    pub const ATTRIBUTE_UNIT_THREADS: i32 = 39;
     pub const ATTRIBUTE_COPY_ENGINES: i32 = 40;
     pub const ATTRIBUTE_MAJOR: i32 = 75;
     pub const ATTRIBUTE_MINOR: i32 = 76;
+    pub const ATTRIBUTE_UNIT_SHARED: i32 = 81;
+    pub const ATTRIBUTE_UNIT_REGISTERS: i32 = 82;
     pub const ATTRIBUTE_CONCURRENT_MANAGED: i32 = 89;
     pub const ATTRIBUTE_SHARED_OPTIN: i32 = 97;
+    pub const ATTRIBUTE_UNIT_BLOCKS: i32 = 106;
+    pub const ATTRIBUTE_RESERVED_SHARED: i32 = 111;
     pub const FUNCTION_MAX_DYNAMIC_SHARED: i32 = 8;
 }
 

@@ -7,6 +7,7 @@ mod cupti;
 mod driver;
 mod nvml;
 mod nvrtc;
+mod occupancy;
 mod peers;
 
 use std::ffi::c_int;
@@ -27,6 +28,7 @@ use cupti::Cupti;
 use driver::{CudaDriver, NONE_SEEN, NoDriver, no_device, number};
 use nvml::Nvml;
 pub use nvrtc::Nvrtc;
+use occupancy::UnitLimits;
 
 /// Newest major version of the toolkit whose libraries are looked for.
 const NEWEST: i32 = 13;
@@ -83,6 +85,8 @@ pub struct Cuda {
     context: CUcontext,
     architecture: String,
     shared_limit: u32,
+    /// `None` if the driver does not report all of them.
+    unit_limits: Option<UnitLimits>,
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,
     cublaslt: OnceLock<Arc<CublasLt>>,
@@ -126,6 +130,7 @@ impl Cuda {
         let cuda = Cuda {
             architecture: architecture(major, minor),
             shared_limit: attribute(number::ATTRIBUTE_SHARED_OPTIN).max(0) as u32,
+            unit_limits: unit_limits(|number| driver.attribute(device, number)),
             // 8 is the documented default.
             connections: connections.unwrap_or(8).clamp(1, 32),
             driver,
@@ -217,6 +222,18 @@ fn no_tracer(why: String) -> ExecError {
         purpose: "to time single operations by the device's records".to_owned(),
         help: Some(why),
     }
+}
+
+/// Resources of one of the device's SMs, by the driver's attributes.
+fn unit_limits(attribute: impl Fn(c_int) -> Option<c_int>) -> Option<UnitLimits> {
+    let positive = |number| attribute(number).and_then(|value| u32::try_from(value).ok());
+    Some(UnitLimits {
+        threads: positive(number::ATTRIBUTE_UNIT_THREADS)?,
+        blocks: positive(number::ATTRIBUTE_UNIT_BLOCKS)?,
+        registers: positive(number::ATTRIBUTE_UNIT_REGISTERS)?,
+        shared_bytes: positive(number::ATTRIBUTE_UNIT_SHARED)?,
+        reserved_bytes: positive(number::ATTRIBUTE_RESERVED_SHARED)?,
+    })
 }
 
 /// The name by which the compiler knows a compute capability. Hopper's warpgroup instructions are in `sm_90a` alone; code for

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::backend::collective::Collectives;
 use crate::base::Nanos;
-use crate::exec::{DeviceInfo, ExecError, Fault, Health};
+use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
 use crate::ops::{Conv, Copy as CopyLaunch, Gemm, Source};
 use crate::schedule::Topology;
@@ -108,8 +108,15 @@ pub trait Api: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// True if the vendor's library that records when kernels and copies run is supported.
-    const HAS_TRACER: bool = false;
+    /// Whether the vendor's library that records when kernels and copies run can be attached to this run.
+    fn has_tracer(&self) -> bool {
+        false
+    }
+
+    /// Computes the theoretical occupancy of a kernel, from 0 to 1; `None` if a limit of the device is not known.
+    fn occupancy(&self, _kernel: &KernelLaunch) -> Option<f64> {
+        None
+    }
 
     /// Returns the vendor's library that records kernels and copies, and loads it at the first call. The error says in words
     /// why it cannot be used.

@@ -147,7 +147,11 @@ impl<A: Api> Driver for GpuDriver<A> {
         if self.capturing {
             self.captured_uses.add(&self.image, op)?;
         }
-        let ops = if self.observing { &self.calls.observed } else { &self.calls.ops };
+        let ops = match (self.observing, &self.recorder) {
+            (true, Some(_)) => &self.calls.recorded,
+            (true, None) => &self.calls.observed,
+            (false, _) => &self.calls.ops,
+        };
         let (first, end) = ops[op as usize];
         if let Some((ranges, names)) = &self.ranges {
             ranges.enter(&names[op as usize]);
@@ -293,17 +297,18 @@ impl<A: Api> Driver for GpuDriver<A> {
     }
 
     fn has_recorder(&self) -> bool {
-        A::HAS_TRACER
+        self.api.has_tracer()
     }
 
-    fn begin_records(&mut self) -> Result<String, String> {
+    fn begin_records(&mut self, as_graph: bool) -> Result<String, String> {
         if self.host.is_used() {
             return Err("threads of the CPU do the work of a host stream, which no device records".to_owned());
         }
-        if self.image.crossings > 0 {
-            return Err("copies to other ranks wait for each other outside of what is recorded".to_owned());
+        let tracer = self.api.tracer()?;
+        if as_graph && !tracer.names_nodes() {
+            return Err(format!("{} does not say which node of a graph a record belongs to", tracer.name()));
         }
-        let recorder = Recorder::begin(self.api.tracer()?, self.calls.least_records())?;
+        let recorder = Recorder::begin(tracer, self.calls.least_records(&self.image))?;
         let name = recorder.name();
         self.recorder = Some(recorder);
         Ok(name)
@@ -316,7 +321,11 @@ impl<A: Api> Driver for GpuDriver<A> {
     fn end_records(&mut self) -> Result<Recorded, String> {
         let recorder = self.recorder.take().ok_or_else(|| "nothing was recorded".to_owned())?;
         self.api.make_current().map_err(|fault| fault.to_string())?;
-        recorder.end()
+        let mut recorded = recorder.end()?;
+        for kernel in recorded.activities.iter_mut().filter_map(|activity| activity.kernel.as_mut()) {
+            kernel.occupancy = self.api.occupancy(kernel);
+        }
+        Ok(recorded)
     }
 
     fn synchronize(&mut self) -> Call {

@@ -81,6 +81,9 @@ pub fn wanted<A: Api>(image: &Image) -> Vec<Wanted> {
     if !A::STEPS_ON_STREAMS && (image.crossings > 0 || image.lanes.iter().any(|lane| lane.threads.is_some())) {
         add(&peers::source(), "meet", SrcSpan::default());
     }
+    if A::STEPS_ON_STREAMS && image.crossings > 0 {
+        add(&timer::null(), "marker", SrcSpan::default());
+    }
     for fill in image.fills.iter().filter(|fill| fill.space.on_device()) {
         if let Some(kernel) = fill.init.kernel(fill.dtype, fill.elements) {
             add(&kernel.source, "buffer", SrcSpan::default());

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
 use crate::base::{Bytes, Space, counted};
-use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
+use crate::exec::{Address, ExecError, Fault, Image, ImageOp, NO_COMM};
 use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Residency, Step};
@@ -16,6 +16,7 @@ use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
+use super::timer;
 
 /// Dynamic shared memory that every kernel may have, in bytes: more has to be asked for (CUDA C++ Programming Guide, "Shared
 /// Memory", compute capability 7.0 and later).
@@ -99,6 +100,9 @@ pub struct Calls<A: Api> {
     /// For each operation, its range of calls in observed iterations, where copies to other ranks do not share a
     /// synchronization.
     pub observed: Vec<(u32, u32)>,
+    /// The same in observed iterations that the vendor's library records. Copies to other ranks begin and end with an
+    /// empty kernel, since no record tells how long a stream waits for a flag.
+    pub recorded: Vec<(u32, u32)>,
     pub calls: Vec<Prepared>,
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
@@ -122,6 +126,7 @@ impl<A: Api> Calls<A> {
         Calls {
             ops: Vec::with_capacity(ops),
             observed: Vec::with_capacity(ops),
+            recorded: Vec::with_capacity(ops),
             calls: Vec::with_capacity(ops),
             copies: Vec::new(),
             products: Vec::new(),
@@ -136,14 +141,27 @@ impl<A: Api> Calls<A> {
         }
     }
 
-    /// For each operation, the number of kernels, copies and fills that it launches at least. Libraries may launch more.
-    pub fn least_records(&self) -> Vec<u32> {
+    /// For each operation, the number of kernels, copies and fills that it launches at least. Libraries may launch more,
+    /// and a collective of one rank launches nothing if its result is already in place.
+    pub fn least_records(&self, image: &Image) -> Vec<u32> {
         let of_call = |call: &Prepared| match call {
             Prepared::Kernel { .. } | Prepared::Copy { .. } | Prepared::Memset { .. } | Prepared::Multiply { .. } => 1,
             _ => 0,
         };
-        let of_op = |&(first, end): &(u32, u32)| self.calls[first as usize..end as usize].iter().map(of_call).sum();
-        self.observed.iter().map(of_op).collect()
+        let least = |(op, &(first, end)): (&ImageOp, &(u32, u32))| {
+            let known: u32 = self.calls[first as usize..end as usize].iter().map(of_call).sum();
+            let alone = op.comm != NO_COMM && image.comms[op.comm as usize].ranks.len() == 1;
+            if alone { known } else { known.max(1) }
+        };
+        image.ops.iter().zip(&self.recorded).map(least).collect()
+    }
+
+    /// Adds an operation with all calls from number `first` on, which are the same in every iteration.
+    fn end_operation(&mut self, first: u32) {
+        let range = (first, self.calls.len() as u32);
+        self.ops.push(range);
+        self.observed.push(range);
+        self.recorded.push(range);
     }
 
     /// Adds a note, once.
@@ -287,18 +305,22 @@ impl<A: Api> Context<'_, A> {
             let work = &self.image.works[op.work as usize];
             if let Some(steps) = self.host.steps(number) {
                 self.add_steps(&steps, self.streams[op.lane as usize], &mut calls);
-                calls.ops.push((first, calls.calls.len() as u32));
-                calls.observed.push((first, calls.calls.len() as u32));
+                calls.end_operation(first);
                 continue;
             }
             operands.clear();
             operands.extend(self.image.operands(op).iter().map(|place| self.address(*place)));
             if let Some(Launch::Peer(peer)) = work.launches.first() {
                 self.peer((peer, Sharing::Rows), op, &operands, &mut calls, &mut products)?;
-                let end = calls.calls.len() as u32;
+                calls.ops.push((first, calls.calls.len() as u32));
+                let marker = A::STEPS_ON_STREAMS.then(|| self.marker(self.streams[op.lane as usize], &mut calls.args));
+                let begin = calls.calls.len() as u32;
+                calls.calls.extend(marker);
+                let first = calls.calls.len() as u32;
                 self.peer((peer, Sharing::Nothing), op, &operands, &mut calls, &mut products)?;
-                calls.ops.push((first, end));
-                calls.observed.push((end, calls.calls.len() as u32));
+                calls.observed.push((first, calls.calls.len() as u32));
+                calls.calls.extend(marker);
+                calls.recorded.push((begin, calls.calls.len() as u32));
                 continue;
             }
             for launch in work.launches.iter() {
@@ -320,8 +342,7 @@ impl<A: Api> Context<'_, A> {
                     });
                 }
             }
-            calls.ops.push((first, calls.calls.len() as u32));
-            calls.observed.push((first, calls.calls.len() as u32));
+            calls.end_operation(first);
         }
         calls.args.seal();
         Ok(calls)
@@ -390,6 +411,12 @@ impl<A: Api> Context<'_, A> {
             calls.calls.push(call);
         }
         Ok(())
+    }
+
+    /// An empty kernel, whose record tells when a stream reached a point.
+    fn marker(&self, stream: Stream, args: &mut Args) -> Prepared {
+        let (function, args) = (self.kernels.get(&timer::null()), args.push(&[], (&[], 0), |_| 0));
+        Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args }
     }
 
     /// Adds calls that execute steps: one on the stream itself, or kernels that each raise one flag and await one.

@@ -10,6 +10,9 @@ pub trait Tracer: Send + Sync {
     /// Name with version.
     fn name(&self) -> String;
 
+    /// Whether records name the node of the graph that they belong to.
+    fn names_nodes(&self) -> bool;
+
     /// Begins to record for one more rank. The error says in words why it cannot.
     fn begin(&self) -> Result<(), String>;
 

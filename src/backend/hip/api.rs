@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::ffi::{c_int, c_void};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Runtime, Stream};
+use crate::backend::gpu::tracer::Tracer;
 use crate::backend::gpu::{Addresses, Api, Call, ConvAddresses, Handle, Part, Step};
 use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
@@ -18,6 +19,7 @@ use crate::schedule::Topology;
 use super::Hip;
 use super::driver::number;
 use super::products::Product;
+use super::rocprofiler;
 use super::smi::Smi;
 
 impl Hip {
@@ -161,6 +163,14 @@ impl Api for Hip {
     fn topology(&self) -> Topology {
         // Each priority has its own pool of queues, and a stream with a CU mask has a queue of its own.
         Topology { queues: self.queues, by_priority: true, units_apart: true }
+    }
+
+    fn has_tracer(&self) -> bool {
+        rocprofiler::is_wanted()
+    }
+
+    fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
+        Ok(rocprofiler::attached()?)
     }
 
     fn health(&self) -> Option<Health> {

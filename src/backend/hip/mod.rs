@@ -16,6 +16,7 @@ mod products;
 #[cfg(feature = "hip-sys")]
 mod prototypes;
 mod rocblas;
+mod rocprofiler;
 mod smi;
 mod sysfs;
 mod table;
@@ -35,6 +36,7 @@ use hipblaslt::HipblasLt;
 pub use hiprtc::Hiprtc;
 use limits::Limits;
 use rocblas::RocBlas;
+pub use rocprofiler::attach as attach_recorder;
 use smi::Smi;
 use sysfs::Sysfs;
 

@@ -1,7 +1,7 @@
 //! Prepares a run: reads arguments, settings and the file, and opens devices.
 
 use crate::compile::Ranks;
-use crate::config::{Expected, Settings};
+use crate::config::{Expected, ObserveSetting, Settings};
 use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
@@ -31,6 +31,9 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     args.config.config.extend(args.timeout.iter().map(|time| format!("timeout={time}")));
     let mut settings = load::settings(&args.config)?;
     args.change(&mut settings);
+    if settings.observe == ObserveSetting::Vendor {
+        backends::attach_recorder(args.backend.unwrap_or(BackendArg::Auto));
+    }
     Ok((args, settings))
 }
 

@@ -57,7 +57,7 @@ fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>
     for turn in 0..turns {
         let times = run(program, begin);
         correlation += 1;
-        recorded.activities.push(Activity { correlation, node: 0, start: begin - 500, end: begin - 100 });
+        recorded.activities.push(Activity { correlation, start: begin - 500, end: begin - 100, ..Activity::default() });
         if graph {
             correlation += 1;
             recorded.launches.push(NotedCall { correlation, cause: Cause::Graph { turn } });
@@ -71,11 +71,11 @@ fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>
                     recorded.launches.push(NotedCall { correlation, cause: Cause::Operation { turn, op: op as u32 } });
                 }
                 let node = if graph { node(op, part) } else { 0 };
-                recorded.activities.push(Activity { correlation, node, start, end });
+                recorded.activities.push(Activity { correlation, node, start, end, ..Activity::default() });
             }
         }
         // Work of nobody here: an iteration that is not observed, or another rank's.
-        recorded.activities.push(Activity { correlation: 1 << 30, node: 1, start: 0, end: 0 });
+        recorded.activities.push(Activity { correlation: 1 << 30, node: 1, ..Activity::default() });
         begin = times.iter().flatten().map(|time| time.1).max().expect("it has operations") + 10_000;
         truth.push(times);
     }
@@ -136,7 +136,8 @@ proptest! {
             .collect();
         let index = known[lost.index(known.len())];
         if empty {
-            recorded.activities[index] = Activity { start: 0, end: 0, ..recorded.activities[index] };
+            recorded.activities[index].start = 0;
+            recorded.activities[index].end = 0;
         } else {
             recorded.activities.remove(index);
         }
@@ -155,7 +156,7 @@ proptest! {
         let last = times.iter().flatten().map(|time| time.1).max().expect("it has operations");
         let first = times.iter().flatten().map(|time| time.0).min().expect("it has operations");
         let all = (0..).zip(&times).map(|(op, parts)| (op, (parts[0].0, parts[parts.len() - 1].1))).collect();
-        let turn = TurnTimes { ops: all, gate: gate.map(|gap| begin - gap) };
+        let turn = TurnTimes { ops: all, gate: gate.map(|gap| begin - gap), ..TurnTimes::default() };
         let time = Nanos((last + after - begin) as i64);
         let placed = turn.place(time, false).expect("it has operations");
         prop_assert!(placed.begin <= first as i64);

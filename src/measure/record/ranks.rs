@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
+use crate::exec::KernelLaunch;
 
 use super::Times;
 
@@ -362,9 +363,34 @@ pub struct OperationRecord {
     /// Why its time is refused.
     #[serde(default)]
     pub refused: Option<String>,
+    /// Its kernels, copies and fills in one observed iteration, from the vendor's records; empty if stamps timed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launches: Vec<LaunchRecord>,
+}
+
+/// A kernel, copy or fill of an operation, from the vendor's records.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaunchRecord {
+    /// Time from the start of the operation to the start of this part.
+    pub after_ns: Nanos,
+    pub time_ns: Nanos,
+    /// Number of the hardware queue, as the vendor counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<u64>,
+    /// Number of the graph's node, as the vendor counts them; `None` outside of graphs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u64>,
+    /// Grid, block, registers, shared memory and occupancy; `None` for a copy or a fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelLaunch>,
 }
 
 impl OperationRecord {
+    /// The part that takes longest; `None` without the vendor's records.
+    pub fn longest_launch(&self) -> Option<&LaunchRecord> {
+        self.launches.iter().max_by_key(|launch| launch.time_ns)
+    }
+
     /// Working time: its duration without waiting for other ranks. `None` if it was not observed.
     pub fn work_ns(&self) -> Option<Nanos> {
         self.transfer_ns.or(self.time_ns)

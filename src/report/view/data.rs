@@ -297,6 +297,7 @@ impl OperationColumns {
             ideal_ns,
             bound,
             refused,
+            launches: _,
         } in &rank.operations
         {
             let name = text(name) as i64;

@@ -1,5 +1,7 @@
 //! The library's side is a double: it makes records of the calls that it announces, as the real one lays them out.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::*;
@@ -78,7 +80,20 @@ unsafe extern "C" fn flush_all(_: u32) -> i32 {
                 let record = buffer.add(index * SIZE);
                 record.write_bytes(0xA5, SIZE);
                 record.cast::<u32>().write(kind);
-                let (call_at, node_at) = offsets(kind).unwrap_or((92, 144));
+                let (call_at, node_at, channel_at) = offsets(kind).unwrap_or((92, 144, 168));
+                record.add(channel_at).cast::<u32>().write_unaligned(9);
+                if kind == CONCURRENT_KERNEL {
+                    record.add(REGISTERS).cast::<u16>().write_unaligned(40);
+                    for (at, value) in
+                        [(GRID, 7), (GRID + 4, 2), (GRID + 8, 1), (BLOCK, 128), (BLOCK + 4, 1), (BLOCK + 8, 1)]
+                    {
+                        record.add(at).cast::<u32>().write_unaligned(value);
+                    }
+                    for (at, value) in [(STATIC_SHARED, 1024), (DYNAMIC_SHARED, 512), (SHARED_EXECUTED, 0)] {
+                        record.add(at).cast::<u32>().write_unaligned(value);
+                    }
+                    record.add(NAME).cast::<*const c_char>().write_unaligned(c"work".as_ptr());
+                }
                 record.add(START).cast::<u64>().write_unaligned(start);
                 record.add(END).cast::<u64>().write_unaligned(end);
                 record.add(call_at).cast::<u32>().write_unaligned(call);
@@ -207,9 +222,18 @@ fn records_are_collected_and_everything_is_detached() {
     assert!(cupti.take_notes().0.is_empty());
 
     let (activities, dropped) = cupti.end(&own.into_iter().collect()).expect("there are records");
+    let launch = KernelLaunch {
+        name: Some("work".into()),
+        grid: [7, 2, 1],
+        block: [128, 1, 1],
+        registers: Some(40),
+        shared_bytes: 1536,
+        ..KernelLaunch::default()
+    };
     let expected = own.map(|correlation| {
         let start = 1_000 * u64::from(correlation);
-        Activity { correlation, node: 0, start, end: start + 10 }
+        let kernel = (correlation == own[0]).then(|| launch.clone());
+        Activity { correlation, node: 0, start, end: start + 10, queue: Some(9), kernel }
     });
     assert_eq!((activities.as_slice(), dropped), (expected.as_slice(), 0));
     assert_eq!((lock(&ENABLED).len(), FINALIZED.load(Ordering::Relaxed)), (KINDS.len(), 0), "a rank still records");
@@ -227,4 +251,119 @@ fn records_are_collected_and_everything_is_detached() {
     let why = cupti.end(&HashSet::new()).unwrap_err();
     assert_eq!(why, "`cuptiActivityGetNumDroppedRecords` returned 7 (told)");
     assert!(lock(&ENABLED).is_empty());
+}
+
+/// Folders of NVIDIA's library and header, by the major version of CUDA. `.ci/run` fetches both.
+fn fetched() -> Vec<(u32, PathBuf, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/cupti");
+    let versions = [(12, "12/nvidia/cuda_cupti"), (13, "13/nvidia/cu13")];
+    let folder = |(major, path): (u32, &str)| {
+        let folder = root.join(path);
+        let (library, include) = (folder.join("lib"), folder.join("include"));
+        if include.is_dir() {
+            return Some((major, library, include));
+        }
+        assert!(std::env::var_os("CI").is_none(), "CI fetches CUPTI: {}", folder.display());
+        println!("skipped: CUPTI {major}: `pip install --target target/cupti/{major}` brings it, as .ci/run does");
+        None
+    };
+    versions.into_iter().filter_map(folder).collect()
+}
+
+/// Sizes of the records of a kernel, a copy, a fill and a copy between devices, by the major version of CUDA.
+const SIZES: [(u32, [usize; 4]); 2] = [(12, [208, 96, 88, 96]), (13, [216, 96, 88, 96])];
+
+/// NVIDIA's library needs no GPU to step from record to record, which shows the sizes of its version.
+#[test]
+fn nvidias_library_has_every_function_and_these_sizes() {
+    for (major, library, _) in fetched() {
+        let paths = SearchPaths { first: vec![library], ..SearchPaths::default() };
+        let opened = paths.open(&[format!("libcupti.so.{major}")]).expect("it loads");
+        let table = Table::load(&opened).unwrap_or_else(|error| panic!("{}: {error}", opened.path));
+        let sizes = SIZES.iter().find(|(known, _)| *known == major).expect("a known version").1;
+        let kinds = [CONCURRENT_KERNEL, MEMCPY, MEMSET, MEMCPY_PEER];
+        for (kind, size) in kinds.into_iter().zip(sizes) {
+            let mut buffer = vec![0u64; 512];
+            for at in 0..2 {
+                buffer[at * size / 8] = kind.into();
+            }
+            let (start, valid) = (buffer.as_mut_ptr().cast::<u8>(), 2 * size);
+            let mut record: *mut u8 = std::ptr::null_mut();
+            let mut places = Vec::new();
+            // SAFETY: the buffer holds so many bytes of records of that kind.
+            while unsafe { (table.next_record)(start, valid, &mut record) } == 0 {
+                places.push(record.addr() - start.addr());
+            }
+            assert_eq!(places, [0, size], "records of kind {kind} of CUPTI {major}");
+        }
+    }
+}
+
+/// The offsets, checked by a C compiler against NVIDIA's header, whose own includes are stand-ins.
+#[test]
+fn layouts_are_those_of_nvidias_header() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for name in ["builtin_types.h", "cuda_stdint.h"] {
+        std::fs::write(folder.path().join(name), "").expect("a file of our own");
+    }
+    let handles =
+        ["CUcontext", "CUstream", "CUgraph", "CUgraphExec", "CUgraphNode", "CUmodule", "CUfunction", "CUevent"];
+    let numbers =
+        ["CUdevice", "CUgraphNodeType", "CUresult", "CUstreamAttrID", "CUstreamAttrValue", "CUaccessPolicyWindow"];
+    let mut types = "#include <stdint.h>\n#include <stddef.h>\ntypedef struct { char bytes[16]; } CUuuid;\n\
+                     typedef unsigned long long CUdeviceptr;\n"
+        .to_owned();
+    handles.iter().for_each(|name| types += &format!("typedef void* {name};\n"));
+    numbers
+        .iter()
+        .chain(&["CUdevice_attribute", "CUarray"])
+        .for_each(|name| types += &format!("typedef int {name};\n"));
+    std::fs::write(folder.path().join("cuda.h"), format!("#pragma once\n{types}")).expect("a file of our own");
+    for (major, _, include) in fetched() {
+        let file = folder.path().join("layouts.c");
+        std::fs::write(&file, asserted(major)).expect("a file of our own");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-fsyntax-only", "-w", "-I"]).arg(folder.path()).arg("-I").arg(&include).arg(&file);
+        match compiler.output() {
+            Err(error) => println!("skipped: a C compiler, which looks at NVIDIA's header: {error}"),
+            Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+}
+
+/// A C program that compiles if the header has the layouts of this module.
+fn asserted(major: u32) -> String {
+    let kernel = if major == 12 { "CUpti_ActivityKernel9" } else { "CUpti_ActivityKernel10" };
+    let (copy, fill, peer) = ("CUpti_ActivityMemcpy6", "CUpti_ActivityMemset4", "CUpti_ActivityMemcpyPtoP4");
+    let mut text = "#include <cupti_activity.h>\n#include <cupti_callbacks.h>\n".to_owned();
+    let mut same = |what: &str, value: usize| text += &format!("_Static_assert({what} == {value}, \"{what}\");\n");
+    for (record, kind) in [(kernel, CONCURRENT_KERNEL), (copy, MEMCPY), (fill, MEMSET), (peer, MEMCPY_PEER)] {
+        let (call, node, channel) = offsets(kind).expect("a known kind");
+        let fields =
+            [("start", START), ("end", END), ("correlationId", call), ("graphNodeId", node), ("channelID", channel)];
+        fields.into_iter().for_each(|(field, at)| same(&format!("offsetof({record}, {field})"), at));
+        let (_, sizes) = SIZES.iter().find(|(known, _)| *known == major).expect("a known version");
+        let index = [CONCURRENT_KERNEL, MEMCPY, MEMSET, MEMCPY_PEER].iter().position(|known| *known == kind);
+        same(&format!("sizeof({record})"), sizes[index.expect("a known kind")]);
+    }
+    let fields = [
+        ("registersPerThread", REGISTERS),
+        ("gridX", GRID),
+        ("gridZ", GRID + 8),
+        ("blockX", BLOCK),
+        ("blockZ", BLOCK + 8),
+        ("staticSharedMemory", STATIC_SHARED),
+        ("dynamicSharedMemory", DYNAMIC_SHARED),
+        ("sharedMemoryExecuted", SHARED_EXECUTED),
+        ("name", NAME),
+    ];
+    fields.into_iter().for_each(|(field, at)| same(&format!("offsetof({kernel}, {field})"), at));
+    same("offsetof(CUpti_CallbackData, correlationId)", CALL_CORRELATION);
+    same("offsetof(CUpti_ResourceData, resourceDescriptor)", RESOURCE_DESCRIPTOR);
+    same("offsetof(CUpti_GraphData, node)", GRAPH_NODE);
+    same("offsetof(CUpti_GraphData, originalNode)", ORIGINAL_NODE);
+    let kinds =
+        [("CONCURRENT_KERNEL", CONCURRENT_KERNEL), ("MEMCPY", MEMCPY), ("MEMSET", MEMSET), ("MEMCPY2", MEMCPY_PEER)];
+    kinds.into_iter().for_each(|(name, kind)| same(&format!("CUPTI_ACTIVITY_KIND_{name}"), kind as usize));
+    text
 }

@@ -47,6 +47,11 @@ pub fn fails(function: &'static str) -> bool {
     function != "hipStreamEndCapture" && strikes("call", function)
 }
 
+/// Whether an exported function was called before.
+pub fn called(function: &str) -> bool {
+    CALLS.lock().unwrap_or_else(PoisonError::into_inner).contains_key(function)
+}
+
 /// At the regular end of the process, writes lines `FUNCTION COUNT` to the file that `HIP_DOUBLE_CALLS` names.
 extern "C" fn write_calls() {
     let Ok(path) = std::env::var("HIP_DOUBLE_CALLS") else { return };

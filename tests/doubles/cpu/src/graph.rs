@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::device;
 use crate::event::{Mark, Recorded};
 use crate::handles::Handles;
+use crate::profiler::{self, Launch, Work};
 use crate::status::Done;
 use crate::stream::{Stream, Task};
 
@@ -47,8 +48,9 @@ impl GraphExec {
             }
         }
         let exec = self.clone();
-        let task = Task::new(move || {
-            exec.run(&marks);
+        let recorded = profiler::launch();
+        let task = Task::of(Work::Host, move || {
+            exec.run(&marks, recorded);
             Ok(())
         });
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,19 +60,19 @@ impl GraphExec {
     }
 
     /// Each captured stream is a thread again.
-    fn run(&self, marks: &[Arc<Mark>]) {
+    fn run(&self, marks: &[Arc<Mark>], recorded: Option<Launch>) {
         std::thread::scope(|scope| {
             for lane in 1..self.graph.lanes {
-                scope.spawn(move || self.run_lane(lane, marks));
+                scope.spawn(move || self.run_lane(lane, marks, recorded));
             }
-            self.run_lane(0, marks);
+            self.run_lane(0, marks, recorded);
         });
     }
 
-    fn run_lane(&self, lane: usize, marks: &[Arc<Mark>]) {
+    fn run_lane(&self, lane: usize, marks: &[Arc<Mark>], recorded: Option<Launch>) {
         for (node, mark) in self.graph.nodes.iter().zip(marks).filter(|(node, _)| node.lane == lane) {
             node.after.iter().for_each(|&before| marks[before].wait());
-            node.task.run(node.device);
+            node.task.run(node.device, recorded);
             mark.reach();
         }
     }

@@ -9,11 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use crate::event::Mark;
+use crate::profiler::{self, Launch};
 use crate::stream::Task;
 
 /// A task in its queue: what has to be reached before, and what is reached by it.
 struct Item {
     task: Task,
+    /// The launch to record; `None` if nothing records it.
+    launch: Option<Launch>,
     before: Vec<Arc<Mark>>,
     mark: Arc<Mark>,
 }
@@ -77,7 +80,7 @@ impl Hardware {
             let waited = self.changed.wait_while(self.lock(), empty);
             let Some(item) = waited.unwrap_or_else(PoisonError::into_inner).items.pop_front() else { return };
             item.before.iter().for_each(|mark| mark.wait());
-            item.task.run(self.device);
+            item.task.run(self.device, item.launch);
             item.mark.reach();
         }
     }
@@ -91,7 +94,7 @@ impl Hardware {
     /// Issues a task behind all that were issued before, and says when it is done.
     pub fn push(&self, task: Task, before: Vec<Arc<Mark>>) -> Arc<Mark> {
         let mark = Arc::new(Mark::default());
-        self.lock().items.push_back(Item { task, before, mark: mark.clone() });
+        self.lock().items.push_back(Item { task, launch: profiler::launch(), before, mark: mark.clone() });
         self.changed.notify_all();
         mark
     }

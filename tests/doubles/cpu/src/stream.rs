@@ -7,12 +7,13 @@ use crate::device;
 use crate::event::{Event, Mark, Recorded};
 use crate::handles::Handles;
 use crate::hardware::Hardware;
+use crate::profiler::{self, Launch, Work};
 use crate::status::{CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, INVALID_VALUE, Status};
 
 /// A task of a stream. A graph repeats it at each launch.
 #[derive(Clone)]
 pub enum Task {
-    Run(Arc<dyn Fn() -> Result<(), Status> + Send + Sync>),
+    Run(Arc<dyn Fn() -> Result<(), Status> + Send + Sync>, Work),
     /// Sets an event.
     Record(Arc<Event>),
     /// Only keeps an order.
@@ -20,18 +21,28 @@ pub enum Task {
 }
 
 impl Task {
+    /// Work of a kernel whose grid nobody knows: that of a library, or a fill.
     pub fn new(run: impl Fn() -> Result<(), Status> + Send + Sync + 'static) -> Task {
-        Task::Run(Arc::new(run))
+        Task::of(Work::LIBRARY, run)
     }
 
-    /// Does it, on a device that has not failed.
-    pub fn run(&self, device: i32) {
+    pub fn of(work: Work, run: impl Fn() -> Result<(), Status> + Send + Sync + 'static) -> Task {
+        Task::Run(Arc::new(run), work)
+    }
+
+    /// Does it, on a device that has not failed. A launch that the profiler records leaves a record.
+    pub fn run(&self, device: i32, launch: Option<Launch>) {
         let Ok(device) = device::get(device) else { return };
-        if let Task::Run(run) = self
+        if let Task::Run(run, work) = self
             && device.check().is_ok()
-            && let Err(status) = run()
         {
-            device.fail(status);
+            let start = profiler::now();
+            if let Err(status) = run() {
+                device.fail(status);
+            }
+            if let Some(launch) = launch {
+                profiler::record(*work, launch, start, profiler::now());
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::capture;
 use crate::device;
 use crate::fault;
 use crate::memory::{self, Place};
+use crate::profiler::Work;
 use crate::status::{Done, INVALID_DIRECTION, INVALID_PITCH, INVALID_VALUE, OUT_OF_MEMORY};
 use crate::stream::{STREAMS, Stream, Task};
 
@@ -72,12 +73,12 @@ fn copy_async(rows: Rows, kind: c_int, stream: Handle) -> Done {
         let mut staged = vec![0u8; rows.width * rows.height];
         let staging = Rows { target: staged.as_mut_ptr() as usize, target_pitch: rows.width, ..rows };
         staging.copy();
-        return stream.issue(Task::new(move || {
+        return stream.issue(Task::of(Work::Copy, move || {
             Rows { source: staged.as_ptr() as usize, source_pitch: rows.width, ..rows }.copy();
             Ok(())
         }));
     }
-    let copied = stream.issue(Task::new(move || {
+    let copied = stream.issue(Task::of(Work::Copy, move || {
         rows.copy();
         Ok(())
     }));

@@ -12,6 +12,7 @@ mod memory;
 mod modules;
 mod rccl;
 mod rocblas;
+mod rocprofiler;
 mod rtc;
 mod smi;
 mod streams;

@@ -8,6 +8,7 @@ use crate::device;
 use crate::event::EVENTS;
 use crate::fault;
 use crate::graph::GRAPHS;
+use crate::profiler::Work;
 use crate::status::{CAPTURE_UNMATCHED, INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
 use crate::stream::{STREAMS, Stream, Task};
 
@@ -84,7 +85,7 @@ hip! {
         let stream = STREAMS.get(stream)?;
         device::get(stream.device)?.check()?;
         let told = told as usize;
-        stream.issue(Task::new(move || {
+        stream.issue(Task::of(Work::Host, move || {
             // SAFETY: whoever launched it said that it may be called so.
             unsafe { function(told as *mut c_void) };
             Ok(())

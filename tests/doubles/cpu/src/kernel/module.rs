@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::device;
 use crate::fault;
 use crate::handles::Handles;
+use crate::profiler::Work;
 use crate::status::{
     Done, ILLEGAL_ADDRESS, INVALID_CONFIGURATION, INVALID_HANDLE, INVALID_IMAGE, NOT_FOUND, OUT_OF_RESOURCES,
 };
@@ -167,7 +168,8 @@ pub unsafe fn launch(function: &Arc<Function>, grid: Grid, stream: &Arc<Stream>,
     // Counted where the host can count them: streams run in no order.
     let (hangs, fails) = (fault::strikes("hang", &function.name), fault::strikes("late", &function.name));
     let function = function.clone();
-    stream.issue(Task::new(move || {
+    let work = Work::Kernel { blocks: grid.blocks, block: grid.block, shared: grid.shared };
+    stream.issue(Task::of(work, move || {
         if hangs {
             loop {
                 std::thread::park();
