@@ -77,6 +77,42 @@ impl Call<'_> {
     }
 }
 
+/// How threads share rows of which each thread has packs of neighbours in registers.
+pub struct Sharing {
+    /// Neighbours that a thread reads as one.
+    pub pack: u64,
+    /// Packs that a thread has in registers.
+    pub packs: u64,
+    /// Threads that share a row: a power of two, or several warps.
+    pub threads: u64,
+    /// Registers hold a row, so that it is read once.
+    pub whole: bool,
+}
+
+impl Sharing {
+    /// The sharing of rows of a length. Registers of a thread hold at most `most` elements.
+    pub fn of(length: u64, pack: u64, most: u64) -> Sharing {
+        let threads = match length <= WARP * most {
+            true => length.div_ceil(pack).next_power_of_two().min(WARP),
+            // Whole warps, each thread of which has about half of what its registers hold.
+            false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
+        };
+        let whole = length <= threads * most;
+        let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
+        Sharing { pack, packs, threads, whole }
+    }
+
+    /// Threads of a block: those of a row, or of as many rows as [`ROWS_BLOCK`] has room for.
+    pub fn block(&self) -> u64 {
+        self.threads * self.block_rows()
+    }
+
+    /// Rows of a block.
+    pub fn block_rows(&self) -> u64 {
+        (ROWS_BLOCK / self.threads).max(1)
+    }
+}
+
 /// How the threads of a kernel share rows, for an operation that makes a row of its output from a row of its input.
 pub struct RowSplit {
     /// The rows of the output, then of the input.

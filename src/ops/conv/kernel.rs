@@ -136,9 +136,7 @@ impl Split {
         let Shape { form, stride, padding, dilation, groups, .. } = self.shape;
         let operands = form.operands(spec);
         let tensors = operands.map(|operand| *spec.operand(operand));
-        // Libraries take sizes and strides of 32 bits.
-        let fits = |tensor: &Tensor| tensor.contiguous() && tensor.elements() <= i32::MAX as u64;
-        if !tensors.iter().all(fits) {
+        if !tensors.iter().all(Tensor::contiguous) {
             return kernels.into_iter().map(Launch::Kernel).collect();
         }
         let bias = spec.inputs.get(2).filter(|bias| bias.contiguous()).map(|_| 2);
@@ -148,7 +146,12 @@ impl Split {
         let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
         let conv =
             super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
-        vec![Launch::Conv(Arc::new(conv), kernels)]
+        // Libraries take sizes and strides of 32 bits.
+        let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
+        match conv.pieces().0.tensors.iter().all(counts) {
+            true => vec![Launch::Conv(Arc::new(conv), kernels)],
+            false => kernels.into_iter().map(Launch::Kernel).collect(),
+        }
     }
 
     /// The operands that are gathered, the factor, and the result, by their numbers.
