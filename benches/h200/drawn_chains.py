@@ -8,7 +8,7 @@ UNARY = {
     "relu": ("relu({})", "F.relu({})"), "gelu": ("gelu({})", "F.gelu({})"), "silu": ("silu({})", "F.silu({})"),
     "tanh": ("tanh({})", "torch.tanh({})"), "sigmoid": ("sigmoid({})", "torch.sigmoid({})"), "abs": ("abs({})", "torch.abs({})"),
     "scale": ("{} * 0.7", "{} * 0.7"), "shift": ("{} + 0.25", "{} + 0.25"), "root": ("sqrt(abs({}))", "torch.sqrt(torch.abs({}))"),
-    "clamp": ("clamp({}, -1, 1)", "torch.clamp({}, -1, 1)"), "square": ("{} * {}", "{} * {}"),
+    "clamp": ("max(min({}, 1), -1)", "torch.clamp({}, -1, 1)"), "square": ("{} * {}", "{} * {}"),
 }
 BINARY = ("+", "-", "*")
 

@@ -201,16 +201,22 @@ def write(path, columns, rows):
 
 
 def suite(args, name, path):
-    """Runs the suite's cases and returns the rows of its CSV."""
-    record = args.folder / f"{name}.jsonl"
+    """Runs the suite's cases, writes their CSV and returns its rows."""
+    record, rows = args.folder / f"{name}.jsonl", []
     for only in args.only or [""]:
-        command = [args.aorta, "suite", name, "--backend", args.backend, "--json", str(record), "--resume", "--csv", str(path),
-                   *(["--only", only] if only else []), *args.options.split()]
+        path.unlink(missing_ok=True)
+        command = [args.aorta, "suite", name, "--backend", args.backend, "--json", str(record), "--csv", str(path),
+                   *(["--resume"] if record.exists() else []), *(["--only", only] if only else []), *args.options.split()]
         done = subprocess.run(command, capture_output=True, text=True)
         if not path.exists():
             raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         print(done.stdout[-6000:], flush=True)
-    return list(csv.DictReader(path.open()))
+        rows += csv.DictReader(path.open())
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
 
 
 def main():
