@@ -70,7 +70,10 @@ fn chains_are_merged() {
         ("on s { p: gemm(x, w) a: map(y + p -> y) }", &["p+a: gemm for gemm + map, 64 KiB less moved"]),
         ("on s { q: transpose(w) p: gemm(x, q -> y) }", &["q+p: gemm for transpose + gemm, 128 KiB less moved"]),
         // The sum is not stored, unless something else reads it.
-        ("on s { a: map(x + r) n: rms_norm(a, b -> y) }", &["a+n: fused_rms_norm for map + rms_norm, 64 KiB less moved"]),
+        (
+            "on s { a: map(x + r) n: rms_norm(a, b -> y) }",
+            &["a+n: fused_rms_norm for map + rms_norm, 64 KiB less moved"],
+        ),
         (
             "on s { a: map(x + r -> z) n: layer_norm(a, b, b) o: map(n * 2 -> y) }",
             &["a+n+o: fused_layer_norm for map + layer_norm + map, 96 KiB less moved"],
@@ -78,6 +81,10 @@ fn chains_are_merged() {
         (
             "on s { a: map(x * 2) n: softmax(a) o: map(n * r + a -> y) }",
             &["a+n+o: fused_softmax for map + softmax + map, 160 KiB less moved"],
+        ),
+        (
+            "on s { a: map(x * r) n: sum(a, dims: [1], keepdim: true) o: map(x * (r - n) -> y) }",
+            &["a+n+o: fused_sum for map + sum + map, 160 KiB less moved"],
         ),
         // Another stream waits for the whole.
         (
@@ -130,6 +137,10 @@ fn chains_that_stay_apart_say_why() {
             "h -> g at t.aorta:6:37: one writes a part of `x` that the other uses as another slice",
         ),
         // Each element of a sum of constants counts once for each element that they fill.
+        (
+            "on s { n: sum(x, dims: [1], keepdim: true) g: map(x - n -> y) o: cumsum(n, dim: 0) }",
+            "n -> g at t.aorta:6:51: `n` is also used by `o` at t.aorta:6:72",
+        ),
         ("on s { h: fill(0.5 -> y) g: sum(y + b -> total) }", "h -> g at t.aorta:6:36: they go over different shapes"),
         (
             "on s { h: map(x * 2) g: cumsum(h, dim: 1 -> y) }",
@@ -371,12 +382,12 @@ fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
             hash(seed + 300, count) % limit
         };
         let (mut buffers, mut step) = (String::new(), String::new());
-        for case in 0..12 {
-            // The last length is more than the registers of a block hold, and needs as many rows as there are units.
+        for case in 0..5 {
+            // The longest is more than the registers of a block hold, and needs as many rows as there are units.
             let length = match case {
-                11 if seed == 3 => 16_392,
-                0..4 => 1 + draw(40),
-                4..8 => 8 * (1 + draw(300)),
+                4 if dtype == "f64" => 16_392,
+                0 => 1 + draw(40),
+                1 | 2 => 8 * (1 + draw(300)),
                 _ => 1 + draw(3000),
             };
             let rows = if length > 16_384 { 132 } else { 1 + draw(9) };
@@ -386,9 +397,16 @@ fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
                  buffer c{case}: {dtype}[{rows}, 1]\n"
             );
             let before = ["tanh(x#) + r#", "x# * w# + r#", "s# - c# * r# + x#", "x# * 0.5"][draw(4) as usize];
-            let core = ["softmax(h#)", "softmax(h#, scale: 0.5)", "rms_norm(h#, w#)", "layer_norm(h#, w#, w#)"];
-            let core = core[draw(4) as usize];
-            let behind = ["n# * s# + w#", "relu(n#) + h#", "n# * c#", "n# + x#"][draw(4) as usize];
+            let core = [
+                "softmax(h#)",
+                "softmax(h#, scale: 0.5)",
+                "rms_norm(h#, w#)",
+                "layer_norm(h#, w#, w#)",
+                "sum(h# * r#, dims: [-1], keepdim: true)",
+                "mean(h#, dims: [1], keepdim: true)",
+            ];
+            let core = core[draw(6) as usize];
+            let behind = ["n# * s# + w#", "relu(n#) + h# * s#", "n# * c# + s#", "n# + x#"][draw(4) as usize];
             let kept = if draw(2) == 0 { " -> z#" } else { "" };
             let chain = format!("  h#: map({before}{kept})\n  n#: {core}\n  map({behind} -> y#)\n");
             step += &chain.replace('#', &case.to_string());
@@ -396,7 +414,7 @@ fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
         let file = folder.path().join(format!("rows{seed}.aorta"));
         let text = format!("{buffers}step {{\n{step}}}\n");
         let merged: usize = fused(&text).fused[0].merged.iter().map(|one| one.count).sum();
-        assert_eq!(merged, 12, "{text}");
+        assert_eq!(merged, 5, "{text}");
         std::fs::write(&file, text).expect("a file of our own");
         hip::verify(libraries, &file.display().to_string(), &["--effort", "sanity", "--fuse"]);
     }

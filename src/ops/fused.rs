@@ -6,7 +6,7 @@ use crate::base::{DType, Dims, SrcSpan};
 
 use super::expression::Node;
 use super::layout::broadcast;
-use super::row_chain::{self, Core};
+use super::row_chain::{self, Core, Form};
 use super::*;
 
 /// Most steps and inputs of an expression that fusion makes: longer ones take long to compile and many registers.
@@ -283,21 +283,24 @@ fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.ok_or(Apart::Shape))
 }
 
-/// An operation of a chain along rows: each element by itself, or a softmax or norm of rows.
+/// An operation of a chain along rows: each element by itself, or what [`row_chain::form`] knows.
 struct Link<'a> {
     spec: &'a Spec,
     core: Option<Core>,
     /// With a core, its result is input 0, and what it works on is output 0.
     expression: Expression,
+    /// The shape of the rows, or of the outputs.
+    dims: Dims,
+    is_reduction: bool,
 }
 
 impl<'a> Link<'a> {
     fn of(spec: &'a Spec) -> Option<Link<'a>> {
-        if let Some((core, expression)) = row_chain::form(spec) {
-            return Some(Link { spec, core: Some(core), expression });
+        if let Some(Form { core, expression, dims, is_reduction }) = row_chain::form(spec) {
+            return Some(Link { spec, core: Some(core), expression, dims, is_reduction });
         }
         let Elementwise { spec, expression } = Elementwise::of(spec)?;
-        Some(Link { spec, core: None, expression })
+        Some(Link { spec, core: None, expression, dims: spec.outputs[0].dims, is_reduction: false })
     }
 
     /// Fails unless an output need not be stored for the next operation.
@@ -305,7 +308,7 @@ impl<'a> Link<'a> {
         let dtype = self.spec.outputs[output].dtype;
         match Elementwise::of(self.spec) {
             Some(elementwise) => elementwise.unstored(output),
-            None if dtype.is_float8() => Err(Apart::Rounded(dtype)),
+            None if dtype.is_float8() || range(dtype).is_some() => Err(Apart::Rounded(dtype)),
             None => Ok(()),
         }
     }
@@ -318,23 +321,25 @@ impl<'a> Link<'a> {
     }
 }
 
-/// A softmax or norm of rows with what computes each element before it or behind it.
+/// A softmax, norm or sum of rows with what computes each element before it or behind it.
 fn along_rows(related: &Related) -> Option<Result<Joined, Apart>> {
     let (first, second) = (Link::of(related.first)?, Link::of(related.second)?);
     let (core, rows) = match (first.core, second.core) {
-        (Some(core), None) => (core, related.first),
-        (None, Some(core)) => (core, related.second),
+        (Some(core), None) => (core, &first),
+        // A reduction with an expression is itself again.
+        (None, Some(core)) if !second.is_reduction => (core, &second),
         _ => return None,
     };
     Some(joined_rows(related, [&first, &second], core, rows))
 }
 
-fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Spec) -> Result<Joined, Apart> {
+fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Link) -> Result<Joined, Apart> {
     related.passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
-    let dims = rows.outputs[0].dims;
-    let is_alike = |spec: &Spec| spec.outputs.iter().all(|output| output.dims == dims);
-    let kept: Vec<usize> = (0..related.kept.len()).filter(|&output| related.kept[output]).collect();
-    let is_repeated = !is_alike(first.spec) && first.expression.instructions() > CHEAP;
+    let is_alike = |spec: &Spec| spec.outputs.iter().all(|output| output.dims == rows.dims);
+    // The program finds out who else reads the result of a reduction, which has no place in the chain.
+    let is_kept = |output: &usize| related.kept[*output] && !first.is_reduction;
+    let kept: Vec<usize> = (0..related.kept.len()).filter(is_kept).collect();
+    let is_repeated = first.core.is_none() && !is_alike(first.spec) && first.expression.instructions() > CHEAP;
     if !is_alike(second.spec) || is_repeated || (!kept.is_empty() && !is_alike(first.spec)) {
         return Err(Apart::Shape);
     }
@@ -369,7 +374,7 @@ fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows:
     if is_large || outputs.len() > operation.signature().outputs.len() {
         return Err(Apart::Large);
     }
-    let joined = related.joined(operation, rows.attrs.clone(), Some(expression), inputs, outputs);
+    let joined = related.joined(operation, rows.spec.attrs.clone(), Some(expression), inputs, outputs);
     let joined = joined.ok_or(Apart::Shape)?.computes_as(related)?;
     if row_chain::suits(&joined.spec) { Ok(joined) } else { Err(Apart::Rows) }
 }

@@ -20,18 +20,35 @@ pub fn enclose(chain: &RowChain, spec: &Spec, inputs: &[&[f64]], outputs: &mut [
         expression.enclose(precision, elements, &mut balls);
         before[index] = balls[usize::from(expression.outputs()[0])];
     });
-    let values: Vec<f64> = before.iter().map(|ball| ball.value).collect();
-    let plain = chain.plain(spec);
-    let mut own = vec![vec![0.0; count]];
-    let tolerance = plain.operation.enclose(&plain, &[&values], &mut own).swap_remove(0);
-    result.copy_from_slice(&own[0]);
-    let length = plain.inputs[0].dims[dims.len() - 1] as usize;
+    let length = dims.last().map_or(1, |&length| length as usize);
     let mut radii = Vec::with_capacity(count);
-    for (row, result) in before.chunks(length).zip(result.chunks(length)) {
-        chain.moved(&plain, row, result, &mut radii);
-    }
-    if let Tolerance::Within(rounding) = tolerance {
-        radii.iter_mut().zip(rounding).for_each(|(radius, own)| *radius = (*radius + own) * SECOND_ORDER);
+    match (chain.plain(spec), chain.0.reduction()) {
+        (Some(plain), _) => {
+            let values: Vec<f64> = before.iter().map(|ball| ball.value).collect();
+            let mut own = vec![vec![0.0; count]];
+            let tolerance = plain.operation.enclose(&plain, &[&values], &mut own).swap_remove(0);
+            result.copy_from_slice(&own[0]);
+            for (row, result) in before.chunks(length).zip(result.chunks(length)) {
+                chain.moved(&plain, row, result, &mut radii);
+            }
+            if let Tolerance::Within(rounding) = tolerance {
+                radii.iter_mut().zip(rounding).for_each(|(radius, own)| *radius = (*radius + own) * SECOND_ORDER);
+            }
+        }
+        (None, Some(function)) => {
+            let mut group = Group { terms: Vec::new(), radii: Vec::new(), compute: compute_type(spec) };
+            for (row, result) in before.chunks(length).zip(result.chunks_mut(length)) {
+                group.terms.clear();
+                group.radii.clear();
+                group.terms.extend(row.iter().map(|ball| ball.value));
+                group.radii.extend(row.iter().map(|ball| ball.radius));
+                let value = function.of(&group.terms);
+                let radius = group.radius(function, value);
+                result.fill(value);
+                radii.extend(row.iter().map(|_| radius));
+            }
+        }
+        (None, None) => unreachable!("a core is an operation of the catalogue or a reduction"),
     }
     let mut allowed = vec![vec![0.0; count]; outputs.len()];
     each_element(dims, &tensors, (&result, inputs), count, |index, elements| {

@@ -37,8 +37,11 @@ const BEFORE: usize = u8::MAX as usize;
 impl Split {
     pub fn of(spec: &Spec) -> Split {
         let dims = spec.outputs[0].dims;
-        let views: Vec<Tensor> =
-            spec.inputs.iter().map(|input| Tensor { dims, strides: broadcast_strides(input, dims), ..*input }).collect();
+        let views: Vec<Tensor> = spec
+            .inputs
+            .iter()
+            .map(|input| Tensor { dims, strides: broadcast_strides(input, dims), ..*input })
+            .collect();
         let outputs: Vec<&Tensor> = spec.outputs.iter().collect();
         let rows = Rows::of(&outputs.iter().copied().chain(&views).collect::<Vec<_>>());
         let pack = common_pack(&outputs);
@@ -69,10 +72,10 @@ impl Split {
         let compute = compute_type(spec);
         let outputs = spec.outputs.len();
         let [before, behind] = functions(expression, outputs);
-        let (option, centred) = match core {
-            Core::Softmax => ("scale", false),
-            Core::RmsNorm => ("eps", false),
-            Core::LayerNorm => ("eps", true),
+        let option = match core {
+            Core::Softmax => Some("scale"),
+            Core::RmsNorm | Core::LayerNorm => Some("eps"),
+            Core::Sum | Core::Mean => None,
         };
         let (mut params, mut args) = (Vec::new(), Vec::new());
         let mut param = |text: String, arg: Arg| {
@@ -87,7 +90,9 @@ impl Split {
         for (tensor, step) in rows.steps.iter().enumerate() {
             param(format!("i64 step{tensor}"), Arg::U64(*step));
         }
-        param(format!("C {option}"), Arg::real(compute, spec.attrs.number(option)));
+        if let Some(option) = option {
+            param(format!("C {option}"), Arg::real(compute, spec.attrs.number(option)));
+        }
         for Function { prefix, constants, .. } in [&before, &behind] {
             for (place, value) in constants.iter().enumerate() {
                 param(format!("C {prefix}{place}"), Arg::real(compute, *value));
@@ -106,7 +111,7 @@ impl Split {
             sharing.packs,
             sharing.block(),
             rows.length.is_multiple_of(sharing.threads * sharing.pack * sharing.packs),
-            u32::from(centred),
+            u32::from(core == Core::LayerNorm),
             before.text,
             behind.text,
         );
@@ -155,7 +160,8 @@ impl Split {
         let result = match core {
             Core::Softmax if sharing.whole && !keeps => "v[k][i] * share",
             Core::Softmax => "f_exp(v[k][i] * scale - top) * share",
-            _ => "(v[k][i] - all.mean) * factor",
+            Core::Sum | Core::Mean => "total",
+            Core::RmsNorm | Core::LayerNorm => "(v[k][i] - all.mean) * factor",
         };
         let stored: Vec<String> = (0..outputs).map(|output| format!("o{output}[i]")).collect();
         let declared: String = (0..outputs).map(|output| format!("C o{output}[V]; ")).collect();
@@ -178,11 +184,13 @@ impl Split {
                 format!("  const u32 start = 0;\n  {fill}{LARGEST}{texts}{leave}  {finish}")
             }
             (Core::Softmax, false) => {
-                format!("  Peak all;\n  {steps} {{\n    {fill}{PEAK}  }}\n{SHARE}{leave}  {steps} {{\n    {fill}    {finish}  }}\n")
+                format!(
+                    "  Peak all;\n  {steps} {{\n    {fill}{PEAK}  }}\n{SHARE}{leave}  {steps} {{\n    {fill}    {finish}  }}\n"
+                )
             }
-            (_, true) => format!(
-                "  const u32 start = 0;\n  {fill}  Part all = of_row(v, n, lane);\n{FACTOR}{leave}  {finish}"
-            ),
+            (_, true) => {
+                format!("  const u32 start = 0;\n  {fill}  Part all = of_row(v, n, lane);\n{FACTOR}{leave}  {finish}")
+            }
             (_, false) => format!(
                 "  Part all = {{0, 0, 0}};\n  {steps} {{\n    {fill}    all = join(all, part_of(v, start, n, lane));\n  }}\n  \
                  all = across(all, Join());\n{FACTOR}{leave}  {steps} {{\n    {fill}    {finish}  }}\n"
@@ -233,10 +241,7 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
         );
         Function { text, name, inputs, prefix, constants }
     };
-    [
-        function(before, "before", "b", numbers, 1),
-        function(behind, "behind", "c", behind_numbers, outputs),
-    ]
+    [function(before, "before", "b", numbers, 1), function(behind, "behind", "c", behind_numbers, outputs)]
 }
 
 /// The largest element of a row, and the sum of exponentials relative to it, of its parts.
