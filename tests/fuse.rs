@@ -57,6 +57,10 @@ fn chains_are_merged() {
         ("on s { h: map(x * 2 -> y) g: map(y + 1 -> z) }", &["h+g: map for map + map, 32 KiB less moved"]),
         // Updates in place.
         ("on s { h: map(x * 2 -> x) g: map(x + 1 -> x) }", &["h+g: map for map + map, 64 KiB less moved"]),
+        (
+            "on s { a: map(x + r -> x) n: rms_norm(x, b -> x) }",
+            &["a+n: fused_rms_norm for map + rms_norm, 64 KiB less moved"],
+        ),
         ("on s { h: map(x * x) g: sum(h + b, dims: [1]) }", &["h+g: sum for map + sum, 64 KiB less moved"]),
         ("on s { p: gemm(x, w) a: map(relu(p + b) -> y) }", &["p+a: gemm for gemm + map, 64 KiB less moved"]),
         (
@@ -65,7 +69,23 @@ fn chains_are_merged() {
         ),
         ("on s { p: gemm(x, w) a: map(y + p -> y) }", &["p+a: gemm for gemm + map, 64 KiB less moved"]),
         ("on s { q: transpose(w) p: gemm(x, q -> y) }", &["q+p: gemm for transpose + gemm, 128 KiB less moved"]),
-        ("on s { a: map(x + r) n: rms_norm(a, b -> y) }", &["a+n: add_rms_norm for map + rms_norm, 32 KiB less moved"]),
+        // The sum is not stored, unless something else reads it.
+        (
+            "on s { a: map(x + r) n: rms_norm(a, b -> y) }",
+            &["a+n: fused_rms_norm for map + rms_norm, 64 KiB less moved"],
+        ),
+        (
+            "on s { a: map(x + r -> z) n: layer_norm(a, b, b) o: map(n * 2 -> y) }",
+            &["a+n+o: fused_layer_norm for map + layer_norm + map, 96 KiB less moved"],
+        ),
+        (
+            "on s { a: map(x * 2) n: softmax(a) o: map(n * r + a -> y) }",
+            &["a+n+o: fused_softmax for map + softmax + map, 160 KiB less moved"],
+        ),
+        (
+            "on s { a: map(x * r) n: sum(a, dims: [1], keepdim: true) o: map(x * (r - n) -> y) }",
+            &["a+n+o: fused_sum for map + sum + map, 160 KiB less moved"],
+        ),
         // Another stream waits for the whole.
         (
             "on s { h: map(x * 2) g: map(h + 1 -> y) } on t after g { map(r + 1 -> z) }",
@@ -116,22 +136,21 @@ fn chains_that_stay_apart_say_why() {
             "on s { h: map(x * 2 -> x) g: map(x[0..32] + 1 -> y[0..32]) }",
             "h -> g at t.aorta:6:37: one writes a part of `x` that the other uses as another slice",
         ),
-        // The sum would be stored over the result.
-        (
-            "on s { a: map(x + r -> x) n: rms_norm(x, b -> x) }",
-            "a -> n at t.aorta:6:37: both write `x`, and one operation would store one over the other",
-        ),
         // Each element of a sum of constants counts once for each element that they fill.
+        (
+            "on s { n: sum(x, dims: [1], keepdim: true) g: map(x - n -> y) o: cumsum(n, dim: 0) }",
+            "n -> g at t.aorta:6:51: `n` is also used by `o` at t.aorta:6:72",
+        ),
         ("on s { h: fill(0.5 -> y) g: sum(y + b -> total) }", "h -> g at t.aorta:6:36: they go over different shapes"),
         (
-            "on s { h: map(x * 2) g: softmax(h -> y) }",
-            "h -> g at t.aorta:6:32: no operation does the work of `map` and `softmax`",
+            "on s { h: map(x * 2) g: cumsum(h, dim: 1 -> y) }",
+            "h -> g at t.aorta:6:32: no operation does the work of `map` and `cumsum`",
         ),
         // `k` runs once `o` is complete, because `h` waits for it on the same stream.
         (
-            "on t { o: spin(2us) } on s after o { h: map(x * 2) } on s { k: softmax(r -> z) g: map(h + z -> y) }",
-            "k -> g at t.aorta:6:90: no operation does the work of `softmax` and `map` | \
-             h -> g at t.aorta:6:90: broken by `k` on stream `s` at t.aorta:6:71",
+            "on t { o: spin(2us) } on s after o { h: map(x * 2) } on s { k: cumsum(r, dim: 1 -> z) g: map(h + z -> y) }",
+            "k -> g at t.aorta:6:97: no operation does the work of `cumsum` and `map` | \
+             h -> g at t.aorta:6:97: broken by `k` on stream `s` at t.aorta:6:71",
         ),
     ];
     for (step, expected) in cases {
@@ -347,6 +366,56 @@ fn random_chains_agree_with_the_cpu_on_the_double() {
         let file = folder.path().join(format!("chain{seed}.aorta"));
         std::fs::write(&file, chains(seed + 7000, ["bf16", "f32", "f16"][seed as usize % 3]))
             .expect("a file of our own");
+        hip::verify(libraries, &file.display().to_string(), &["--effort", "sanity", "--fuse"]);
+    }
+}
+
+/// Chains along rows of drawn lengths: short, odd, and longer than registers hold.
+#[test]
+fn chains_along_rows_of_any_length_agree_with_the_cpu_on_the_double() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (seed, dtype) in (0..).zip(["f32", "bf16", "f16", "f64"]) {
+        let mut count = 0;
+        let mut draw = |limit: u64| {
+            count += 1;
+            hash(seed + 300, count) % limit
+        };
+        let (mut buffers, mut step) = (String::new(), String::new());
+        for case in 0..5 {
+            // The longest is more than the registers of a block hold, and needs as many rows as there are units.
+            let length = match case {
+                4 if dtype == "f64" => 16_392,
+                0 => 1 + draw(40),
+                1 | 2 => 8 * (1 + draw(300)),
+                _ => 1 + draw(3000),
+            };
+            let rows = if length > 16_384 { 132 } else { 1 + draw(9) };
+            let full = format!("{dtype}[{rows}, {length}]");
+            buffers += &format!(
+                "buffer x{case}, r{case}, s{case}, y{case}, z{case}: {full}\nbuffer w{case}: {dtype}[{length}]\n\
+                 buffer c{case}: {dtype}[{rows}, 1]\n"
+            );
+            let before = ["tanh(x#) + r#", "x# * w# + r#", "s# - c# * r# + x#", "x# * 0.5"][draw(4) as usize];
+            let core = [
+                "softmax(h#)",
+                "softmax(h#, scale: 0.5)",
+                "rms_norm(h#, w#)",
+                "layer_norm(h#, w#, w#)",
+                "sum(h# * r#, dims: [-1], keepdim: true)",
+                "mean(h#, dims: [1], keepdim: true)",
+            ];
+            let core = core[draw(6) as usize];
+            let behind = ["n# * s# + w#", "relu(n#) + h# * s#", "n# * c# + s#", "n# + x#"][draw(4) as usize];
+            let kept = if draw(2) == 0 { " -> z#" } else { "" };
+            let chain = format!("  h#: map({before}{kept})\n  n#: {core}\n  map({behind} -> y#)\n");
+            step += &chain.replace('#', &case.to_string());
+        }
+        let file = folder.path().join(format!("rows{seed}.aorta"));
+        let text = format!("{buffers}step {{\n{step}}}\n");
+        let merged: usize = fused(&text).fused[0].merged.iter().map(|one| one.count).sum();
+        assert_eq!(merged, 5, "{text}");
+        std::fs::write(&file, text).expect("a file of our own");
         hip::verify(libraries, &file.display().to_string(), &["--effort", "sanity", "--fuse"]);
     }
 }

@@ -11,6 +11,9 @@ bandwidth, worst tenth at least 0.95, nothing below 0.67. A case counts as fast 
 
 `--verify N` compares the results of N cases of each operation, below 16 MiB, with the CPU's. `--compile N` adds
 `torch.compile` in N cases of each operation; these are compiled ahead by several processes, which share a cache of code.
+
+`--operations elementwise_chain,rowwise_chain,epilogue_chain` draws chains of operations, which aorta runs with `--fuse`: their
+goal is a median of at least 1.0 beside `torch.compile`.
 """
 import argparse
 import concurrent.futures
@@ -28,6 +31,7 @@ import tempfile
 import time
 
 from drawn import DRAWN
+from drawn_chains import CHAINS
 from drawn_case import FLOATS, Case, count
 
 CALLS = 20
@@ -59,13 +63,13 @@ def workload(cases, calls=CALLS):
     return "\n".join(lines) + "\n"
 
 
-def ours(args, path, cases, backend):
+def ours(args, path, cases, backend, options=()):
     """Microseconds of a call of each case."""
     record = path.with_suffix(f".{backend}.json")
     rounds = 7 if backend == "cuda" else 1
     command = [args.aorta, "exec", str(path), "--backend", backend, "--launch", "graph", "--warmup", str(2 * (len(cases) + 1)),
                "--iterations", str(rounds * (len(cases) + 1)), "--config", "observed_iterations=0", "--timeout", "120s",
-               "--json", str(record)]
+               "--json", str(record), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
@@ -140,7 +144,7 @@ def theirs(case, torch, compiled=False):
 
 def drawn_cases(seed, name, number):
     draw = random.Random(f"{seed} {name}")
-    return [DRAWN[name](draw) for _ in range(number)]
+    return [{**DRAWN, **CHAINS}[name](draw) for _ in range(number)]
 
 
 def compile_one(seed, name, number):
@@ -226,11 +230,12 @@ def main():
             cases = drawn_cases(args.seed, name, args.cases)
             path = pathlib.Path(folder) / f"{name}.aorta"
             path.write_text(workload(cases))
-            simulated = ours(args, path, cases, "sim")
+            options = ["--fuse"] if name in CHAINS else []
+            simulated = ours(args, path, cases, "sim", options)
             if args.simulated:
                 print(f"{name}: {len(cases)} cases, {min(simulated):.2f} to {max(simulated):.2f} µs simulated")
                 continue
-            mine = ours(args, path, cases, "cuda")
+            mine = ours(args, path, cases, "cuda", options)
             print(f"{name}: measured after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
             speeds, shares, ratios, beside, large = [], [], [], [], 0
             for number, case in enumerate(cases):

@@ -10,8 +10,9 @@ mod pass;
 mod producers;
 mod reason;
 
-use crate::base::SrcSpan;
-use crate::model::Program;
+use crate::base::{OpId, SrcSpan};
+use crate::model::{Program, Rewritten};
+use crate::ops::Spec;
 
 pub use reason::Reason;
 
@@ -61,6 +62,15 @@ pub struct Broken {
     pub why: Reason,
     /// Number of equal ones.
     pub count: usize,
+}
+
+/// The operations of a step that fusion merges, in the order of the text, and what takes their place.
+pub type Chain = (Vec<OpId>, Spec);
+
+/// The chains of each slot of the cycle.
+pub fn chains(program: &Program) -> Vec<Vec<Chain>> {
+    let chain = |one: Rewritten| one.replacement.map(|replacement| (one.members, replacement.spec));
+    pass::slots(program).1.into_iter().map(|slot| slot.into_iter().filter_map(chain).collect()).collect()
 }
 
 /// Fuses the operations of each slot of the cycle. What runs once around the iterations stays as it is.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::base::{OpId, ViewId};
-use crate::model::{MemoryKind, Op, OpSet, Program};
+use crate::model::{MemoryKind, Op, OpSet, Program, Rewritten};
 use crate::ops::fused::{self, Apart, Joined, OfPair, Related, traffic};
 
 use super::between::Line;
@@ -21,24 +21,27 @@ struct Uses {
 }
 
 pub fn run(program: Program) -> (Program, Fusion) {
-    let (mut fusion, mut slots) = (Fusion::default(), Vec::with_capacity(program.cycle.len()));
-    {
-        let uses = Uses::of(&program);
-        let sets = program.sets();
-        for slot in 0..program.cycle.len() {
-            let mut pass = Pass { line: Line::new(&program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
-            pass.walk();
-            pass.beside();
-            pass.rest();
-            pass.tell(&mut fusion);
-            let nodes = pass.line.nodes.into_iter().filter(|node| !node.is_gone);
-            slots.push(nodes.map(Node::rewritten).collect::<Vec<_>>());
-        }
-    }
+    let (fusion, slots) = slots(&program);
     match fusion.merged.is_empty() {
         true => (program, fusion),
         false => (program.rewritten(&slots), fusion),
     }
+}
+
+/// What fusion merges, and the operations of each slot after it.
+pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
+    let (mut fusion, mut slots) = (Fusion::default(), Vec::with_capacity(program.cycle.len()));
+    let (uses, sets) = (Uses::of(program), program.sets());
+    for slot in 0..program.cycle.len() {
+        let mut pass = Pass { line: Line::new(program, slot), slot, uses: &uses, sets: &sets, broken: Vec::new() };
+        pass.walk();
+        pass.beside();
+        pass.rest();
+        pass.tell(&mut fusion);
+        let nodes = pass.line.nodes.into_iter().filter(|node| !node.is_gone);
+        slots.push(nodes.map(Node::rewritten).collect());
+    }
+    (fusion, slots)
 }
 
 impl Uses {

@@ -61,6 +61,7 @@ fn apart_text(apart: Apart) -> String {
         Apart::Compute(first, second) => format!("they compute in {first} and {second}"),
         Apart::Shape => "they go over different shapes".to_owned(),
         Apart::Large => "one kernel would have too many inputs, outputs or steps".to_owned(),
+        Apart::Rows => "its rows are few and so long that several blocks share one".to_owned(),
         Apart::Library => "no library computes this with a product".to_owned(),
     }
 }

@@ -42,7 +42,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         verdict: String::new(),
         help: String::new(),
         critical_path: path(subject, &observed),
-        unusual: usual::infers(subject.program).then(|| usual::unusual(&categories)).flatten(),
+        unusual: usual::pass(subject.program).and_then(|pass| usual::unusual(&categories, pass)),
         categories,
         bounds: bounds(subject, &observed, &links),
         totals: Some(totals(subject, &observed)),

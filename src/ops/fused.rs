@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims, SrcSpan};
 
-use super::expression::{Binary, Node};
+use super::expression::Node;
 use super::layout::broadcast;
+use super::row_chain::{self, Core, Form};
 use super::*;
 
 /// Limits of a fused expression. Larger ones take long to compile and need many registers.
@@ -28,6 +29,8 @@ pub enum Apart {
     Large,
     /// No library computes this as part of a matrix product.
     Library,
+    /// Rows are few and so long that several blocks share one, which a kernel with expressions does not do.
+    Rows,
 }
 
 /// An operand of the first or the second of two specs, by its index there.
@@ -111,7 +114,7 @@ pub fn joined(related: &Related) -> Option<Result<Joined, Apart>> {
     if [related.first, related.second].iter().any(|spec| spec.threads.is_some()) {
         return None;
     }
-    [maps, reduced, product, transposed, normalized_sum].iter().find_map(|rule| rule(related))
+    [maps, reduced, product, transposed, along_rows].iter().find_map(|rule| rule(related))
 }
 
 /// Returns one map for two operations that read the same tensor, where the second does not read the first's output;
@@ -280,27 +283,100 @@ fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.ok_or(Apart::Shape))
 }
 
-/// Fuses an addition into the norm of its result. The sum stays an output.
-fn normalized_sum(related: &Related) -> Option<Result<Joined, Apart>> {
-    let Related { first, second, passed, .. } = *related;
-    let operation = match second.operation.name() {
-        "rms_norm" => find("add_rms_norm"),
-        "layer_norm" => find("add_layer_norm"),
-        _ => None,
-    }?;
-    let Elementwise { expression, .. } = Elementwise::of(first)?;
-    let [Node::Input(_), Node::Input(_), Node::Binary(Binary::Add, 0, 1)] = expression.nodes() else { return None };
-    if expression.outputs() != [2]
-        || first.inputs.len() != 2
-        || passed[0] != Some(0)
-        || passed[1..].iter().any(Option::is_some)
-    {
-        return None;
+/// An operation of a chain along rows: each element by itself, or what [`row_chain::form`] knows.
+struct Link<'a> {
+    spec: &'a Spec,
+    core: Option<Core>,
+    /// With a core, its result is input 0, and what it works on is output 0.
+    expression: Expression,
+    /// The shape of the rows, or of the outputs.
+    dims: Dims,
+    is_reduction: bool,
+}
+
+impl<'a> Link<'a> {
+    fn of(spec: &'a Spec) -> Option<Link<'a>> {
+        if let Some(Form { core, expression, dims, is_reduction }) = row_chain::form(spec) {
+            return Some(Link { spec, core: Some(core), expression, dims, is_reduction });
+        }
+        let Elementwise { spec, expression } = Elementwise::of(spec)?;
+        Some(Link { spec, core: None, expression, dims: spec.outputs[0].dims, is_reduction: false })
     }
-    let inputs = [OfPair::First(0), OfPair::First(1)].into_iter().chain((1..second.inputs.len()).map(OfPair::Second));
-    let outputs = vec![OfPair::Second(0), OfPair::First(0)];
-    let joined = related.joined(operation, second.attrs.clone(), None, inputs.collect(), outputs);
-    Some(joined.ok_or(Apart::Shape))
+
+    /// Fails unless an output need not be stored for the next operation.
+    fn unstored(&self, output: usize) -> Result<(), Apart> {
+        let dtype = self.spec.outputs[output].dtype;
+        match Elementwise::of(self.spec) {
+            Some(elementwise) => elementwise.unstored(output),
+            None if dtype.is_float8() || range(dtype).is_some() => Err(Apart::Rounded(dtype)),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds its expression to another one, and returns the nodes of what the core works on and of the outputs.
+    fn graft(&self, all: &mut Expression, core: u16, inputs: Vec<u16>) -> Option<(Option<u16>, Vec<u16>)> {
+        let inputs: Vec<u16> = self.core.map(|_| core).into_iter().chain(inputs).collect();
+        let mut results = all.graft(&self.expression, &inputs)?;
+        Some((self.core.map(|_| results.remove(0)), results))
+    }
+}
+
+/// A softmax, norm or sum of rows with what computes each element before it or behind it.
+fn along_rows(related: &Related) -> Option<Result<Joined, Apart>> {
+    let (first, second) = (Link::of(related.first)?, Link::of(related.second)?);
+    let (core, rows) = match (first.core, second.core) {
+        (Some(core), None) => (core, &first),
+        // A reduction with an expression is itself again.
+        (None, Some(core)) if !second.is_reduction => (core, &second),
+        _ => return None,
+    };
+    Some(joined_rows(related, [&first, &second], core, rows))
+}
+
+fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Link) -> Result<Joined, Apart> {
+    related.passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
+    let is_alike = |spec: &Spec| spec.outputs.iter().all(|output| output.dims == rows.dims);
+    // The program finds out who else reads the result of a reduction, which has no place in the chain.
+    let is_kept = |output: &usize| related.kept[*output] && !first.is_reduction;
+    let kept: Vec<usize> = (0..related.kept.len()).filter(is_kept).collect();
+    let is_repeated = first.core.is_none() && !is_alike(first.spec) && first.expression.instructions() > CHEAP;
+    if !is_alike(second.spec) || is_repeated || (!kept.is_empty() && !is_alike(first.spec)) {
+        return Err(Apart::Shape);
+    }
+    // Input 0 is the core's result.
+    let mut sources = vec![None];
+    let mut all = Expression::default();
+    let result = all.push(Node::Input(0)).ok_or(Apart::Large)?;
+    let mut input = |all: &mut Expression, from: OfPair| {
+        sources.push(Some(from));
+        all.push(Node::Input(u8::try_from(sources.len() - 1).ok()?))
+    };
+    let own: Option<Vec<u16>> = (0..first.spec.inputs.len()).map(|one| input(&mut all, OfPair::First(one))).collect();
+    let own = own.ok_or(Apart::Large)?;
+    let (before, firsts) = first.graft(&mut all, result, own.clone()).ok_or(Apart::Large)?;
+    let mut operand = |place: usize| match (related.passed[place], related.shared[place]) {
+        (Some(output), _) => Some(firsts[output]),
+        (None, Some(same)) => Some(own[same]),
+        (None, None) => input(&mut all, OfPair::Second(place)),
+    };
+    let operands: Option<Vec<u16>> = (0..second.spec.inputs.len()).map(&mut operand).collect();
+    let (later, seconds) = second.graft(&mut all, result, operands.ok_or(Apart::Large)?).ok_or(Apart::Large)?;
+    let before = before.or(later).ok_or(Apart::Shape)?;
+    let results = kept.iter().map(|&output| firsts[output]).chain(seconds);
+    let nodes: Vec<u16> = std::iter::once(before).chain(results).collect();
+    let (expression, used) = all.part(&nodes);
+    let inputs: Option<Vec<OfPair>> = used.iter().skip(1).map(|&input| sources[input]).collect();
+    let (Some(0), Some(inputs)) = (used.first(), inputs) else { return Err(Apart::Shape) };
+    let outputs = kept.into_iter().map(OfPair::First).chain((0..second.spec.outputs.len()).map(OfPair::Second));
+    let outputs: Vec<OfPair> = outputs.collect();
+    let operation = core.operation();
+    let is_large = expression.nodes().len() > STEPS || inputs.len() > INPUTS;
+    if is_large || outputs.len() > operation.signature().outputs.len() {
+        return Err(Apart::Large);
+    }
+    let joined = related.joined(operation, rows.spec.attrs.clone(), Some(expression), inputs, outputs);
+    let joined = joined.ok_or(Apart::Shape)?.computes_as(related)?;
+    if row_chain::suits(&joined.spec) { Ok(joined) } else { Err(Apart::Rows) }
 }
 
 /// Whether an operation is elementwise, so that it could be fused into a chain.

@@ -218,6 +218,31 @@ pub struct Conv {
     pub arithmetic: Arithmetic,
 }
 
+/// Bytes of `x` and `y` in one call of a library, unless one sample has more. The fastest algorithms copy both tensors into
+/// the workspace in another order of dimensions, and no library counts more than 2^31 elements.
+const PIECE: u64 = 1 << 30;
+
+impl Conv {
+    /// Divides a convolution into calls of a library: the convolution of one call, and the first sample of each. All calls
+    /// have the same size, so that one algorithm serves all; if the samples cannot be divided evenly, the last two calls
+    /// compute some samples twice. The gradient of weights is one call, since it sums over all samples.
+    pub fn pieces(&self) -> (Conv, Vec<u64>) {
+        let [x, _, y] = &self.tensors;
+        let samples = x.dims[0];
+        let most = (PIECE / ((x.bytes() + y.bytes()) / samples).max(1)).max(1);
+        if self.form == ConvForm::Weights || samples <= most {
+            return (self.clone(), vec![0]);
+        }
+        let calls = samples.div_ceil(most);
+        let size = samples.div_ceil(calls);
+        let mut piece = self.clone();
+        for place in [0, 2] {
+            piece.tensors[place].dims.set(0, size);
+        }
+        (piece, (0..calls).map(|call| (call * size).min(samples - size)).collect())
+    }
+}
+
 /// Which of the three tensors a convolution computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvForm {

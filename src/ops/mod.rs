@@ -50,6 +50,7 @@ mod reductions;
 mod rewritten;
 mod rope;
 mod routing;
+mod row_chain;
 mod rows;
 mod scans;
 mod scatter;

@@ -77,6 +77,42 @@ impl Call<'_> {
     }
 }
 
+/// How threads divide rows that they hold in registers, in packs of contiguous elements.
+pub struct Sharing {
+    /// Elements per pack, which a thread loads at once.
+    pub pack: u64,
+    /// Packs per thread, in registers.
+    pub packs: u64,
+    /// Threads per row: a power of two, or several whole warps.
+    pub threads: u64,
+    /// Whether registers hold the whole row, so that it is read once.
+    pub whole: bool,
+}
+
+impl Sharing {
+    /// Returns the division of rows of this length, for threads whose registers hold at most `most` elements.
+    pub fn of(length: u64, pack: u64, most: u64) -> Sharing {
+        let threads = match length <= WARP * most {
+            true => length.div_ceil(pack).next_power_of_two().min(WARP),
+            // Whole warps, whose threads use about half of their registers.
+            false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
+        };
+        let whole = length <= threads * most;
+        let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
+        Sharing { pack, packs, threads, whole }
+    }
+
+    /// Threads per block: those of one row, or of as many rows as fit [`ROWS_BLOCK`].
+    pub fn block(&self) -> u64 {
+        self.threads * self.block_rows()
+    }
+
+    /// Rows of a block.
+    pub fn block_rows(&self) -> u64 {
+        (ROWS_BLOCK / self.threads).max(1)
+    }
+}
+
 /// How threads divide rows, for an operation that maps each row of its input to a row of its output.
 pub struct RowSplit {
     /// The rows of the output, then of the input.

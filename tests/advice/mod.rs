@@ -2,6 +2,7 @@
 //! it computes the same. On a device without a cache it takes as much less as the advice says: on one stream by the
 //! simulator, on several by the modelled durations of the operations.
 
+mod chains;
 mod forms;
 mod random;
 

@@ -22,7 +22,7 @@ impl<A: Api> Chooser<'_, A> {
         };
         let workspace = self.workspaces[convolution.uses[0].lane as usize].1;
         // A library that has no algorithm may say so by an error.
-        let found = self.api.convolutions(&convolution.conv, workspace, self.candidates).unwrap_or_default();
+        let found = self.api.convolutions(&convolution.piece, workspace, self.candidates).unwrap_or_default();
         let count = found.len();
         if count == 0 {
             return Ok((None, format!("convolution {what}: kernels of aorta, since {library} has no algorithm")));
@@ -67,12 +67,12 @@ impl<A: Api> Chooser<'_, A> {
         let [_, w, y] = &convolution.conv.tensors;
         let flops = 2.0 * y.elements() as f64 / y.dims[1] as f64 * w.elements() as f64;
         self.time_lanes(&lanes, flops, &|number, stream| {
-            let ConvUse { operands, lane, kernels } = convolution.uses[number];
+            let ConvUse { ref pieces, lane, kernels } = convolution.uses[number];
             match algorithm {
-                // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
-                Some(algorithm) => unsafe {
-                    self.api.convolve(algorithm, operands, self.workspaces[lane as usize], stream)
-                },
+                Some(algorithm) => pieces.iter().try_for_each(|&operands| {
+                    // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
+                    unsafe { self.api.convolve(algorithm, operands, self.workspaces[lane as usize], stream) }
+                }),
                 None => self.kernels(kernels, stream),
             }
         })

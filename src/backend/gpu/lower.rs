@@ -252,6 +252,8 @@ pub struct Use {
 #[derive(Debug)]
 pub struct Convolution {
     pub conv: Arc<Conv>,
+    /// What a call of the library computes: a part of the samples if there are many.
+    pub piece: Conv,
     /// The first use of the convolution on each lane.
     pub uses: Vec<ConvUse>,
 }
@@ -259,7 +261,8 @@ pub struct Convolution {
 /// A use of a convolution.
 #[derive(Debug)]
 pub struct ConvUse {
-    pub operands: ConvAddresses,
+    /// Addresses of each call of the library.
+    pub pieces: Vec<ConvAddresses>,
     pub lane: u32,
     /// Range of the kernels that compute it, in [`Calls::alternatives`].
     pub kernels: (u32, u32),
@@ -348,7 +351,7 @@ impl<A: Api> Context<'_, A> {
         Ok(calls)
     }
 
-    /// Adds the call of a convolution of the library, and those of the kernels in its place. The choice between them replaces
+    /// Adds the calls of a convolution of the library, and those of the kernels in its place. The choice between them replaces
     /// the others by nothing.
     fn convolve(
         &self,
@@ -357,16 +360,22 @@ impl<A: Api> Context<'_, A> {
         operands: &[u64],
         calls: &mut Calls<A>,
     ) -> Result<(), ExecError> {
-        let at = |operand: u8| operands[usize::from(operand)];
         let (lane, workspace) = (op.lane, self.workspaces[op.lane as usize]);
         let stream = self.streams[lane as usize];
+        let (piece, starts) = conv.pieces();
+        let bytes = conv.tensors.map(|tensor| tensor.bytes() / tensor.dims[0]);
+        let address = |operand: u8| operands[usize::from(operand)];
+        let [x, w, y] = conv.operands.map(address);
+        let bias = conv.bias.map_or(0, address);
+        let at = |start: &u64| ConvAddresses { operands: [x + start * bytes[0], w, y + start * bytes[2]], bias };
+        let pieces: Vec<ConvAddresses> = starts.iter().map(at).collect();
         let number = calls.convolutions.iter().position(|known| known.conv == *conv).unwrap_or_else(|| {
-            calls.convolutions.push(Convolution { conv: conv.clone(), uses: Vec::new() });
+            calls.convolutions.push(Convolution { conv: conv.clone(), piece, uses: Vec::new() });
             calls.convolutions.len() - 1
         });
         let convolution = number as u32;
-        let addresses = ConvAddresses { operands: conv.operands.map(at), bias: conv.bias.map_or(0, at) };
-        calls.calls.push(Prepared::Convolve { convolution, operands: addresses, workspace, stream });
+        let call = |&operands: &ConvAddresses| Prepared::Convolve { convolution, operands, workspace, stream };
+        calls.calls.extend(pieces.iter().map(call));
         let first = calls.alternatives.len() as u32;
         for kernel in kernels {
             let prepared = self.kernel(kernel, stream, (operands, workspace.0), &mut calls.args)?;
@@ -375,7 +384,7 @@ impl<A: Api> Context<'_, A> {
         }
         let uses = &mut calls.convolutions[number].uses;
         if !uses.iter().any(|known| known.lane == lane) {
-            uses.push(ConvUse { operands: addresses, lane, kernels: (first, calls.alternatives.len() as u32) });
+            uses.push(ConvUse { pieces, lane, kernels: (first, calls.alternatives.len() as u32) });
         }
         Ok(())
     }

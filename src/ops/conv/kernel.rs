@@ -23,11 +23,15 @@ const LEAST_STEPS: u64 = 8;
 /// Bytes of the sums of parts at most.
 const MOST_PARTS: u64 = 256 << 20;
 
+/// Text before the body of a kernel: its phase begins behind the first elements.
+const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
+
 /// Instructions of a thread for each element that it gathers.
 const OF_AN_ELEMENT: f64 = 10.0;
 
-/// How blocks share the work.
-pub struct Split {
+/// How blocks share the work of a phase.
+struct Split {
+    phase: Phase,
     shape: Shape,
     /// `None` where threads or blocks have elements of the result by themselves.
     tiles: Option<Tiles>,
@@ -47,16 +51,69 @@ struct Tiles {
     share: u64,
 }
 
+/// The split of each phase.
+fn splits(spec: &Spec) -> Vec<Split> {
+    Phase::all(Shape::of(spec)).into_iter().map(|phase| Split::of(spec, phase)).collect()
+}
+
+/// The cost of the kernels of all phases.
+pub fn cost(spec: &Spec) -> Cost {
+    let splits = splits(spec);
+    let (mut instructions, mut matrix, mut blocks, mut bytes) = (0.0, None, 0, 0);
+    for split in &splits {
+        let (own, units) = split.instructions(spec);
+        instructions += own;
+        matrix = matrix.or(units);
+        blocks += split.blocks().max(1);
+        bytes += split.parts(spec);
+    }
+    let parts = Traffic::of(Space::Device, bytes);
+    Cost {
+        flops: Shape::of(spec).flops(),
+        instructions,
+        read: Spec::bytes_of(&spec.inputs) + parts,
+        written: Spec::bytes_of(&spec.outputs) + parts,
+        blocks,
+        share: if splits.iter().any(|split| split.tiles.is_some()) { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
+        matrix,
+        ..Cost::default()
+    }
+}
+
+/// A library's convolution, and the kernels in its place; the kernels alone for operands with gaps.
+pub fn launches(spec: &Spec) -> Vec<Launch> {
+    let Shape { form, stride, padding, dilation, groups, .. } = Shape::of(spec);
+    let kernels: Vec<Kernel> = splits(spec).iter().flat_map(|split| split.kernels(spec)).collect();
+    let operands = form.operands(spec);
+    let tensors = operands.map(|operand| *spec.operand(operand));
+    if !tensors.iter().all(Tensor::contiguous) {
+        return kernels.into_iter().map(Launch::Kernel).collect();
+    }
+    let bias = spec.inputs.get(2).filter(|bias| bias.contiguous()).map(|_| 2);
+    if bias.is_none() && spec.inputs.len() > 2 {
+        return kernels.into_iter().map(Launch::Kernel).collect();
+    }
+    let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
+    let conv =
+        super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
+    // Libraries take sizes and strides of 32 bits.
+    let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
+    match conv.pieces().0.tensors.iter().all(counts) {
+        true => vec![Launch::Conv(Arc::new(conv), kernels)],
+        false => kernels.into_iter().map(Launch::Kernel).collect(),
+    }
+}
+
 impl Split {
-    pub fn of(spec: &Spec) -> Split {
-        let shape = Shape::of(spec);
+    fn of(spec: &Spec, phase: Phase) -> Split {
+        let shape = phase.shape;
         let (rows, columns, depth) = shape.product();
         let direct = match shape.form {
             Form::Weights => rows <= FEW_WEIGHT_ROWS && rows * columns <= FEW_WEIGHTS,
             Form::Forward | Form::Transposed => rows <= FEW_ROWS && depth <= SHALLOW,
         };
         if direct {
-            return Split { shape, tiles: None };
+            return Split { phase, shape, tiles: None };
         }
         let units = spec.inputs[0].dtype.size() == 2;
         let blocks = |tile: u64, wide: u64| shape.groups * rows.div_ceil(tile) * columns.div_ceil(wide);
@@ -74,7 +131,7 @@ impl Split {
         let wanted = wanted.min(MOST_PARTS / parts.max(1)).max(1);
         let share = depth.div_ceil(wanted).next_multiple_of(step);
         let splits = depth.div_ceil(share);
-        Split { shape, tiles: Some(Tiles { units, rows: tile, columns: wide, step, pack, splits, share }) }
+        Split { phase, shape, tiles: Some(Tiles { units, rows: tile, columns: wide, step, pack, splits, share }) }
     }
 
     fn blocks(&self) -> u64 {
@@ -95,26 +152,15 @@ impl Split {
         if splits > 1 { splits * self.shape.groups * rows * columns * each } else { 0 }
     }
 
-    pub fn cost(&self, spec: &Spec) -> Cost {
-        let (rows, columns, depth) = self.shape.product();
-        let products = (self.shape.groups * rows * columns) as f64 * depth as f64;
-        let (instructions, matrix) = match &self.tiles {
+    /// Instructions of all threads, and the arithmetic of the matrix units if they multiply.
+    fn instructions(&self, spec: &Spec) -> (f64, Option<Arithmetic>) {
+        let (rows, products) = (self.shape.product().0, self.shape.multiplications());
+        match &self.tiles {
             Some(tiles) if tiles.units => {
                 (OF_AN_ELEMENT * products / tiles.rows.min(rows) as f64, Some(arithmetic(spec)))
             }
             Some(tiles) => (products * (1.0 + OF_AN_ELEMENT / tiles.rows.min(rows) as f64), None),
             None => (products * (1.0 + OF_AN_ELEMENT / rows.min(FEW_ROWS) as f64), None),
-        };
-        let parts = Traffic::of(Space::Device, self.parts(spec));
-        Cost {
-            flops: self.shape.flops(),
-            instructions,
-            read: Spec::bytes_of(&spec.inputs) + parts,
-            written: Spec::bytes_of(&spec.outputs) + parts,
-            blocks: self.blocks().max(1),
-            share: if self.tiles.is_some() { Cost::WHOLE_UNIT / 2 } else { share(THREADS) },
-            matrix,
-            ..Cost::default()
         }
     }
 
@@ -128,27 +174,6 @@ impl Split {
             all.push(self.join_kernel(spec, tiles));
         }
         all
-    }
-
-    /// A library's convolution, and the kernels in its place; the kernels alone for operands with gaps.
-    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
-        let kernels = self.kernels(spec);
-        let Shape { form, stride, padding, dilation, groups, .. } = self.shape;
-        let operands = form.operands(spec);
-        let tensors = operands.map(|operand| *spec.operand(operand));
-        // Libraries take sizes and strides of 32 bits.
-        let fits = |tensor: &Tensor| tensor.contiguous() && tensor.elements() <= i32::MAX as u64;
-        if !tensors.iter().all(fits) {
-            return kernels.into_iter().map(Launch::Kernel).collect();
-        }
-        let bias = spec.inputs.get(2).filter(|bias| bias.contiguous()).map(|_| 2);
-        if bias.is_none() && spec.inputs.len() > 2 {
-            return kernels.into_iter().map(Launch::Kernel).collect();
-        }
-        let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
-        let conv =
-            super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
-        vec![Launch::Conv(Arc::new(conv), kernels)]
     }
 
     /// The operands that are gathered, the factor, and the result, by their numbers.
@@ -176,7 +201,28 @@ impl Split {
         // The rows of the factor of a transposed convolution are the second dimension of the weights.
         let turned = form == Form::Transposed && operand == w;
         let (outer, channel) = if turned { (strides[1], strides[0]) } else { (strides[0], strides[1]) };
-        Arg::Words([group, outer, channel].into_iter().chain(strides[2..].iter().copied()).collect())
+        let spatial = self.spatial(spec, operand).into_iter().map(|(_, step)| step);
+        Arg::Words([group, outer, channel].into_iter().chain(spatial).collect())
+    }
+
+    /// For each spatial dimension of an operand the offset of the phase's first element, and the distance to the next one.
+    fn spatial(&self, spec: &Spec, operand: usize) -> Vec<(u64, u64)> {
+        let [_, factor, out] = self.operands(spec);
+        let strides = spec.operand(operand).strides;
+        let of_axis = |(axis, &stride): (usize, &u64)| {
+            let (first, step) = match operand {
+                _ if operand == factor && self.shape.form == Form::Transposed => self.phase.taps[axis],
+                _ if operand == out => self.phase.places[axis],
+                _ => (0, 1),
+            };
+            (first * stride, step * stride)
+        };
+        strides[2..].iter().enumerate().map(of_axis).collect()
+    }
+
+    /// Offset of the phase's first element of an operand.
+    fn first(&self, spec: &Spec, operand: usize) -> u64 {
+        self.spatial(spec, operand).into_iter().map(|(first, _)| first).sum()
     }
 
     /// The parameters that all kernels have, and their arguments.
@@ -184,7 +230,9 @@ impl Split {
         let (rows, columns, depth) = self.shape.product();
         let [gathered, factor, out] = self.operands(spec);
         let bias = if spec.inputs.len() > 2 { 2 } else { 0 };
-        let sizes = [self.shape.positions(), self.shape.sources(), self.shape.padding];
+        let (positions, sources) = (self.shape.positions(), self.shape.sources());
+        let padding = self.phase.padding[..positions.len()].iter().map(|&size| size as u64);
+        let sizes = positions.iter().chain(sources.iter()).copied().chain(padding).collect();
         let numbers = |value: u64| Arg::U32(u32::try_from(value).expect("`infer` limits the places"));
         let all = [
             ("const T* gathered", Arg::Operand(gathered as u8)),
@@ -195,7 +243,9 @@ impl Split {
             ("const Steps sg", self.steps(spec, gathered)),
             ("const Steps sf", self.steps(spec, factor)),
             ("const Steps so", self.steps(spec, out)),
-            ("const Sizes sizes", Arg::Words(sizes.iter().flat_map(|sizes| sizes.iter().copied()).collect())),
+            ("const Sizes sizes", Arg::Words(sizes)),
+            ("u64 first_factor", Arg::U64(self.first(spec, factor))),
+            ("u64 first_out", Arg::U64(self.first(spec, out))),
             ("u32 rows", numbers(rows)),
             ("u32 columns", numbers(columns)),
             ("u32 depth", numbers(depth)),
@@ -258,7 +308,7 @@ impl Split {
             if tiles.units { text::UNITS } else { text::THREADS },
         );
         Kernel {
-            source: source(&self.name("tiles"), &before, &params, text::TILES),
+            source: source(&self.name("tiles"), &before, &params, &format!("{FIRST}{}", text::TILES)),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
@@ -274,7 +324,7 @@ impl Split {
         args.extend([Arg::U32(tiles.splits as u32), Arg::U64(count)]);
         let before = format!("{}{}", self.definitions(spec), text::PLACES);
         Kernel {
-            source: source(&self.name("join"), &before, &params, text::JOIN),
+            source: source(&self.name("join"), &before, &params, &format!("{FIRST}{}", text::JOIN)),
             grid: Kernel::along_x(count.div_ceil(THREADS)),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
@@ -290,7 +340,7 @@ impl Split {
         let before = format!("{}#define ROWS {rows}\n{}", self.definitions(spec), text::PLACES);
         let body = if self.shape.form == Form::Weights { text::DIRECT_WEIGHTS } else { text::DIRECT };
         Kernel {
-            source: source(&self.name("direct"), &before, &params, body),
+            source: source(&self.name("direct"), &before, &params, &format!("{FIRST}{body}")),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),

@@ -1,6 +1,7 @@
 //! `conv` and `conv_weights`: convolutions, transposed convolutions, and the gradients of their weights.
 
 mod kernel;
+mod phase;
 mod reference;
 mod shape;
 mod text;
@@ -10,7 +11,7 @@ use crate::base::{DType, Dims};
 use super::ConvForm as Form;
 use super::windows::{self, MOST};
 use super::*;
-use kernel::Split;
+use phase::Phase;
 pub use shape::Shape;
 use shape::{elements_of, windows as windows_of};
 
@@ -112,7 +113,7 @@ impl Operation for Conv {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Split::of(spec).cost(spec)
+        kernel::cost(spec)
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
@@ -130,7 +131,7 @@ impl Operation for Conv {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        Split::of(spec).launches(spec)
+        kernel::launches(spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

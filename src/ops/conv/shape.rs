@@ -114,6 +114,12 @@ impl Shape {
         }
     }
 
+    /// Multiplications of the product, those with elements that no window covers included.
+    pub fn multiplications(&self) -> f64 {
+        let (rows, columns, depth) = self.product();
+        (self.groups * rows * columns) as f64 * depth as f64
+    }
+
     /// Multiplications and additions.
     pub fn flops(&self) -> f64 {
         let windows = self.samples * self.y.iter().product::<u64>();

@@ -1,8 +1,8 @@
 //! The kernel of a norm: the threads of a row have it in registers, or read it twice where it is too long.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
-use super::super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, WARP, share};
-use super::super::rows::{Rows, common_pack};
+use super::super::occupancy::share;
+use super::super::rows::{Rows, Sharing, common_pack};
 use super::*;
 
 /// Instructions for each element, with a mean or without, and for each thread: addresses, and what threads tell each other.
@@ -14,14 +14,7 @@ const OF_A_THREAD: f64 = 150.0;
 pub struct Split {
     /// The rows of `y`, `x`, and of what is added and its sum, if there are any.
     rows: Rows,
-    /// Neighbours that a thread reads as one.
-    pack: u64,
-    /// Packs that a thread has in registers.
-    packs: u64,
-    /// Threads that share a row: a power of two, or several warps.
-    threads: u64,
-    /// Registers hold a row, so that it is read once.
-    whole: bool,
+    sharing: Sharing,
 }
 
 impl Split {
@@ -39,43 +32,32 @@ impl Split {
         };
         // Elements that the registers of a thread hold: 32 floats, or half as many beside those that are added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
-        let threads = match length <= WARP * most {
-            true => length.div_ceil(pack).next_power_of_two().min(WARP),
-            // Whole warps, each thread of which has about half of what its registers hold.
-            false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
-        };
-        let whole = length <= threads * most;
-        let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
-        Split { rows, pack, packs, threads, whole }
-    }
-
-    /// Threads of a block: those of a row, or of as many rows as [`ROWS_BLOCK`] has room for.
-    fn block(&self) -> u64 {
-        self.threads * (ROWS_BLOCK / self.threads).max(1)
+        Split { rows, sharing: Sharing::of(length, pack, most) }
     }
 
     fn blocks(&self) -> u64 {
-        self.rows.count.div_ceil(self.block() / self.threads).max(1)
+        self.rows.count.div_ceil(self.sharing.block_rows()).max(1)
     }
 
     pub fn cost(&self, spec: &Spec, norm: &Norm) -> Cost {
         let elements = spec.inputs[0].elements() as f64;
-        let threads = (self.rows.count * self.threads) as f64;
+        let threads = (self.rows.count * self.sharing.threads) as f64;
         let each = if norm.centred { EACH_CENTRED } else { EACH };
         let again = if norm.adds { &spec.outputs[1] } else { &spec.inputs[0] };
         Cost {
             instructions: each * elements + OF_A_THREAD * threads,
             special: threads,
-            reread: if self.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
+            reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
-            share: share(self.block()),
+            share: share(self.sharing.block()),
             // A square, an addition, a subtraction and a product for each element, or less.
             ..spec.streaming_cost(4.0 * elements, 1)
         }
     }
 
     pub fn launch(&self, name: &str, spec: &Spec, norm: &Norm, channels: &Channels) -> Launch {
-        let Split { rows, pack, packs, threads, whole } = self;
+        let Split { rows, sharing } = self;
+        let Sharing { pack, packs, threads, whole } = sharing;
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
         let inputs = spec.inputs.len();
@@ -102,9 +84,9 @@ impl Split {
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
              #define CENTRED {}\n{HELPERS}",
-            bounds(self.block() as u32),
+            bounds(sharing.block() as u32),
             c_type(compute),
-            self.block(),
+            sharing.block(),
             rows.length.is_multiple_of(threads * pack * packs),
             norm.centred,
         );
@@ -175,7 +157,7 @@ impl Split {
         Launch::Kernel(Kernel {
             source: source(name, &before, &params, &body),
             grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(self.block() as u32),
+            block: Kernel::along_x(sharing.block() as u32),
             shared: Shared::Bytes(0),
             args,
         })
@@ -193,7 +175,7 @@ const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
 /// Functions on a piece of a row, and across the threads of a row. `T` threads share a row, and each has `K` packs of `V`
 /// elements of a piece. Means of parts are joined as Chan, Golub and LeVeque do ("Updating formulae and a pairwise
 /// algorithm for computing sample variances", 1979): a variance that is small beside the mean keeps its digits.
-const HELPERS: &str = r#"
+pub const HELPERS: &str = r#"
 // Packs of a thread lie `T` packs apart, so that neighbours read neighbours. `EVEN` pieces need no look at the end.
 #define EACH_PACK(start) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \

@@ -14,6 +14,7 @@ use super::*;
 
 pub use batch::BatchNorm;
 pub use groups::GroupNorm;
+pub(super) use kernel::HELPERS;
 use kernel::Split;
 
 /// A norm of rows.

@@ -6,6 +6,7 @@
 
 mod attention;
 mod casts;
+mod chains;
 mod copies;
 mod mask;
 mod products;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Bytes, Nanos, OpId, SrcSpan};
 use crate::config::Profile;
+use crate::fuse;
 use crate::model::Program;
 use crate::ops::Spec;
 use crate::plan::{Flow, Plan};
@@ -48,6 +50,7 @@ const KINDS: &[Kind] = kinds! {
     products::find, code(aorta::schedule::joint_products);
     casts::find, code(aorta::schedule::needless_cast);
     copies::find, code(aorta::schedule::needless_copy);
+    chains::find, code(aorta::schedule::unfused_chain);
 };
 
 /// Share of the time of all operations below which a gain is not mentioned.
@@ -165,6 +168,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let cached = cached(program, schedule, false, profile);
     let members: Vec<Vec<u32>> =
         program.groups.iter().map(|group| group.members_with(program.rank).collect()).collect();
+    let chains = fuse::chains(program);
     let mut groups: IndexMap<(&str, Vec<SrcSpan>), Group> = IndexMap::new();
     let scene = |slot: usize| Scene {
         program,
@@ -173,6 +177,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
         step: &program.cycle[slot],
         cached: &cached[slot],
         members: &members,
+        chains: &chains[slot],
         profile,
     };
     for slot in 0..program.cycle.len() {
@@ -238,4 +243,12 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     let mut advice: Vec<PlanAdvice> = advice.filter(worth).collect();
     advice.sort_by_key(|one| (std::cmp::Reverse(one.gain.most_ns), one.places.first().map(|(span, _)| *span)));
     advice
+}
+
+/// Names as a list in a sentence: `a`, `b` and `c`.
+fn list(names: &[String]) -> String {
+    match names {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        names => names.join(""),
+    }
 }

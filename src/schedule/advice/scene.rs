@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::base::{OpId, SrcSpan, StreamId, ViewId};
 use crate::config::Profile;
 use crate::cost;
+use crate::fuse;
 use crate::model::{MemoryKind, Program, Step};
 use crate::ops::{Spec, Tensor, reshaped};
 use crate::plan::{Flow, Use};
@@ -19,6 +20,8 @@ pub struct Scene<'a> {
     pub cached: &'a [f64],
     /// Ranks of each group.
     pub members: &'a [Vec<u32>],
+    /// Chains that fusion merges, each with the operation in its place.
+    pub chains: &'a [fuse::Chain],
     pub profile: &'a Profile,
 }
 

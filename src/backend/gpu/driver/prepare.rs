@@ -237,7 +237,7 @@ impl<A: Api> GpuDriver<A> {
         let wish = |launch: &Launch| match launch {
             Launch::Gemm(..) => WORKSPACE,
             Launch::Conv(conv, _) if self.api.convolution_library().is_some() => {
-                let bytes: u64 = conv.tensors.iter().map(Tensor::bytes).sum();
+                let bytes: u64 = conv.pieces().0.tensors.iter().map(Tensor::bytes).sum();
                 WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / self.image.lanes.len() as u64)
             }
             _ => 0,

@@ -1,0 +1,86 @@
+//! Transposed convolutions with a stride as several without one.
+//!
+//! In a dimension with stride `s`, elements of the result whose places are equal modulo `s` meet the same taps of the kernel:
+//! those of the others lie between windows. Each such phase is a transposed convolution of its own, without a stride and with a
+//! smaller kernel, so that no product is computed in vain.
+
+use super::shape::Shape;
+use super::*;
+
+/// Most phases of a convolution, each of which is a launch.
+const MOST_PHASES: u64 = 32;
+
+/// Multiplications of a convolution, for each of its phases, from which on phases gain more than their launches cost: a launch
+/// takes about 3 µs, in which threads multiply 10^7 times and find as many places.
+const LEAST: f64 = 1e7;
+
+/// A padding that no element of a window reaches.
+const NOWHERE: i64 = -(1 << 30);
+
+/// A part of a convolution: all of it, or the places of a phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Phase {
+    pub shape: Shape,
+    /// For each dimension the padding as the kernel takes it, which may be negative.
+    pub padding: [i64; 3],
+    /// For each dimension the first element of the kernel and the distance to the next one.
+    pub taps: [(u64, u64); 3],
+    /// For each dimension the first place and the distance to the next one.
+    pub places: [(u64, u64); 3],
+}
+
+impl Phase {
+    /// The phases of a convolution: one, unless it is a large transposed one with a stride.
+    pub fn all(shape: Shape) -> Vec<Phase> {
+        let whole = Phase::whole(shape);
+        let count: u64 = shape.stride.iter().product();
+        let is_divided = shape.form == Form::Transposed
+            && (2..=MOST_PHASES).contains(&count)
+            && shape.multiplications() >= LEAST * count as f64;
+        let mut phases = vec![whole];
+        if is_divided {
+            for axis in 0..shape.stride.len() {
+                phases = phases.iter().flat_map(|phase| phase.along(axis)).collect();
+            }
+        }
+        phases
+    }
+
+    fn whole(shape: Shape) -> Phase {
+        let mut padding = [0; 3];
+        for (own, &size) in padding.iter_mut().zip(shape.padding.iter()) {
+            *own = size as i64;
+        }
+        Phase { shape, padding, taps: [(0, 1); 3], places: [(0, 1); 3] }
+    }
+
+    /// Its phases along a dimension, those without elements left out.
+    fn along(&self, axis: usize) -> impl Iterator<Item = Phase> + '_ {
+        let stride = self.shape.stride[axis];
+        (0..stride.min(self.shape.x[axis])).map(move |first| self.phase(axis, first))
+    }
+
+    /// The phase of the places `first`, `first + stride`, …
+    fn phase(&self, axis: usize, first: u64) -> Phase {
+        let Shape { stride, dilation, kernel, padding, .. } = self.shape;
+        let (stride, dilation, size) = (stride[axis], dilation[axis], kernel[axis]);
+        let start = first + padding[axis];
+        let meets = |tap: &u64| (start + tap * (stride - dilation % stride) % stride).is_multiple_of(stride);
+        let step = stride / common_divisor(stride, dilation);
+        let tap = (0..size.min(step)).find(meets);
+        let mut phase = *self;
+        let shape = &mut phase.shape;
+        shape.stride.set(axis, 1);
+        shape.x.set(axis, (self.shape.x[axis] - first).div_ceil(stride));
+        shape.kernel.set(axis, tap.map_or(1, |tap| (size - tap).div_ceil(step)));
+        shape.dilation.set(axis, dilation * step / stride);
+        phase.taps[axis] = (tap.unwrap_or(0), step);
+        phase.places[axis] = (first, stride);
+        phase.padding[axis] = tap.map_or(NOWHERE, |tap| (start as i64 - (tap * dilation) as i64) / stride as i64);
+        phase
+    }
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}

@@ -1,0 +1,228 @@
+//! Softmax, norms and sums of rows with functions of an element before and behind them, in one kernel. Only fusion makes
+//! these operations: no text names them.
+
+mod accuracy;
+mod kernel;
+
+use crate::base::{DType, Dims};
+
+use super::elementwise::{compute_type, side_by_side};
+use super::expression::{Binary, Node};
+use super::layout::broadcast;
+use super::reductions::{Extent, Function, Group};
+use super::*;
+use kernel::Split;
+
+/// The operation along rows in the middle of a chain, which works on values that an expression computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Core {
+    Softmax,
+    RmsNorm,
+    LayerNorm,
+    /// The sum of a row, which all of its elements see.
+    Sum,
+    Mean,
+}
+
+/// A core with expressions before and behind it. The spec's expression has the core's result as input 0 and the spec's
+/// inputs as the next ones. Its first output is what the core works on; the others are the spec's outputs.
+pub struct RowChain(Core);
+
+static SOFTMAX: RowChain = RowChain(Core::Softmax);
+static RMS_NORM: RowChain = RowChain(Core::RmsNorm);
+static LAYER_NORM: RowChain = RowChain(Core::LayerNorm);
+static SUM: RowChain = RowChain(Core::Sum);
+static MEAN: RowChain = RowChain(Core::Mean);
+
+/// Instructions of a sum for each element, and for each row.
+const OF_AN_ELEMENT: f64 = 2.0;
+const OF_A_ROW: f64 = 1000.0;
+
+const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
+
+impl Core {
+    const ALL: [Core; 5] = [Core::Softmax, Core::RmsNorm, Core::LayerNorm, Core::Sum, Core::Mean];
+
+    /// The chain's operation.
+    pub fn operation(self) -> &'static dyn Operation {
+        match self {
+            Core::Softmax => &SOFTMAX,
+            Core::RmsNorm => &RMS_NORM,
+            Core::LayerNorm => &LAYER_NORM,
+            Core::Sum => &SUM,
+            Core::Mean => &MEAN,
+        }
+    }
+
+    /// Name of the operation of the catalogue that does the same without expressions.
+    fn plain(self) -> &'static str {
+        match self {
+            Core::Softmax => "softmax",
+            Core::RmsNorm => "rms_norm",
+            Core::LayerNorm => "layer_norm",
+            Core::Sum => "sum",
+            Core::Mean => "mean",
+        }
+    }
+
+    /// The reduction whose result all elements of a row see; `None` for other cores.
+    fn reduction(self) -> Option<Function> {
+        match self {
+            Core::Softmax | Core::RmsNorm | Core::LayerNorm => None,
+            Core::Sum => Some(Function::Sum),
+            Core::Mean => Some(Function::Mean),
+        }
+    }
+}
+
+/// An operation as a chain along rows.
+pub struct Form {
+    pub core: Core,
+    /// As that of a [`RowChain`].
+    pub expression: Expression,
+    /// The shape of the rows.
+    pub dims: Dims,
+    /// The operation's own result is a value for each row, and not one for each element.
+    pub is_reduction: bool,
+}
+
+/// An operation that a chain can be made of: a softmax, a norm, a sum along rows or a chain. `None` for others.
+pub fn form(spec: &Spec) -> Option<Form> {
+    let name = spec.operation.name();
+    let dims = spec.outputs.first()?.dims;
+    if let Some(core) = Core::ALL.into_iter().find(|core| core.operation().name() == name) {
+        let expression = spec.expression.as_deref()?.clone();
+        return Some(Form { core, expression, dims, is_reduction: false });
+    }
+    let core = Core::ALL.into_iter().find(|core| core.plain() == name)?;
+    let mut expression = Expression::default();
+    let mut result = expression.push(Node::Input(0))?;
+    if core.reduction().is_some() {
+        let Extent { dims, reduced } = Extent::of(spec);
+        let is_last = (0..dims.len()).all(|axis| reduced[axis] == (axis + 1 == dims.len()));
+        let own = spec.expression.as_deref().filter(|_| is_last && spec.attrs.bool("keepdim"))?;
+        let inputs: Option<Vec<u16>> =
+            (1..=spec.inputs.len()).map(|input| expression.push(Node::Input(input as u8))).collect();
+        let before = expression.graft(own, &inputs?)?;
+        expression.finish(before[0]);
+        expression.finish(result);
+        return Some(Form { core, expression, dims, is_reduction: true });
+    }
+    let before = expression.push(Node::Input(1))?;
+    // A weight and a bias are functions of an element behind the core.
+    for (input, function) in (2..=spec.inputs.len()).zip([Binary::Multiply, Binary::Add]) {
+        let operand = expression.push(Node::Input(input as u8))?;
+        result = expression.push(Node::Binary(function, result, operand))?;
+    }
+    expression.finish(before);
+    expression.finish(result);
+    Some(Form { core, expression, dims, is_reduction: false })
+}
+
+/// True if blocks keep a device busy with a chain: rows that are few and too long for one block each are divided better
+/// without expressions.
+pub fn suits(spec: &Spec) -> bool {
+    Split::of(spec).keeps_busy()
+}
+
+impl RowChain {
+    /// The core alone, without gaps, in the type that the kernel computes in; `None` for a reduction.
+    fn plain(&self, spec: &Spec) -> Option<Spec> {
+        let tensor = self.tensor(spec);
+        let operation = find(self.0.plain()).filter(|_| self.0.reduction().is_none())?;
+        Some(Spec { operation, expression: None, inputs: vec![tensor], outputs: vec![tensor], ..spec.clone() })
+    }
+
+    /// What the core works on, and its result, as a tensor without gaps.
+    fn tensor(&self, spec: &Spec) -> Tensor {
+        let dims = spec.outputs[0].dims;
+        let (dtype, strides) = (compute_type(spec), dims.contiguous_strides());
+        Tensor { dtype, dims, strides, space: Space::Device, align: 16 }
+    }
+
+    /// The tensors of the expression's inputs: the core's result, then the spec's inputs.
+    fn tensors(&self, spec: &Spec) -> Vec<Tensor> {
+        std::iter::once(self.tensor(spec)).chain(spec.inputs.iter().copied()).collect()
+    }
+}
+
+impl Operation for RowChain {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Core::Softmax => "fused_softmax",
+            Core::RmsNorm => "fused_rms_norm",
+            Core::LayerNorm => "fused_layer_norm",
+            Core::Sum => "fused_sum",
+            Core::Mean => "fused_mean",
+        }
+    }
+
+    fn summary(&self) -> &'static str {
+        "a softmax, a norm or a sum of rows with functions of an element before and behind it"
+    }
+
+    fn category(&self) -> Category {
+        Category::RowWise
+    }
+
+    fn signature(&self) -> &'static Signature {
+        &Signature { inputs: &[Input::Expressions], outputs: &OUTPUTS, options: &[] }
+    }
+
+    fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        call.needs_device()?;
+        let outputs: Vec<Tensor> = call.outputs.iter().flatten().map(|output| output.tensor).collect();
+        let Some(first) = outputs.first() else {
+            return Err(OpError::NoTensor { op: call.operation.name(), at: call.span.into() });
+        };
+        call.needs_row_length(first.dims.last().copied().unwrap_or(0))?;
+        for (index, input) in call.inputs.iter().enumerate() {
+            if broadcast(input.tensor.dims, first.dims) != Some(first.dims) {
+                let has = format!("the result is {}", first.dims);
+                return Err(call.differs(0, has, index, format!("this is {}", input.tensor), "sizes have to agree"));
+            }
+        }
+        Ok(outputs.iter().map(|output| (output.dtype, first.dims)).collect())
+    }
+
+    fn outputs(&self, _: usize, given: usize) -> usize {
+        given.clamp(1, OUTPUTS.len())
+    }
+
+    fn cost(&self, spec: &Spec) -> Cost {
+        let (elements, expression) = (spec.outputs[0].elements() as f64, spec.expression.as_deref());
+        let core = match self.plain(spec) {
+            Some(plain) => plain.operation.cost(&plain),
+            None => {
+                let rows = elements / spec.outputs[0].dims.last().map_or(1.0, |&length| length as f64);
+                let instructions = OF_AN_ELEMENT * elements + OF_A_ROW * rows;
+                Cost { flops: elements, instructions, ..Cost::default() }
+            }
+        };
+        let each = |count: fn(&Expression) -> u32| expression.map_or(0.0, |one| f64::from(count(one)) * elements);
+        let mut cost = Split::of(spec).cost(spec, core.flops + each(Expression::flops));
+        cost.instructions = core.instructions + each(Expression::instructions);
+        cost.special = core.special + each(Expression::special);
+        cost
+    }
+
+    fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        self.enclose(spec, inputs, outputs);
+    }
+
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        accuracy::enclose(self, spec, inputs, outputs)
+    }
+
+    fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        check::broadcast_rows(spec).filter(|_| spec.outputs[0].dims.len() > 1)
+    }
+
+    fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        vec![Split::of(spec).launch(self.0, self.name(), spec)]
+    }
+
+    fn in_place(&self) -> bool {
+        true
+    }
+}
