@@ -399,7 +399,7 @@ fn every_choice_computes_on_the_cpu() {
     check_results(&shipped::named("pipeline_1f1b"), &[("backward", "split")]);
     check_results(&shipped::named("context_parallel"), &[("exchange", "all_to_all")]);
     check_results(&shipped::named("prefill_decode"), &[("mode", "fused")]);
-    check_results(&shipped::named("kv_offload"), &[("via", "kernel")]);
+    check_results(&shipped::named("kv_offload"), &[("via", "dma")]);
     check_results(&shipped::named("disaggregated"), &[("transfer", "late")]);
     for form in ["eager", "like_aorta"] {
         check_results(&shipped::named("compiled_regions"), &[("form", form)]);
