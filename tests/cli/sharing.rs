@@ -519,7 +519,7 @@ fn a_check_reads_ranges_and_limits() {
         ("expected: \"nosuch.ron\"", &["nosuch.ron cannot be read"]),
         ("expected: \"broken.ron\"", &["broken.ron", "1 Foo"]),
         ("limits: {\"hiden\": (from: 1)}", &["a limit of a.ron cannot be `hiden`", "did you mean `hidden`?"]),
-        ("limits: {\"rate\": (from: \"5us\")}", &["the limit `rate` of a.ron", "rows/s", "a plain number"]),
+        ("limits: {\"rate\": (from: \"5us\")}", &["the limit `rate` of a.ron", "rows/s", "1M rows/s"]),
     ];
     for (field, says) in wrong {
         sandbox.write("a.ron", format!("(workload: \"nets/net.aorta\", backend: \"sim\", {field})"));
