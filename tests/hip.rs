@@ -2,7 +2,7 @@
 //! give the CPU's results, as streams and as a graph, and each fault is reported and ends the run. This does not show
 //! the behaviour of an AMD GPU.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -181,7 +181,11 @@ fn every_shipped_file_agrees_with_the_cpu() {
 #[test]
 fn ranks_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
-    for file in shipped::all().iter().map(|file| &file.path).filter(|file| file.contains("collectives") || file.contains("distributed")) {
+    for file in shipped::all()
+        .iter()
+        .map(|file| &file.path)
+        .filter(|file| file.contains("collectives") || file.contains("distributed"))
+    {
         verify(libraries, file, &["--preset", "tiny", "--ranks", "1"]);
         verify(libraries, file, &["--preset", "tiny", "--ranks", "2"]);
     }

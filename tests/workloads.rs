@@ -93,8 +93,29 @@ fn shipped_files_use_every_construct() {
     let streams = ["priority", "units", "queue", "kind", "host", "threads"];
     assert_eq!(missing(&streams), [""; 0], "options of streams");
     let others = [
-        "use", "parts", "std", "grad", "accumulate", "seed", "like", "zeros", "ones", "iota", "random", "language",
-        "signal", "wait", "sync", "prev", "depth", "group", "view", "iteration", "send", "recv", "rev",
+        "use",
+        "parts",
+        "std",
+        "grad",
+        "accumulate",
+        "seed",
+        "like",
+        "zeros",
+        "ones",
+        "iota",
+        "random",
+        "language",
+        "signal",
+        "wait",
+        "sync",
+        "prev",
+        "depth",
+        "group",
+        "view",
+        "iteration",
+        "send",
+        "recv",
+        "rev",
     ];
     assert_eq!(missing(&others), [""; 0], "other words");
 }

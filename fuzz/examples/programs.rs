@@ -1,6 +1,5 @@
 //! Checks the properties of the targets `text` and `plan` on generated files, without coverage as a guide:
-//! `cargo run --profile fuzz --example programs -- FIRST COUNT [unedited]`, in `fuzz`. `unedited` skips the properties of
-//! parsing again after edits.
+//! `cargo run --profile fuzz --example programs -- FIRST COUNT`, in `fuzz`.
 //!
 //! File number N is the same in every run of one version. Prints each file that fails by its number, and at the end how many
 //! files it has checked. With one number alone, prints the file.
@@ -28,22 +27,17 @@ fn is_accepted(text: &str) -> bool {
 }
 
 fn main() {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let text_properties = match words.pop_if(|word| word == "unedited") {
-        Some(_) => properties::unedited,
-        None => properties::text,
-    };
-    let numbers: Vec<u64> = words.iter().map(|word| word.parse().expect("a number")).collect();
+    let numbers: Vec<u64> = std::env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
     let (first, count) = match numbers[..] {
         [first, count] => (first, count),
         [number] => return print!("{}", grammar::text(&choices(number))),
-        _ => panic!("usage: programs FIRST COUNT [unedited], or programs NUMBER"),
+        _ => panic!("usage: programs FIRST COUNT, or programs NUMBER"),
     };
     let (began, mut accepted, mut failed) = (Instant::now(), 0, 0);
     for number in first..first + count {
         let text = grammar::text(&choices(number));
         let kept = catch_unwind(|| {
-            text_properties(&text);
+            properties::text(&text);
             properties::plan(&text);
         });
         if kept.is_err() {

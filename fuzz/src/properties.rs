@@ -140,13 +140,8 @@ fn places(shown: &str) -> Vec<(usize, usize)> {
 
 /// Checks all properties of a text up to its program.
 pub fn text(text: &str) {
-    reparse(text);
-    unedited(text);
-}
-
-/// Checks the properties of [`text`] except those of edits, which need half of the time.
-pub fn unedited(text: &str) {
     parse(text);
+    reparse(text);
     format(text);
     analyze(text);
     compiled(text, 1);

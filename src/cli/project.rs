@@ -171,7 +171,10 @@ fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
     // A command may look a name up more than once.
     if !others.is_empty() && TOLD.lock().is_ok_and(|mut told| told.insert(name.to_owned())) {
         let found = found.display();
-        output::eprint(&format!("note: `{name}` means {found} here; for another file, write {}\n", others.join(" or ")));
+        output::eprint(&format!(
+            "note: `{name}` means {found} here; for another file, write {}\n",
+            others.join(" or ")
+        ));
     }
     Ok(())
 }

@@ -42,13 +42,21 @@ fn offset(text: &str, position: Position) -> usize {
     text[line..].char_indices().nth(position.col - 1).map_or(text.len(), |(at, _)| line + at)
 }
 
-/// The word, number, quoted text or sign at or around an offset. RON places an error in a quoted text behind its quote.
+/// The word, number, quoted text or sign at or around an offset. RON places an error in a quoted text behind its quote, and
+/// that in a value before the space that precedes it.
 fn token(text: &str, at: usize) -> Range<usize> {
-    let start = if text[..at].ends_with('"') && !text[..at].ends_with("\\\"") { at - 1 } else { at };
+    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let is_quoted = text[line..at].matches('"').count() % 2 == 1;
+    let start = match text[..at].strip_suffix('"') {
+        Some(before) if is_quoted => before.len(),
+        _ => at + text[at..].find(|c: char| !c.is_whitespace()).unwrap_or(0),
+    };
     let rest = &text[start..];
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '+' | '-');
     let length = match rest.chars().next() {
-        Some('"') => rest[1..].find(['"', '\n']).map_or(1, |end| end + if rest[1 + end..].starts_with('"') { 2 } else { 1 }),
+        Some('"') => {
+            rest[1..].find(['"', '\n']).map_or(1, |end| end + if rest[1 + end..].starts_with('"') { 2 } else { 1 })
+        }
         Some(first) if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
         first => first.map_or(0, char::len_utf8),
     };
@@ -72,11 +80,10 @@ fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> 
     let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     match (error, inner) {
         (Error::ExpectedString, None) if is_plain(token) => Some(format!("add quotes: `{field}: \"{token}\"`")),
-        (Error::ExpectedIdentifier | Error::ExpectedUnit | Error::ExpectedBoolean | Error::ExpectedInteger, Some(inner))
-            if is_plain(inner) =>
-        {
-            Some(format!("leave out the quotes: `{field}: {inner}`"))
-        }
+        (
+            Error::ExpectedIdentifier | Error::ExpectedUnit | Error::ExpectedBoolean | Error::ExpectedInteger,
+            Some(inner),
+        ) if is_plain(inner) => Some(format!("leave out the quotes: `{field}: {inner}`")),
         _ => None,
     }
 }

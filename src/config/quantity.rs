@@ -161,8 +161,12 @@ impl Span {
     }
 
     /// Fails unless the range has an end, and two ends that fit. `name` is the range in messages.
-    pub(super) fn check(&self, name: &str) -> Result<(), ConfigError> {
+    /// A range of times has no unit that a metric defines.
+    pub(super) fn check(&self, name: &str, is_time: bool) -> Result<(), ConfigError> {
         let (value, why, help) = match self.dimension() {
+            Ok(Some(_)) if is_time && self.counted().is_some() => {
+                (self.to_string(), "it is a time".to_owned(), "write a time with its unit, such as \"5ms\"")
+            }
             Ok(Some(_)) => return Ok(()),
             Ok(None) => {
                 let help = "write `(to: \"5us\")`, or `from`, or both";
@@ -218,7 +222,10 @@ mod tests {
         let vast = format!("1{}GB/s", "0".repeat(400));
         let nearly = format!("1{}GiB", "0".repeat(305));
         let rate = Quantity::parse("1.5M tokens/s").unwrap();
-        assert_eq!((rate.si(), rate.to_string().as_str(), rate.counted.as_deref()), (1.5e6, "1.5M tokens/s", Some("tokens/s")));
+        assert_eq!(
+            (rate.si(), rate.to_string().as_str(), rate.counted.as_deref()),
+            (1.5e6, "1.5M tokens/s", Some("tokens/s"))
+        );
         assert_eq!(Quantity::parse(rate.ron().trim_matches('"')).unwrap(), rate);
         assert_eq!(Quantity::parse("250 rows").unwrap().si(), 250.0);
         for wrong in ["", "fast", "inf", "-inf", "1e999", "-", "1.2.3GB/s", "GB/s", "tokens/s", &vast, &nearly] {

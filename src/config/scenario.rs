@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use crate::base::shell;
 
-use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
 use super::bad_ron::bad_ron;
+use super::choices::{CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, ObserveSetting, SyncSetting};
 use super::error::ConfigError;
 use super::field::FieldValue;
 use super::quantity::Span;
@@ -107,7 +107,7 @@ impl Scenario {
             check_setting(file, name, value)?;
         }
         for (metric, span) in &scenario.limits {
-            span.check(&format!("limits[{metric:?}] of {file}"))?;
+            span.check(&format!("limits[{metric:?}] of {file}"), metric == "time")?;
         }
         Ok(scenario)
     }

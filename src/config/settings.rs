@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::base::{Bytes, Nanos, suggest};
 
-use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 use super::bad_ron::{bad_ron, explain};
+use super::choices::{CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting};
 use super::error::ConfigError;
 use super::value::{EffortPlan, Value};
 

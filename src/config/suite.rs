@@ -9,8 +9,8 @@ use crate::base::Bytes;
 use crate::base::units::Dimension;
 use crate::base::{suggest, visible};
 
-use super::choices::{Effort, LaunchSetting};
 use super::bad_ron::bad_ron;
+use super::choices::{Effort, LaunchSetting};
 use super::error::ConfigError;
 use super::kind::RonKind;
 use super::quantity::{Quantity, Span};
@@ -285,7 +285,7 @@ impl Suite {
             check_setting(&self.name, name, value)?;
         }
         for (metric, span) in &case.limits {
-            span.check(&format!("{} in {}", field(&format!("limits[{metric:?}]")), self.name))?;
+            span.check(&format!("{} in {}", field(&format!("limits[{metric:?}]")), self.name), metric == "time")?;
         }
         Ok(())
     }

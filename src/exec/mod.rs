@@ -4,6 +4,7 @@
 //! The code is the same for GPUs, the CPU and the simulator, which differ behind [`Backend`] and [`Driver`] only.
 
 mod aftermath;
+mod capture;
 mod clock;
 mod constant;
 mod control;

@@ -1,6 +1,5 @@
 //! A session: an image on an open device, which issues iterations and times them. Contains the measured loop.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -63,7 +62,7 @@ pub struct Session {
     pub(super) driver: Box<dyn Driver>,
     pub(super) lowered: Lowered,
     /// Graphs of the period; empty until captured.
-    graphs: Vec<u32>,
+    pub(super) graphs: Vec<u32>,
     /// Graphs with a stamp before and after each operation, made when an iteration is first observed so.
     pub(super) observed_graphs: Vec<Option<u32>>,
     /// Graphs whose nodes the vendor's library knows, and the iterations that it recorded.
@@ -142,53 +141,6 @@ impl Session {
         self.driver.leave();
     }
 
-    /// Captures the graphs of the period. Fails if the device refuses a capture; the session can still launch streams.
-    pub fn capture(&mut self) -> Result<(), ExecError> {
-        if self.graphs.is_empty() {
-            let mut graphs = Vec::with_capacity(self.lowered.outline.period.len());
-            for index in 0..self.lowered.outline.period.len() {
-                graphs.push(self.capture_step(index, None)?);
-            }
-            self.graphs = graphs;
-        }
-        Ok(())
-    }
-
-    /// Captures the graph of an iteration of the period and returns its number. `observed` says how it is to be observed.
-    pub(super) fn capture_step(&mut self, index: usize, observed: Option<Timing>) -> Result<u32, ExecError> {
-        let origin = self.origin(index);
-        self.driver.begin_capture(origin).map_err(device)?;
-        let issued = self.fork(index, origin).and_then(|()| self.commands(index, observed, true));
-        let issued = issued.and_then(|()| self.join(index, origin));
-        // A capture must be ended even if it failed.
-        let graph = self.driver.end_capture(origin).map_err(device);
-        let recorded = self.record_again(index);
-        issued?;
-        let graph = graph?;
-        recorded.map(|()| graph)
-    }
-
-    /// Records the events of an iteration for which later iterations wait. No stream can wait for an event that was last
-    /// recorded in a capture, and iterations issued as streams may follow.
-    fn record_again(&mut self, index: usize) -> Result<(), ExecError> {
-        let Session { driver, lowered: Lowered { outline: Outline { period, .. }, .. }, .. } = self;
-        let commands = period.iter().flat_map(|step| &step.commands);
-        let awaited: BTreeSet<u32> = commands
-            .filter_map(|command| match command {
-                Step::Wait { event, across: true, .. } => Some(*event),
-                _ => None,
-            })
-            .collect();
-        for command in &period[index].commands {
-            if let Step::Record { event, lane } = *command
-                && awaited.contains(&event)
-            {
-                driver.record(event, lane).map_err(device)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Index of an iteration in the period.
     pub(super) fn index(&self, iteration: u64) -> usize {
         (iteration % self.lowered.outline.period.len() as u64) as usize
@@ -211,7 +163,7 @@ impl Session {
     }
 
     /// Makes every lane of an iteration wait for the origin lane.
-    fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
+    pub(super) fn fork(&mut self, index: usize, origin: u32) -> Result<(), ExecError> {
         let event = self.lowered.joins + origin;
         let mut recorded = false;
         for position in 0..self.lowered.outline.period[index].used.len() {
@@ -243,7 +195,7 @@ impl Session {
 
     /// Issues the commands of an iteration. This is the measured loop. `observed` says how operations are timed;
     /// `alone` drops waits for earlier iterations, and those of the host.
-    fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
+    pub(super) fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
         let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
         let mut stamp = observed.and_then(Timing::first_stamp);
         driver.observing(observed.is_some());

@@ -32,7 +32,15 @@ fn project() -> impl Strategy<Value = Project> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let comments = prop::collection::vec(0..COMMENTS.len(), 0..4);
     (folder.clone(), folder, flags, 0..4usize, comments, 1..40u32, launch).prop_map(
-        |(scenario, workload, (by_name, ends_whole, has_trace, has_profile, has_kernel), modules, comments, size, launch)| {
+        |(
+            scenario,
+            workload,
+            (by_name, ends_whole, has_trace, has_profile, has_kernel),
+            modules,
+            comments,
+            size,
+            launch,
+        )| {
             Project {
                 scenario,
                 workload,
@@ -76,7 +84,8 @@ impl Project {
             false => ("", "1"),
         };
         sandbox.write(&format!("{folder}d.csv"), format!("d\n1\n2{end}"));
-        let code = "extern \"C\" __global__ void k(const float* a, float* b, long long m) { b[blockIdx.x] = a[blockIdx.x]; }";
+        let code =
+            "extern \"C\" __global__ void k(const float* a, float* b, long long m) { b[blockIdx.x] = a[blockIdx.x]; }";
         sandbox.write(&format!("{folder}deep/k.cu"), format!("{comments}{code}{end}"));
         let (kernel, call) = match self.has_kernel {
             true => (

@@ -513,13 +513,13 @@ fn a_check_reads_ranges_and_limits() {
     sandbox.write(
         "broken.ron",
         r#"(devices: ["A"], sources: {"us": measured("a")}, ranges: [(name: "a",
-        figure: bandwidth, bytes: (from: "1Foo"), normal: (from: "1GB/s"), seen: "a", source: "us")])"#,
+        figure: bandwidth, bytes: (from: "1 Foo"), normal: (from: "1GB/s"), seen: "a", source: "us")])"#,
     );
     let wrong: [(&str, &[&str]); 4] = [
         ("expected: \"nosuch.ron\"", &["nosuch.ron cannot be read"]),
-        ("expected: \"broken.ron\"", &["broken.ron", "1Foo"]),
+        ("expected: \"broken.ron\"", &["broken.ron", "1 Foo"]),
         ("limits: {\"hiden\": (from: 1)}", &["a limit of a.ron cannot be `hiden`", "did you mean `hidden`?"]),
-        ("limits: {\"rate\": (from: \"5us\")}", &["the limit `rate` of a.ron", "rows/s", "a plain number"]),
+        ("limits: {\"rate\": (from: \"5us\")}", &["the limit `rate` of a.ron", "rows/s", "1M rows/s"]),
     ];
     for (field, says) in wrong {
         sandbox.write("a.ron", format!("(workload: \"nets/net.aorta\", backend: \"sim\", {field})"));

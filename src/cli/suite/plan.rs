@@ -71,7 +71,9 @@ pub fn find(name: &str) -> Result<(Suite, String), CliError> {
         let text = load::read(Path::new(name), load::FileKind::Suite)?;
         if RonKind::of(&text) == RonKind::Scenario && text.contains("workload:") {
             let help = format!("`aorta exec {name}` runs it; a suite lists it: `cases: [(workload: \"moe\")]`");
-            return Err(InputError::bad_value("a suite", name, "it is a scenario, which runs one workload", &help).into());
+            return Err(
+                InputError::bad_value("a suite", name, "it is a scenario, which runs one workload", &help).into()
+            );
         }
         return Ok((Suite::parse(name, &text)?, text));
     }
