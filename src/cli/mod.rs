@@ -97,7 +97,7 @@ enum Command {
     Fmt(fmt::FmtArgs),
     /// List the files of the project and the shipped workloads
     List,
-    /// Show the content of a file, a scenario, a bundle or a record, and the command that it would run
+    /// Show the content of a file, a scenario, a bundle or a record
     Show(show::ShowArgs),
     /// Show the dependencies of operations, and why they exist
     Plan(plan::PlanArgs),

@@ -16,6 +16,9 @@ const FRAME: usize = 110;
 /// Width of a chart in pixels.
 const WIDTH: usize = 900;
 
+/// Colours of bars and of the line, which contrast with a light and a dark page.
+const COLORS: &str = "  themeVariables:\n    xyChart:\n      plotColorPalette: \"#3b8fd0, #d55e00\"\n";
+
 /// Maximum number of characters in the name of a bar.
 const NAME: usize = 48;
 
@@ -31,12 +34,14 @@ fn mermaid(chart: &Chart) -> String {
     let bars = &chart.bars[..chart.bars.len().min(BARS)];
     let hidden = chart.bars.len() - bars.len();
     let more = if hidden > 0 { format!(", without {hidden} more") } else { String::new() };
-    let names: Vec<String> = bars.iter().map(|(name, _)| quoted(&short(name))).collect();
+    // Mermaid writes values into bars, which short ones have no room for.
+    let names: Vec<String> =
+        bars.iter().map(|(name, value)| quoted(&format!("{}: {}", short(name), decimal(*value)))).collect();
     let values: Vec<String> = bars.iter().map(|(_, value)| decimal(*value)).collect();
     let reference = chart.reference.unwrap_or(0.0);
     let most = bars.iter().map(|(_, value)| *value).fold(reference, f64::max);
     let mut text = String::from("\n```mermaid\n---\nconfig:\n  xyChart:\n");
-    let _ = write!(text, "    width: {WIDTH}\n    height: {}\n    showDataLabel: true\n", FRAME + BAR * bars.len());
+    let _ = write!(text, "    width: {WIDTH}\n    height: {}\n{COLORS}", FRAME + BAR * bars.len());
     let _ = write!(text, "---\nxychart-beta horizontal\n  title {}\n", quoted(&format!("{}{more}", chart.title)));
     let _ = write!(text, "  x-axis [{}]\n  y-axis {} 0 --> {}\n", names.join(", "), quoted(&chart.axis), decimal(most));
     let _ = writeln!(text, "  bar [{}]", values.join(", "));
@@ -96,7 +101,7 @@ mod tests {
         let text = mermaid(&chart);
         assert!(text.starts_with("\n```mermaid\n---\n") && text.ends_with("```\n"), "{text}");
         for line in [
-            "x-axis [\"a #34;b#34;\", \"c#96;\"]",
+            "x-axis [\"a #34;b#34;: 2.500\", \"c#96;: 4.000\"]",
             "bar [2.500, 4.000]",
             "line [1.000, 1.000]",
             "y-axis \"µs\" 0 --> 4.000",

@@ -16,6 +16,9 @@ const NAMES: f64 = 110.0;
 const COLUMN: f64 = 132.0;
 const STREAM: f64 = 62.0;
 
+/// Width of a letter of small text in pixels.
+const SMALL: f64 = 5.6;
+
 /// Size of an operation's box.
 const BOX: (f64, f64) = (96.0, 30.0);
 
@@ -137,6 +140,9 @@ fn draw_edge(shapes: &mut Vec<Shape>, edge: &Edge, iteration: &Iteration, from: 
         Reason::Sync => "sync".to_owned(),
     };
     let at = (f64::midpoint(x1, x2), f64::midpoint(y1, y2) + lift * 0.7 - 3.0);
+    // The arrow ends beside the text, so that both are legible.
+    let width = word.chars().count() as f64 * SMALL;
+    shapes.push(Shape::rect("fill-page", at.0 - width / 2.0, at.1 - 9.0, width, 12.0));
     shapes.push(Shape::text("faint small", at, word).anchored("middle").titled(why));
 }
 
