@@ -16,7 +16,9 @@ use crate::hip::{Output, run_with};
 fn observed(libraries: &Path, environment: &[(&str, &str)], launch: &str, arguments: &[&str]) -> (String, RunRecord) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("record.json").display().to_string();
-    let words = [&["--observe", "vendor", "--launch", launch, "--top", "3", "--json", &path], arguments].concat();
+    // With one observed iteration, the trace and the analysis are of the same.
+    let observe = ["--observe", "vendor", "--config", "observed_iterations=1"];
+    let words = [&observe[..], &["--launch", launch, "--top", "3", "--json", &path], arguments].concat();
     let Output { code, told } = run_with(libraries, environment, &words);
     assert!(code.is_some_and(|code| code <= 1), "{arguments:?}:\n{told}");
     let text = std::fs::read_to_string(path).expect("the run writes a record");

@@ -7,7 +7,7 @@ use crate::measure::verdict;
 
 use super::operations::{Group, groups};
 use super::page::{Page, Section, Table, cell};
-use super::variant::{shown, variant_name};
+use super::variant::{disturbed, shown, variant_name};
 
 /// Number of categories that are listed.
 const CATEGORIES: usize = 3;
@@ -156,7 +156,8 @@ pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
         let mut notes: Vec<String> = groups.iter().take(count).flat_map(lines).collect();
         notes.push(format!("the whole: {}; {}", analysis.verdict, analysis.help));
         notes.extend(analysis.unusual.clone());
-        let described = format!("{}{}", variant_name(record, variant), super::slots::of(record, rank));
+        let described =
+            format!("{}{}{}", variant_name(record, variant), super::slots::of(record, rank), disturbed(rank));
         let title = format!("Operations with the most time of their own ({described})");
         Some(Section { title, table: Some(table), notes, ..Section::default() })
     };

@@ -10,7 +10,7 @@ use crate::measure::record::{OperationRecord, RankRecord, RunRecord, Variant};
 
 use super::page::{ABSENT, Section, Table};
 use super::slots;
-use super::variant::variant_name;
+use super::variant::{disturbed, variant_name};
 
 /// Maximum number of rows.
 const ROWS: usize = 16;
@@ -225,7 +225,7 @@ pub fn section(record: &RunRecord, variant: &Variant, rank: &RankRecord) -> Opti
         row.extend(peaks.then(|| group.of_peak_text()));
         table.row(row);
     }
-    let heading = format!("{}{}", variant_name(record, variant), slots::of(record, rank));
+    let heading = format!("{}{}{}", variant_name(record, variant), slots::of(record, rank), disturbed(rank));
     Some(Section {
         title: format!("Operations, timed one by one ({heading})"),
         table: Some(table),
