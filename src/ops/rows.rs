@@ -77,6 +77,9 @@ impl Call<'_> {
     }
 }
 
+/// Packs of a thread below which it costs more to exchange values with further threads than to read what they would.
+const LEAST_PACKS: u64 = 4;
+
 /// How threads share rows of which each thread has packs of neighbours in registers.
 pub struct Sharing {
     /// Neighbours that a thread reads as one.
@@ -90,13 +93,19 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// The sharing of rows of a length. Registers of a thread hold at most `most` elements.
-    pub fn of(length: u64, pack: u64, most: u64) -> Sharing {
-        let threads = match length <= WARP * most {
+    /// The sharing of rows. Registers of a thread hold at most `most` elements.
+    pub fn of(rows: &Rows, pack: u64, most: u64) -> Sharing {
+        let length = rows.length;
+        let mut threads = match length <= WARP * most {
             true => length.div_ceil(pack).next_power_of_two().min(WARP),
             // Whole warps, each thread of which has about half of what its registers hold.
             false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
         };
+        // Few rows have more threads each, as long as every thread keeps some packs.
+        let has_room = |threads: u64| 2 * threads <= LARGEST_BLOCK && 2 * threads * rows.count <= UNITS * UNIT_THREADS;
+        while threads >= WARP && length > threads * pack * LEAST_PACKS && has_room(threads) {
+            threads *= 2;
+        }
         let whole = length <= threads * most;
         let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
         Sharing { pack, packs, threads, whole }
