@@ -301,6 +301,8 @@ def main():
         if args.times:
             timings.setdefault(problem.level, {})[problem.file] = time_eager(problem, args.trials)
             torch.cuda.empty_cache()
+            # Written each time: a run that is cut off has what it measured.
+            args.times.write_text(json.dumps(timings, indent=2) + "\n")
             if args.times_only:
                 continue
         try:
@@ -311,8 +313,6 @@ def main():
         if why:
             failed += 1
             print(f"{problem.level}/{problem.file}: {why}", flush=True)
-    if args.times:
-        args.times.write_text(json.dumps(timings, indent=2) + "\n")
     print(f"{len(problems) - failed} of {len(problems)} problems have PyTorch's shapes and results; the largest relative error "
           f"is {args.largest:.1e}")
     sys.exit(1 if failed else 0)

@@ -77,6 +77,9 @@ impl Call<'_> {
     }
 }
 
+/// Minimum number of packs per thread: with fewer, exchanging values costs more than it saves.
+const LEAST_PACKS: u64 = 4;
+
 /// How threads divide rows that they hold in registers, in packs of contiguous elements.
 pub struct Sharing {
     /// Elements per pack, which a thread loads at once.
@@ -90,13 +93,19 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Returns the division of rows of this length, for threads whose registers hold at most `most` elements.
-    pub fn of(length: u64, pack: u64, most: u64) -> Sharing {
-        let threads = match length <= WARP * most {
+    /// Returns the division of rows, for threads whose registers hold at most `most` elements.
+    pub fn of(rows: &Rows, pack: u64, most: u64) -> Sharing {
+        let length = rows.length;
+        let mut threads = match length <= WARP * most {
             true => length.div_ceil(pack).next_power_of_two().min(WARP),
             // Whole warps, whose threads use about half of their registers.
             false => length.div_ceil(most / 2).next_multiple_of(WARP).min(LARGEST_BLOCK),
         };
+        // Few rows have more threads each, as long as every thread keeps some packs.
+        let has_room = |threads: u64| 2 * threads <= LARGEST_BLOCK && 2 * threads * rows.count <= UNITS * UNIT_THREADS;
+        while threads >= WARP && length > threads * pack * LEAST_PACKS && has_room(threads) {
+            threads *= 2;
+        }
         let whole = length <= threads * most;
         let packs = if whole { length.div_ceil(threads * pack) } else { most / 2 / pack };
         Sharing { pack, packs, threads, whole }

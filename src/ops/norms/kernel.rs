@@ -24,7 +24,6 @@ impl Split {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
         }
         let rows = Rows::of(&tensors);
-        let length = rows.length;
         // A pack has one weight, or one for each element.
         let pack = match channels.alike {
             1 => common_pack(&tensors),
@@ -32,7 +31,8 @@ impl Split {
         };
         // Elements that the registers of a thread hold: 32 floats, or half as many beside those that are added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
-        Split { rows, sharing: Sharing::of(length, pack, most) }
+        let sharing = Sharing::of(&rows, pack, most);
+        Split { rows, sharing }
     }
 
     fn blocks(&self) -> u64 {

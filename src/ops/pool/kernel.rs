@@ -1,14 +1,11 @@
 //! The kernels of pools.
 
-use super::super::kernel::{BLOCK, c_type, source};
+use super::super::kernel::{BLOCK, c_type, replaced, source};
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Windows of more elements may have a warp each.
+/// Windows of more elements have a warp each.
 const LARGE: u64 = 64;
-
-/// Windows of at most so many elements are read by loops that are unrolled in all dimensions.
-const UNROLLED: u64 = 32;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +54,8 @@ __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
       range.from[j] = (u32)(window[j] * x / y);
       range.to[j] = (u32)(((window[j] + 1) * x + y - 1) / y);
     } else {
-      u32 from = window[j] * STRIDE(j), to = from + SPAN(j);
-      if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
-      range.from[j] = from - PADDING(j);
-      to = to < PADDING(j) ? 0 : to - PADDING(j);
+      u32 from = window[j] * STRIDE(j), to = from + SIZE(j) - PADDING(j);
+      range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);
       range.to[j] = to < x ? to : (u32)x;
     }
   }
@@ -86,7 +81,7 @@ struct Best {
 };
 "#;
 
-/// One window by `LANES` threads. Where it is one thread, the sizes of a window are constants of loops.
+/// One window by `LANES` threads.
 const FORWARD: &str = r#"  u64 index = GLOBAL_INDEX / LANES;
   u32 lane = threadIdx.x % LANES;
   if (index >= count) return;
@@ -96,40 +91,20 @@ const FORWARD: &str = r#"  u64 index = GLOBAL_INDEX / LANES;
   const T* from = x + offset_of(plane, none, sx, sizes);
   Best best = {-C(1) / C(0), 0xffffffffu};
   C sum = 0;
-  auto take = [&](C value, u32 a, u32 b, u32 c) {
-    if (PLACES) best.join(value, (u32)((a * sizes.x[1] + b) * sizes.x[2] + c));
-    else if (MAX) best.value = value > best.value || value != value ? value : best.value;
+  auto visit = [&](u32 a, u32 b, u32 c) {
+    C value = load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]);
+    if (MAX) best.join(value, (u32)((a * sizes.x[1] + b) * sizes.x[2] + c));
     else sum += value;
   };
-  auto visit = [&](u32 a, u32 b, u32 c) { take(load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]), a, b, c); };
-#if LANES == 1 && !ADAPTIVE
-  // Numbers below 0 are larger than every size here.
-  u32 first[3];
-  EACH_DIM(j) {
-    first[j] = window[j] * STRIDE(j) - PADDING(j);
-    from += (i32)first[j] * sx.at[j];
-  }
-  OUTER for (u32 i = 0; i < SIZE(0); i++)
-    OUTER for (u32 j = 0; j < SIZE(1); j++)
-      INNER for (u32 k = 0; k < SIZE(2); k++) {
-        u32 a = first[0] + i * DILATION(0), b = first[1] + j * DILATION(1), c = first[2] + k * DILATION(2);
-        if (a >= sizes.x[0] || b >= sizes.x[1] || c >= sizes.x[2]) continue;
-        i64 at = i * DILATION(0) * sx.at[0] + j * DILATION(1) * sx.at[1] + k * DILATION(2) * sx.at[2];
-        take(load<C>(from[at]), a, b, c);
-      }
-#elif LANES == 1
+#if LANES == 1
   for (u32 a = range.from[0]; a < range.to[0]; a++)
     for (u32 b = range.from[1]; b < range.to[1]; b++)
       for (u32 c = range.from[2]; c < range.to[2]; c++) visit(a, b, c);
 #else
-  u32 inside[3], all = 1;
-  EACH_DIM(j) {
-    inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 0;
-    all *= inside[j];
-  }
+  u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
+  u32 all = (range.to[0] - range.from[0]) * rows * columns;
   for (u32 i = lane; i < all; i += LANES)
-    visit(range.from[0] + i / inside[2] / inside[1] * DILATION(0),
-          range.from[1] + i / inside[2] % inside[1] * DILATION(1), range.from[2] + i % inside[2] * DILATION(2));
+    visit(range.from[0] + i / columns / rows, range.from[1] + i / columns % rows, range.from[2] + i % columns);
 #pragma unroll
   for (int mask = LANES / 2; mask > 0; mask /= 2) {
     if (MAX) {
@@ -161,8 +136,7 @@ const BACKWARD: &str = r#"  u64 index = GLOBAL_INDEX;
       to[j] = (u32)(((own[j] + 1) * y + x - 1) / x);
     } else {
       u32 padded = own[j] + PADDING(j), last = padded / STRIDE(j) + 1;
-      // Windows that span the element: where one leaves it out, the element is not its largest.
-      from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;
+      from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;
       to[j] = last < y ? last : (u32)y;
     }
   }
@@ -184,18 +158,55 @@ const BACKWARD: &str = r#"  u64 index = GLOBAL_INDEX;
 /// Elements from the first one of a window to its last one.
 const SPAN: &str = "#define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)\n";
 
+/// Lines of the texts above, and those that dilated windows have instead.
+const DILATED: [(&str, &str); 6] = [
+    (
+        "to = from + SIZE(j) - PADDING(j);
+      range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);",
+        "to = from + SPAN(j);
+      if (from < PADDING(j)) from += (PADDING(j) - from + DILATION(j) - 1) / DILATION(j) * DILATION(j);
+      range.from[j] = from - PADDING(j);
+      to = to < PADDING(j) ? 0 : to - PADDING(j);",
+    ),
+    ("a < range.to[0]; a++)", "a < range.to[0]; a += DILATION(0))"),
+    ("b < range.to[1]; b++)", "b < range.to[1]; b += DILATION(1))"),
+    ("c < range.to[2]; c++)", "c < range.to[2]; c += DILATION(2))"),
+    (
+        "u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
+  u32 all = (range.to[0] - range.from[0]) * rows * columns;
+  for (u32 i = lane; i < all; i += LANES)
+    visit(range.from[0] + i / columns / rows, range.from[1] + i / columns % rows, range.from[2] + i % columns);",
+        "u32 inside[3], all = 1;
+  EACH_DIM(j) {
+    inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 0;
+    all *= inside[j];
+  }
+  for (u32 i = lane; i < all; i += LANES)
+    visit(range.from[0] + i / inside[2] / inside[1] * DILATION(0),
+          range.from[1] + i / inside[2] % inside[1] * DILATION(1), range.from[2] + i % inside[2] * DILATION(2));",
+    ),
+    // Windows that span the element: where one leaves it out, the element is not its largest.
+    (
+        "from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;",
+        "from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;",
+    ),
+];
+
 /// Sizes of three dimensions, of which the first are left out.
 fn three(sizes: Dims, absent: u64) -> Vec<u64> {
     std::iter::repeat_n(absent, 3 - sizes.len()).chain(sizes.iter().copied()).collect()
 }
 
 impl Kernels<'_> {
-    /// Threads of a window: a warp for a large one whose rows are as long as a warp, or if windows are too few to occupy the
-    /// device. Otherwise threads of neighbouring windows read neighbouring elements.
+    /// Threads of a window.
     fn lanes(&self) -> u64 {
-        let has_long_rows = self.shape.window_row() >= WARP;
-        let are_few = self.windows() < UNITS * UNIT_THREADS;
-        if self.shape.window() > LARGE && (has_long_rows || are_few) { WARP } else { 1 }
+        if self.shape.window() > LARGE && !self.has_short_rows() { WARP } else { 1 }
+    }
+
+    /// True if windows have rows that are shorter than a warp, and there are enough windows to occupy the device with a thread
+    /// for each: threads of neighbouring windows then read neighbouring elements, and those of one window would not.
+    fn has_short_rows(&self) -> bool {
+        self.shape.window_row() < WARP && self.windows() >= UNITS * UNIT_THREADS
     }
 
     fn windows(&self) -> u64 {
@@ -268,10 +279,12 @@ impl Kernels<'_> {
             let values = shape.steps.map_or(vec![absent; 3], |steps| three(steps[place], absent));
             format!("#define {name}(j) (j == 0 ? {}u : j == 1 ? {}u : {}u)\n", values[0], values[1], values[2])
         };
-        let outer = if shape.window() <= UNROLLED { "unroll" } else { "unroll 1" };
+        let is_dilated = shape.is_dilated();
+        let dilation = if is_dilated { each("DILATION", 3, 1) + SPAN } else { String::new() };
+        let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
         let before = format!(
             "typedef {} T;\ntypedef {} C;\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
-             #define PLACES {}\n#define INNER _Pragma(\"unroll\")\n#define OUTER _Pragma(\"{outer}\")\n{}{}{}{}{SPAN}{WINDOWS}",
+             #define PLACES {}\n{}{}{}{dilation}{}",
             c_type(dtype),
             c_type(dtype.compute()),
             u32::from(shape.is_max),
@@ -281,7 +294,7 @@ impl Kernels<'_> {
             each("SIZE", 0, 1),
             each("STRIDE", 1, 1),
             each("PADDING", 2, 0),
-            each("DILATION", 3, 1),
+            text(WINDOWS),
         );
         let (name, body) = match task {
             Task::Forward => ("pool", FORWARD),
@@ -289,11 +302,24 @@ impl Kernels<'_> {
             Task::Backward => ("pool_backward", BACKWARD),
         };
         Launch::Kernel(Kernel {
-            source: source(name, &before, &params, body),
+            source: source(name, &before, &params, &text(body)),
             grid: Kernel::along_x((count * lanes).div_ceil(u64::from(BLOCK))),
             block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dilated_windows_change_lines_that_exist() {
+        for (plain, _) in DILATED {
+            let count: usize = [WINDOWS, FORWARD, BACKWARD].map(|text| text.matches(plain).count()).iter().sum();
+            assert_eq!(count, 1, "{plain}");
+        }
     }
 }

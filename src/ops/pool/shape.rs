@@ -53,6 +53,11 @@ impl Shape {
         self.y.iter().product::<u64>() as usize
     }
 
+    /// Whether windows skip elements (dilation).
+    pub fn is_dilated(&self) -> bool {
+        self.steps.is_some_and(|[.., dilation]| dilation.iter().any(|&distance| distance > 1))
+    }
+
     /// Indices along a dimension of the elements of a window that are inside the tensor.
     fn range(&self, axis: usize, window: u64) -> std::iter::StepBy<std::ops::Range<u64>> {
         let (elements, windows) = (self.x[axis], self.y[axis]);
@@ -100,18 +105,18 @@ impl Shape {
 
     /// Maximum number of elements of a window.
     pub fn window(&self) -> u64 {
-        (0..self.x.len()).map(|axis| self.window_size(axis)).product()
+        match self.steps {
+            Some([size, ..]) => size.iter().product(),
+            None => self.x.iter().zip(self.y.iter()).map(|(&x, &y)| x.div_ceil(y) + 1).product(),
+        }
     }
 
     /// Maximum number of elements of a window along the last dimension.
     pub fn window_row(&self) -> u64 {
-        self.window_size(self.x.len() - 1)
-    }
-
-    fn window_size(&self, axis: usize) -> u64 {
+        let last = self.x.len() - 1;
         match self.steps {
-            Some([size, ..]) => size[axis],
-            None => self.x[axis].div_ceil(self.y[axis]) + 1,
+            Some([size, ..]) => size[last],
+            None => self.x[last].div_ceil(self.y[last]) + 1,
         }
     }
 }

@@ -48,7 +48,7 @@ impl Split {
         let widths = views.iter().map(|view| common_pack(&[view]).min(pack)).collect();
         let whole_rows = spec.inputs.iter().filter(|input| input.dims == dims).count();
         let wide = compute_type(spec) == DType::F64 || whole_rows > FEW;
-        let sharing = Sharing::of(rows.length, pack, if wide { 16 } else { 32 });
+        let sharing = Sharing::of(&rows, pack, if wide { 16 } else { 32 });
         Split { rows, widths, sharing }
     }
 
@@ -67,40 +67,11 @@ impl Split {
     }
 
     pub fn launch(&self, core: Core, name: &str, spec: &Spec) -> Launch {
-        let Split { rows, widths, sharing } = self;
+        let Split { rows, sharing, .. } = self;
         let expression = spec.expression.as_deref().expect("fusion makes chains with an expression");
         let compute = compute_type(spec);
-        let outputs = spec.outputs.len();
-        let [before, behind] = functions(expression, outputs);
-        let option = match core {
-            Core::Softmax => Some("scale"),
-            Core::RmsNorm | Core::LayerNorm => Some("eps"),
-            Core::Sum | Core::Mean => None,
-        };
-        let (mut params, mut args) = (Vec::new(), Vec::new());
-        let mut param = |text: String, arg: Arg| {
-            params.push(text);
-            args.push(arg);
-        };
-        let operands = || spec.inputs.iter().chain(&spec.outputs).map(|tensor| c_type(tensor.dtype)).enumerate();
-        for (place, dtype) in operands() {
-            let constant = if place < spec.inputs.len() { "const " } else { "" };
-            param(format!("{constant}{dtype}* m{place}"), Arg::Operand(place as u8));
-        }
-        for (tensor, step) in rows.steps.iter().enumerate() {
-            param(format!("i64 step{tensor}"), Arg::U64(*step));
-        }
-        if let Some(option) = option {
-            param(format!("C {option}"), Arg::real(compute, spec.attrs.number(option)));
-        }
-        for Function { prefix, constants, .. } in [&before, &behind] {
-            for (place, value) in constants.iter().enumerate() {
-                param(format!("C {prefix}{place}"), Arg::real(compute, *value));
-            }
-        }
-        param(geometry_param(&rows.geometry), Arg::Words(geometry_words(&rows.geometry)));
-        param("u64 rows".to_owned(), Arg::U64(rows.count));
-        param("u32 n".to_owned(), Arg::U32(rows.length as u32));
+        let functions = functions(expression, spec.outputs.len());
+        let (params, args) = self.parameters(core, spec, &functions);
         let definitions = format!(
             "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define CENTRED {}\n\
              {HELPERS}{SOFTMAX}{}{}",
@@ -112,90 +83,10 @@ impl Split {
             sharing.block(),
             rows.length.is_multiple_of(sharing.threads * sharing.pack * sharing.packs),
             u32::from(core == Core::LayerNorm),
-            before.text,
-            behind.text,
+            functions[0].text,
+            functions[1].text,
         );
-        let index = index_type(rows.count);
-        let mut body = format!(
-            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;\n  \
-             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
-        );
-        for (place, dtype) in operands() {
-            // In the walk, outputs come first.
-            let (constant, which) = match place < spec.inputs.len() {
-                true => ("const ", outputs + place),
-                false => ("", place - spec.inputs.len()),
-            };
-            body += &format!("  {constant}{dtype}* a{place} = m{place} + g.offset(at, {which});\n");
-            if rows.steps[which] == 0 && place < spec.inputs.len() {
-                body += &format!("  C s{place} = load<C>(*a{place});\n");
-            }
-        }
-        // Reads of the inputs of a function, and its arguments.
-        let reads = |function: &Function| {
-            let read = |&input: &usize| match input {
-                0 | BEFORE => String::new(),
-                _ if rows.steps[outputs + input - 1] == 0 => String::new(),
-                _ => {
-                    let (place, width) = (input - 1, widths[input - 1]);
-                    format!("C e{place}[V]; columns<{width}>(a{place}, step{}, j, e{place}); ", outputs + place)
-                }
-            };
-            function.inputs.iter().map(read).collect::<String>()
-        };
-        let call = |function: &Function, result: &str, own: &[String]| {
-            let argument = |&input: &usize| match input {
-                0 => result.to_owned(),
-                BEFORE => "v[k][i]".to_owned(),
-                _ if rows.steps[outputs + input - 1] == 0 => format!("s{}", input - 1),
-                _ => format!("e{}[i]", input - 1),
-            };
-            let constants = (0..function.constants.len()).map(|place| format!("{}{place}", function.prefix));
-            let all = function.inputs.iter().map(argument).chain(constants).chain(own.iter().cloned());
-            format!("{}({})", function.name, all.collect::<Vec<_>>().join(", "))
-        };
-        let fill = format!("EACH_PACK(start) {{ {}EACH v[k][i] = {}; }}\n", reads(&before), call(&before, "", &[]));
-        // Registers hold exponentials in place of what they are of, unless that is needed once more.
-        let keeps = behind.inputs.contains(&BEFORE);
-        let result = match core {
-            Core::Softmax if sharing.whole && !keeps => "v[k][i] * share",
-            Core::Softmax => "f_exp(v[k][i] * scale - top) * share",
-            Core::Sum | Core::Mean => "total",
-            Core::RmsNorm | Core::LayerNorm => "(v[k][i] - all.mean) * factor",
-        };
-        let stored: Vec<String> = (0..outputs).map(|output| format!("o{output}[i]")).collect();
-        let declared: String = (0..outputs).map(|output| format!("C o{output}[V]; ")).collect();
-        let assigned = match &*stored {
-            [only] => format!("{only} = {}", call(&behind, result, &[])),
-            _ => call(&behind, result, &stored),
-        };
-        let write = |output: usize| format!("write(a{}, step{output}, j, o{output}); ", spec.inputs.len() + output);
-        let finish = format!(
-            "EACH_PACK(start) {{ {}{declared}EACH {assigned}; {} }}\n",
-            reads(&behind),
-            (0..outputs).map(write).collect::<String>()
-        );
-        let steps = "for (u32 start = 0; start < n; start += T * K * V)";
-        let leave = "  if (!live) return;\n";
-        body += "  C v[K][V];\n";
-        body += &match (core, sharing.whole) {
-            (Core::Softmax, true) => {
-                let texts = if keeps { SUM_AGAIN } else { SUM };
-                format!("  const u32 start = 0;\n  {fill}{LARGEST}{texts}{leave}  {finish}")
-            }
-            (Core::Softmax, false) => {
-                format!(
-                    "  Peak all;\n  {steps} {{\n    {fill}{PEAK}  }}\n{SHARE}{leave}  {steps} {{\n    {fill}    {finish}  }}\n"
-                )
-            }
-            (_, true) => {
-                format!("  const u32 start = 0;\n  {fill}  Part all = of_row(v, n, lane);\n{FACTOR}{leave}  {finish}")
-            }
-            (_, false) => format!(
-                "  Part all = {{0, 0, 0}};\n  {steps} {{\n    {fill}    all = join(all, part_of(v, start, n, lane));\n  }}\n  \
-                 all = across(all, Join());\n{FACTOR}{leave}  {steps} {{\n    {fill}    {finish}  }}\n"
-            ),
-        };
+        let body = self.pointers(spec) + &self.work(core, spec, &functions);
         Launch::Kernel(Kernel {
             source: source(name, &definitions, &params, &body),
             grid: Kernel::along_x(rows.count.div_ceil(sharing.block_rows()).max(1)),
@@ -203,6 +94,128 @@ impl Split {
             shared: Shared::Bytes(0),
             args,
         })
+    }
+
+    /// The kernel's parameters and their arguments.
+    fn parameters(&self, core: Core, spec: &Spec, functions: &[Function; 2]) -> (Vec<String>, Vec<Arg>) {
+        let Split { rows, .. } = self;
+        let compute = compute_type(spec);
+        let mut all: Vec<(String, Arg)> = Vec::new();
+        for (place, tensor) in spec.inputs.iter().chain(&spec.outputs).enumerate() {
+            let constant = if place < spec.inputs.len() { "const " } else { "" };
+            all.push((format!("{constant}{}* m{place}", c_type(tensor.dtype)), Arg::Operand(place as u8)));
+        }
+        let steps = rows.steps.iter().enumerate();
+        all.extend(steps.map(|(tensor, step)| (format!("i64 step{tensor}"), Arg::U64(*step))));
+        let option = match core {
+            Core::Softmax => Some("scale"),
+            Core::RmsNorm | Core::LayerNorm => Some("eps"),
+            Core::Sum | Core::Mean => None,
+        };
+        let real = |value: f64| Arg::real(compute, value);
+        all.extend(option.map(|option| (format!("C {option}"), real(spec.attrs.number(option)))));
+        for Function { prefix, constants, .. } in functions {
+            let constants = constants.iter().enumerate();
+            all.extend(constants.map(|(place, value)| (format!("C {prefix}{place}"), real(*value))));
+        }
+        all.push((geometry_param(&rows.geometry), Arg::Words(geometry_words(&rows.geometry))));
+        all.push(("u64 rows".to_owned(), Arg::U64(rows.count)));
+        all.push(("u32 n".to_owned(), Arg::U32(rows.length as u32)));
+        all.into_iter().unzip()
+    }
+
+    /// Text that finds a thread's row in each tensor, and reads the inputs that have one value for it.
+    fn pointers(&self, spec: &Spec) -> String {
+        let index = index_type(self.rows.count);
+        let mut text = format!(
+            "  u32 lane = threadIdx.x % T;\n  u64 row = (u64)blockIdx.x * (BLOCK / T) + threadIdx.x / T;\n  \
+             bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
+        );
+        for (place, tensor) in spec.inputs.iter().chain(&spec.outputs).enumerate() {
+            // In the walk, outputs come first.
+            let (constant, which) = match place < spec.inputs.len() {
+                true => ("const ", spec.outputs.len() + place),
+                false => ("", place - spec.inputs.len()),
+            };
+            text += &format!("  {constant}{}* a{place} = m{place} + g.offset(at, {which});\n", c_type(tensor.dtype));
+            if place < spec.inputs.len() && self.is_scalar(spec, place) {
+                text += &format!("  C s{place} = load<C>(*a{place});\n");
+            }
+        }
+        text
+    }
+
+    /// True if an input has one value for each row.
+    fn is_scalar(&self, spec: &Spec, input: usize) -> bool {
+        self.rows.steps[spec.outputs.len() + input] == 0
+    }
+
+    /// Text that reads a pack of each input of a function.
+    fn reads(&self, spec: &Spec, function: &Function) -> String {
+        let read = |&number: &usize| match number {
+            0 | BEFORE => String::new(),
+            _ if self.is_scalar(spec, number - 1) => String::new(),
+            _ => {
+                let (input, width) = (number - 1, self.widths[number - 1]);
+                let step = spec.outputs.len() + input;
+                format!("C e{input}[V]; columns<{width}>(a{input}, step{step}, j, e{input}); ")
+            }
+        };
+        function.inputs.iter().map(read).collect()
+    }
+
+    /// A call of a function for element `i` of a pack: `result` is the core's result, `targets` are what it assigns.
+    fn call(&self, spec: &Spec, function: &Function, result: &str, targets: &[String]) -> String {
+        let argument = |&number: &usize| match number {
+            0 => result.to_owned(),
+            BEFORE => "v[k][i]".to_owned(),
+            _ if self.is_scalar(spec, number - 1) => format!("s{}", number - 1),
+            _ => format!("e{}[i]", number - 1),
+        };
+        let constants = (0..function.constants.len()).map(|place| format!("{}{place}", function.prefix));
+        let all = function.inputs.iter().map(argument).chain(constants).chain(targets.iter().cloned());
+        format!("{}({})", function.name, all.collect::<Vec<_>>().join(", "))
+    }
+
+    /// Text that computes the rows.
+    fn work(&self, core: Core, spec: &Spec, [before, behind]: &[Function; 2]) -> String {
+        let (inputs, outputs, whole) = (spec.inputs.len(), spec.outputs.len(), self.sharing.whole);
+        let values = self.call(spec, before, "", &[]);
+        let fill = format!("EACH_PACK(start) {{ {}EACH v[k][i] = {values}; }}\n", self.reads(spec, before));
+        // Registers hold exponentials in place of what they are of, unless that is needed once more.
+        let keeps = behind.inputs.contains(&BEFORE);
+        let (part, joined, result) = match core {
+            Core::Softmax if whole && keeps => (SUM_AGAIN, "", "f_exp(v[k][i] * scale - top) * share"),
+            Core::Softmax if whole => (SUM, "", "v[k][i] * share"),
+            Core::Softmax => (PEAK, SHARE, "f_exp(v[k][i] * scale - top) * share"),
+            Core::RmsNorm | Core::LayerNorm if whole => (ROW, FACTOR, "(v[k][i] - all.mean) * factor"),
+            Core::RmsNorm | Core::LayerNorm => (PART, JOIN, "(v[k][i] - all.mean) * factor"),
+            Core::Sum => (ADD, TOTAL, "total"),
+            Core::Mean => (ADD, TOTAL, "total / C(n)"),
+        };
+        let begin = match core {
+            Core::Softmax => "  Peak all;\n",
+            Core::RmsNorm | Core::LayerNorm => "  Part all = {0, 0, 0};\n",
+            Core::Sum | Core::Mean => "  C all = 0;\n",
+        };
+        let targets: Vec<String> = (0..outputs).map(|output| format!("o{output}[i]")).collect();
+        let assigned = match &*targets {
+            [only] => format!("{only} = {}", self.call(spec, behind, result, &[])),
+            _ => self.call(spec, behind, result, &targets),
+        };
+        let declared: String = (0..outputs).map(|output| format!("C o{output}[V]; ")).collect();
+        let write = |output: usize| format!("write(a{}, step{output}, j, o{output}); ", inputs + output);
+        let writes: String = (0..outputs).map(write).collect();
+        let finish = format!("EACH_PACK(start) {{ {}{declared}EACH {assigned}; {writes}}}\n", self.reads(spec, behind));
+        let leave = "  if (!live) return;\n";
+        match whole {
+            true => format!("  C v[K][V];\n{begin}  const u32 start = 0;\n  {fill}{part}{joined}{leave}  {finish}"),
+            false => {
+                let pieces = "  for (u32 start = 0; start < n; start += T * K * V) {\n    ";
+                let second = format!("{pieces}{fill}    {finish}  }}\n");
+                format!("  C v[K][V];\n{begin}{pieces}{fill}{part}  }}\n{joined}{leave}{second}")
+            }
+        }
     }
 }
 
@@ -266,21 +279,23 @@ struct Beside {
 };
 "#;
 
-/// Where registers hold the row.
-const LARGEST: &str = r#"  Top largest;
+/// The softmax of a row that registers hold.
+const SUM: &str = r#"  Top largest;
   EACH_PACK(0) { EACH if (v[k][i] * scale > largest.value) largest.value = v[k][i] * scale; }
   C top = across(largest, Larger()).value, sum = 0;
-"#;
-
-const SUM: &str = r#"  EACH_PACK(0) { EACH { v[k][i] = f_exp(v[k][i] * scale - top); sum += v[k][i]; } }
+  EACH_PACK(0) { EACH { v[k][i] = f_exp(v[k][i] * scale - top); sum += v[k][i]; } }
   C share = C(1) / across(sum, Sum());
 "#;
 
-const SUM_AGAIN: &str = r#"  EACH_PACK(0) { EACH sum += f_exp(v[k][i] * scale - top); }
+/// The same, where what exponentials are of is needed once more.
+const SUM_AGAIN: &str = r#"  Top largest;
+  EACH_PACK(0) { EACH if (v[k][i] * scale > largest.value) largest.value = v[k][i] * scale; }
+  C top = across(largest, Larger()).value, sum = 0;
+  EACH_PACK(0) { EACH sum += f_exp(v[k][i] * scale - top); }
   C share = C(1) / across(sum, Sum());
 "#;
 
-/// Where they hold a piece of it. The sum is scaled each time that a larger element comes.
+/// A piece of a longer row. The sum is scaled each time that a larger element comes.
 const PEAK: &str = r#"    C most = all.top;
     EACH_PACK(start) { EACH if (v[k][i] * scale > most) most = v[k][i] * scale; }
     if (most > all.top) { all.sum *= f_exp(all.top - most); all.top = most; }
@@ -292,4 +307,12 @@ const SHARE: &str = r#"  all = across(all, Beside());
   C top = all.top, share = C(1) / all.sum;
 "#;
 
+/// The norm of a row that registers hold, and of a piece of a longer one.
+const ROW: &str = "  all = of_row(v, n, lane);\n";
 const FACTOR: &str = "  C factor = f_rsqrt(all.squares / C(n) + eps);\n";
+const PART: &str = "    all = join(all, part_of(v, start, n, lane));\n";
+const JOIN: &str = "  all = across(all, Join());\n  C factor = f_rsqrt(all.squares / C(n) + eps);\n";
+
+/// The sum of a row, or of a piece of it.
+const ADD: &str = "  EACH_PACK(start) { EACH all += v[k][i]; }\n";
+const TOTAL: &str = "  C total = across(all, Sum());\n";

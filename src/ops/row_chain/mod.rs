@@ -101,8 +101,8 @@ pub fn form(spec: &Spec) -> Option<Form> {
         let Extent { dims, reduced } = Extent::of(spec);
         let is_last = (0..dims.len()).all(|axis| reduced[axis] == (axis + 1 == dims.len()));
         let own = spec.expression.as_deref().filter(|_| is_last && spec.attrs.bool("keepdim"))?;
-        let inputs: Option<Vec<u16>> =
-            (1..=spec.inputs.len()).map(|input| expression.push(Node::Input(input as u8))).collect();
+        let mut input = |number: usize| expression.push(Node::Input(u8::try_from(number).ok()?));
+        let inputs: Option<Vec<u16>> = (1..=spec.inputs.len()).map(&mut input).collect();
         let before = expression.graft(own, &inputs?)?;
         expression.finish(before[0]);
         expression.finish(result);

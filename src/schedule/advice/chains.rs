@@ -1,6 +1,7 @@
 //! Chains of operations that `--fuse` would merge.
 
-use crate::base::OpId;
+use crate::base::{OpId, SrcSpan};
+use crate::model::Op;
 use crate::ops::Spec;
 
 use super::scene::{Found, Scene};
@@ -14,12 +15,23 @@ fn one(scene: &Scene, members: &[OpId], spec: &Spec) -> Found {
     let (&last, before) = members.split_last().expect("a chain has operations");
     let mut changes: Vec<(OpId, Option<Spec>)> = before.iter().map(|&op| (op, None)).collect();
     changes.push((last, Some(spec.clone())));
-    let names: Vec<String> = scene.names(members);
-    let place = |&op: &OpId| (scene.span(op), scene.spec(op).map_or("", |spec| spec.name()).to_owned());
+    let ops: Vec<Op> = members.iter().map(|&op| *scene.step.op(op)).collect();
+    let mut places: Vec<(SrcSpan, String)> = Vec::new();
+    for &op in members {
+        // Turns of a loop are at one place.
+        if !places.iter().any(|(span, _)| *span == scene.span(op)) {
+            places.push((scene.span(op), scene.spec(op).map_or("", |spec| spec.name()).to_owned()));
+        }
+    }
     Found {
-        message: format!("`--fuse` would merge {} into one `{}`", super::list(&names), spec.operation.name()),
+        message: format!(
+            "`--fuse` would merge the {} operations of `{}` into one `{}`",
+            members.len(),
+            scene.program.name_of(&ops),
+            spec.operation.name()
+        ),
         help: "run it with `--fuse`; `aorta plan --fuse` lists all that it merges".to_owned(),
-        places: members.iter().map(place).collect(),
+        places,
         changes,
     }
 }

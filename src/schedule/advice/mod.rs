@@ -244,11 +244,3 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
     advice.sort_by_key(|one| (std::cmp::Reverse(one.gain.most_ns), one.places.first().map(|(span, _)| *span)));
     advice
 }
-
-/// Names as a list in a sentence: `a`, `b` and `c`.
-fn list(names: &[String]) -> String {
-    match names {
-        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
-        names => names.join(""),
-    }
-}

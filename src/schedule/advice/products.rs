@@ -7,7 +7,6 @@ use crate::model::MemoryKind;
 use crate::ops::{Spec, Tensor};
 use crate::plan::Use;
 
-use super::list;
 use super::scene::{Found, Scene};
 
 /// Finds products that could be one.
@@ -115,4 +114,12 @@ fn one(scene: &Scene, group: &[OpId]) -> Option<Found> {
             .collect(),
         changes,
     })
+}
+
+/// Names as a list in a sentence: `a`, `b` and `c`.
+fn list(names: &[String]) -> String {
+    match names {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        names => names.join(""),
+    }
 }
