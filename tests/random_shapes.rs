@@ -193,7 +193,8 @@ fn attention_of_heads_that_share_keys() {
         file.add(&format!("f{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
         if case > 1 {
             let sums = file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[batch, heads, queries]);
-            file.add(&format!("attention_backward({q}, {k}, {v}, f{case}.lse, {dy}, {sums}{option}{layout})"));
+            let of_lse = file.pick(&["", ", "]).replace(", ", &format!(", {sums}"));
+            file.add(&format!("attention_backward({q}, {k}, {v}, {o}, f{case}.lse, {dy}{of_lse}{option}{layout})"));
         }
     }
     file.check();

@@ -22,8 +22,8 @@ def attention(dtype: str, quick: bool):
     def backward(t, causal, window, gqa):
         found, k, v = scores(t, causal, window, gqa)
         p, scale = (found - t.l[..., None]).exp(), t.q.shape[-1]**-0.5
-        ds = p * (t.o @ v.transpose(-1, -2) - t.e[..., None]) * scale
-        dk, dv = (x.unflatten(1, (-1, gqa)).sum(2) for x in (ds.transpose(-1, -2) @ t.q, p.transpose(-1, -2) @ t.o))
+        ds = p * (t.z @ v.transpose(-1, -2) - (t.o * t.z).sum(-1, keepdim=True) + t.e[..., None]) * scale
+        dk, dv = (x.unflatten(1, (-1, gqa)).sum(2) for x in (ds.transpose(-1, -2) @ t.q, p.transpose(-1, -2) @ t.z))
         return {"dq": ds @ k, "dk": dk, "dv": dv}
 
     # A weight is rounded to 16 bits, and means of values may be small beside them.
@@ -36,6 +36,6 @@ def attention(dtype: str, quick: bool):
                        "l": sums + shape(*q[:3])}
             options, call = (causal, window, gqa), f", causal: {str(causal).lower()}, window: {window}"
             yield Case("attention", dtype, buffers, f"attention(q, k, v{call} -> o, l)", lambda t, o=options: forward(t, *o), bound)
-            more = {"e": sums + shape(*q[:3]), "dq": dtype + shape(*q), "dk": dtype + shape(*k), "dv": dtype + shape(*k)}
-            yield Case("attention_backward", dtype, {**buffers, **more}, f"attention_backward(q, k, v, l, o, e{call} -> dq, dk, dv)",
+            more = {"z": dtype + shape(*q), "e": sums + shape(*q[:3]), "dq": dtype + shape(*q), "dk": dtype + shape(*k), "dv": dtype + shape(*k)}
+            yield Case("attention_backward", dtype, {**buffers, **more}, f"attention_backward(q, k, v, o, l, z, e{call} -> dq, dk, dv)",
                        lambda t, o=options: backward(t, *o), bound)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims, GroupId, Nanos};
 
-use super::Tensor;
+use super::{FusedAttention, Tensor};
 
 /// One thing to launch on a stream. Operands are named by their place: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub enum Launch {
     Gemm(Gemm, Option<Kernel>),
     /// A convolution by the vendor's library, and the kernels that compute it where the library does not, or is slower.
     Conv(Arc<Conv>, Vec<Kernel>),
+    /// Attention by the vendor's library, and the kernels that compute it where the library does not, or is slower.
+    Attention(Arc<FusedAttention>, Vec<Kernel>),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
     Memset {
@@ -38,7 +40,7 @@ impl Launch {
     pub fn kernels(&self) -> &[Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_ref(kernel),
-            Launch::Conv(_, kernels) => kernels,
+            Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => kernels,
             _ => &[],
         }
     }

@@ -88,6 +88,7 @@ pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
+pub use attention::{AttentionForm, FusedAttention};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;

@@ -25,7 +25,8 @@ impl Generator<'_> {
             return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
         }
         let rows = tensor_type(sums, &rows);
-        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {rows}, {all_o}, {rows}{option})");
+        let of_lse = if self.choices.once_in(2) { format!(", {rows}") } else { String::new() };
+        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {all_o}, {rows}, {all_o}{of_lse}{option})");
         let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
         Use { text, scratch }
     }

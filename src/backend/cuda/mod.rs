@@ -3,6 +3,8 @@
 mod api;
 mod cublaslt;
 mod cudnn;
+mod cudnn_attention;
+mod cudnn_graph;
 mod cupti;
 mod driver;
 mod nvml;

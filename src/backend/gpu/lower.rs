@@ -12,6 +12,7 @@ use crate::exec::{Address, ExecError, Fault, Image, ImageOp};
 use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Residency, Step};
+use super::attention::Attention;
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -54,6 +55,19 @@ pub enum Prepared {
     /// A kernel that computes a convolution, by its index in [`Calls::alternatives`], or nothing where the library computes it.
     OwnConvolution {
         convolution: u32,
+        kernel: u32,
+    },
+    /// Attention of the vendor's library, or nothing where kernels compute it.
+    Attend {
+        attention: u32,
+        /// Index of the operands' addresses in [`Calls::attended`].
+        operands: u32,
+        workspace: (u64, u64),
+        stream: Stream,
+    },
+    /// A kernel that computes attention, by its index in [`Calls::alternatives`], or nothing where the library computes it.
+    OwnAttention {
+        attention: u32,
         kernel: u32,
     },
     Nothing,
@@ -103,7 +117,10 @@ pub struct Calls<A: Api> {
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
     pub convolutions: Vec<Convolution>,
-    /// Kernels that compute what libraries do not: epilogues of products, and convolutions.
+    pub attentions: Vec<Attention>,
+    /// Addresses of the operands of each [`Prepared::Attend`].
+    pub attended: Vec<Arc<[u64]>>,
+    /// Kernels that compute what libraries do not: epilogues of products, convolutions, and attention.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
@@ -126,6 +143,8 @@ impl<A: Api> Calls<A> {
             copies: Vec::new(),
             products: Vec::new(),
             convolutions: Vec::new(),
+            attentions: Vec::new(),
+            attended: Vec::new(),
             alternatives: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
@@ -306,6 +325,10 @@ impl<A: Api> Context<'_, A> {
                     self.convolve((conv, kernels), op, &operands, &mut calls)?;
                     continue;
                 }
+                if let Launch::Attention(fused, kernels) = launch {
+                    self.attend((fused, kernels), op, &operands, &mut calls)?;
+                    continue;
+                }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
                 if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call) {
@@ -470,7 +493,7 @@ impl<A: Api> Context<'_, A> {
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
-            Launch::Peer(_) | Launch::Conv(..) => unreachable!("it is several calls"),
+            Launch::Peer(_) | Launch::Conv(..) | Launch::Attention(..) => unreachable!("it is several calls"),
             Launch::Host { .. } => unreachable!("it is two steps"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;

@@ -5,6 +5,7 @@
 mod api;
 pub(super) mod blas;
 mod comms;
+mod attention;
 mod convolutions;
 mod driver;
 mod engines;

@@ -49,8 +49,9 @@ fn of_shared(
     let v = shape.head(inputs[2], shared, shape.of_values());
     let all_q: Vec<_> =
         (0..group).map(|head| shape.head(inputs[0], shared * group + head, shape.of_queries())).collect();
-    let all_dy: Vec<_> =
-        (0..group).map(|head| shape.head(inputs[4], shared * group + head, shape.of_results())).collect();
+    let of_results = |input: usize, head: usize| shape.head(inputs[input], shared * group + head, shape.of_results());
+    let all_o: Vec<_> = (0..group).map(|head| of_results(3, head)).collect();
+    let all_dy: Vec<_> = (0..group).map(|head| of_results(5, head)).collect();
     let zeros = || [vec![0.0; group * queries * size], vec![0.0; keys * size], vec![0.0; keys * value_size]];
     let (mut values, mut radii) = (zeros(), if encloses { zeros() } else { Three::default() });
     let errors = Errors::of(spec, shape, &k, &v);
@@ -60,7 +61,13 @@ fn of_shared(
         let number = shared * group * queries + row;
         let q = &all_q[row / queries][row % queries * size..][..size];
         let dy = &all_dy[row / queries][row % queries * value_size..][..value_size];
-        let (lse, delta) = (inputs[3][number], inputs[5][number]);
+        let o = &all_o[row / queries][row % queries * value_size..][..value_size];
+        let (lse, dlse) = (inputs[4][number], inputs.get(6).map_or(0.0, |dlse| dlse[number]));
+        let delta = dot(dy, o) - dlse;
+        // Roundings of its sum.
+        let terms = shape.value_size as f64 / 2.0 + 8.0;
+        let sizes: f64 = dy.iter().zip(o).map(|(dy, o)| (dy * o).abs()).sum();
+        let off_delta = errors.unit * (terms * sizes + dlse.abs());
         finite &= dy.iter().chain(q).all(|value| value.is_finite());
         let (own_q, own_dy) = (length(q, errors.least) * shape.scale, length(dy, errors.least));
         for key in shape.seen((row % queries) as u64) {
@@ -78,8 +85,7 @@ fn of_shared(
             }
             let unit = errors.unit;
             let moved = errors.moved(own_q * errors.lengths[key], score, lse) + FUNCTION * unit;
-            let terms = shape.value_size as f64 / 2.0 + 8.0;
-            let off = terms * unit * own_dy * lengths[key] + 2.0 * unit * (product.abs() + delta.abs());
+            let off = terms * unit * own_dy * lengths[key] + 2.0 * unit * (product.abs() + delta.abs()) + off_delta;
             // Roundings of a sum over rows, and of the 16-bit factor.
             let count = (keys.max(group * queries)) as f64 / 4.0 + 16.0;
             let rounded = errors.rounded[0] + count * unit;

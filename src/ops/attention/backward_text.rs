@@ -203,3 +203,23 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     EACH_OF(e, EACH_V) if (e * 32 + lane < dv) store<C>(to2[(i64)(e * 32 + lane) * s_out2.element], sum2[e]);
   }
 "#;
+
+/// The sums of products of `dy` and `o`, by 32 threads for each query.
+pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
+  u32 lane = threadIdx.x % 32;
+  if (row >= count) return;
+  i64 at[OPERANDS];
+  g.offsets(row / queries, at);
+  i64 query = (i64)(row % queries);
+  o += at[0] + query * s_o.query;
+  dy += at[1] + query * s_dy.query;
+  C sum = 0;
+  for (u32 column = lane; column < dv; column += 32)
+    sum += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
+#if DLSE
+  if (lane == 0) sum -= load<C>(dlse[at[2] + query * s_dlse.query]);
+#endif
+  if (lane == 0) sums[row] = sum;
+"#;

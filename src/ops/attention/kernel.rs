@@ -199,11 +199,11 @@ impl Split {
         layout::collapse(dims, &strides)
     }
 
-    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
-        let Some(tiles) = &self.tiles else { return vec![self.rows_launch(spec)] };
-        let mut all = vec![self.tiles_launch(spec, tiles)];
+    pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
+        let Some(tiles) = &self.tiles else { return vec![self.rows_kernel(spec)] };
+        let mut all = vec![self.tiles_kernel(spec, tiles)];
         if tiles.splits > 1 {
-            all.push(self.merge_launch(spec, tiles));
+            all.push(self.merge_kernel(spec, tiles));
         }
         all
     }
@@ -240,7 +240,7 @@ impl Split {
         )
     }
 
-    fn tiles_launch(&self, spec: &Spec, tiles: &Tiles) -> Launch {
+    fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
         let (mut params, mut args) = self.operands(spec);
         params.extend(["f32 scale", "u32 splits", "f32* parts"].map(str::to_owned));
         let workspace = if tiles.splits > 1 { self.workspace() } else { 0 };
@@ -271,7 +271,7 @@ impl Split {
                 warpgroups::product("values_of", dtype, tiles.value_width, None, true),
             ]),
         );
-        Launch::Kernel(Kernel {
+        Kernel {
             source: source("attention", &before, &params, text::FORWARD),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(tiles.threads() as u32),
@@ -281,25 +281,25 @@ impl Split {
                 Shared::Bytes(tiles.shared() as u32)
             },
             args,
-        })
+        }
     }
 
-    fn merge_launch(&self, spec: &Spec, tiles: &Tiles) -> Launch {
+    fn merge_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
         let (mut params, mut args) = self.operands(spec);
         params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
         let count = self.indices() * self.rows();
         args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
         let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
-        Launch::Kernel(Kernel {
+        Kernel {
             source: source("attention_merge", &before, &params, text::MERGE),
             grid: Kernel::along_x(count),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
             args,
-        })
+        }
     }
 
-    fn rows_launch(&self, spec: &Spec) -> Launch {
+    fn rows_kernel(&self, spec: &Spec) -> Kernel {
         let (mut params, mut args) = self.operands(spec);
         let compute = spec.inputs[0].dtype.compute();
         params.extend(["C scale", "u64 count"].map(str::to_owned));
@@ -312,13 +312,13 @@ impl Split {
             self.shape.value_size.div_ceil(WARP).max(1),
             text::PLACES
         );
-        Launch::Kernel(Kernel {
+        Kernel {
             source: source("attention_rows", &before, &params, text::ROWS),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
             args,
-        })
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod backward_kernel;
 mod backward_reference;
 mod backward_text;
+mod fused;
 mod gradient;
 mod kernel;
 mod reference;
@@ -13,6 +14,7 @@ use crate::base::{DType, Dims};
 
 use super::occupancy::WARP;
 use super::*;
+pub use fused::{AttentionForm, FusedAttention};
 pub use gradient::AttentionBackward;
 use kernel::Split;
 use shape::{Axes, Shape};
@@ -79,9 +81,11 @@ impl Operation for Attention {
         (spec.inputs[0].dims.len() > 3).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
     }
 
-    /// One kernel; where few rows see many keys, blocks share the keys of a row, and a second kernel joins what they found.
+    /// A library's call, or one kernel; where few rows see many keys, blocks share the keys of a row, and a second kernel joins
+    /// what they found.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        Split::of(spec).launches(spec)
+        let kernels = Split::of(spec).kernels(spec);
+        fused::launches(FusedAttention::of(spec, AttentionForm::Forward, &[0, 1, 2, 3, 4]), kernels)
     }
 
     fn outputs(&self, _: usize, _: usize) -> usize {
@@ -107,7 +111,7 @@ fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
 }
 
 /// The word of `layout` for heads behind positions.
-pub(super) const POSITIONS_FIRST: &str = "positions_first";
+const POSITIONS_FIRST: &str = "positions_first";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::bool(
