@@ -163,6 +163,43 @@ fn gather_scatter_and_embedding_by_either_index() {
 }
 
 #[test]
+fn attention_over_pages() {
+    let mut file = File::new(15);
+    for case in 0..cases(7) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
+        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
+        let (sequences, shared, group) = (1 + file.below(3), 1 + file.below(2), file.pick(&[1, 2, 5]));
+        // One case has enough keys to be shared by blocks.
+        let (blocks, page, columns, queries) = match case {
+            0 => (9, 64, 20, 1),
+            _ => (1 + file.below(9), file.pick(&[1, 3, 16]), file.pick(&[1, 4, 7]), file.pick(&[1, 2, 33])),
+        };
+        let positions_first = file.below(2) == 0;
+        let dims = |first: u64, heads: u64, positions: u64, size: u64| match positions_first {
+            true => [first, positions, heads, size],
+            false => [first, heads, positions, size],
+        };
+        let heads = shared * group;
+        let q = file.tensor(dtype, &dims(sequences, heads, queries, size));
+        let k = file.tensor(dtype, &dims(blocks, shared, page, size));
+        let v = file.tensor(dtype, &dims(blocks, shared, page, value_size));
+        let o = file.tensor(dtype, &dims(sequences, heads, queries, value_size));
+        let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
+        // Some pages are not in the pool, and some lengths are negative or more than the pages hold.
+        let pages = file.indices(index, &[sequences, columns]);
+        file.add(&format!("map({pages} % {} -> {pages})", blocks + 1));
+        let lengths = file.indices(kind, &[sequences]);
+        if case == 0 {
+            file.add(&format!("map({lengths} * 30 -> {lengths})"));
+        }
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        file.add(&format!("paged_attention({q}, {k}, {v}, {pages}, {lengths} -> {o}, _{option}{layout})"));
+    }
+    file.check();
+}
+
+#[test]
 fn attention_of_heads_that_share_keys() {
     let mut file = File::new(14);
     // The first case has enough rows for the largest blocks, which is much for the double.
@@ -189,7 +226,7 @@ fn attention_of_heads_that_share_keys() {
         let v = file.tensor(dtype, &dims(shared, keys, value_size));
         let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
         let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3"]);
+        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
         file.add(&format!("f{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
         if case > 1 {
             let sums = file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[batch, heads, queries]);

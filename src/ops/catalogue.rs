@@ -9,6 +9,7 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &matrix::GroupedGemm,
     &attention::Attention,
     &attention::AttentionBackward,
+    &attention::PagedAttention,
     &conv::Conv::Forward,
     &conv::Conv::Weights,
     &pool::Pool,

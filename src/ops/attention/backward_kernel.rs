@@ -82,7 +82,7 @@ pub struct Split {
 impl Split {
     pub fn of(spec: &Spec) -> Split {
         let shape = Shape::of(spec);
-        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
+        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;

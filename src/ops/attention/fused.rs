@@ -36,6 +36,9 @@ impl FusedAttention {
     /// Returns `None` for a use that no library computes as this operation does. `operands` are in the order of
     /// [`FusedAttention::operands`], and `lse` is the fifth.
     pub fn of(spec: &Spec, form: AttentionForm, operands: &[usize]) -> Option<FusedAttention> {
+        if matches!(spec.attrs.word("algorithm"), FUSED | NAIVE) {
+            return None;
+        }
         let shape = Shape::of(spec);
         let dtype = spec.inputs[0].dtype;
         if !matches!(dtype, DType::F16 | DType::BF16) || shape.pairs() == 0.0 || shape.value_size == 0 {

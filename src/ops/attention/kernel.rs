@@ -90,7 +90,7 @@ impl Tiles {
 impl Split {
     pub fn of(spec: &Spec) -> Split {
         let shape = Shape::of(spec);
-        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
+        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         if !narrow || widest > LARGEST_TILE {
             return Split { shape, tiles: None, together: 1 };
@@ -162,13 +162,22 @@ impl Split {
             flops: 2.0 * pairs * elements,
             instructions,
             special: pairs,
-            read: Spec::bytes_of(&spec.inputs) + workspace,
+            read: self.read(spec) + workspace,
             written: Spec::bytes_of(&spec.outputs) + workspace,
             blocks: self.blocks().max(1),
             share,
             matrix,
             ..Cost::default()
         }
+    }
+
+    /// What the kernels read: each block of a pool at most once, and no more blocks than the sequences have.
+    fn read(&self, spec: &Spec) -> Traffic {
+        let Some(_) = self.shape.page else { return Spec::bytes_of(&spec.inputs) };
+        let (blocks, used) = (spec.inputs[1].dims[0], spec.inputs[3].elements());
+        let of_pool = |tensor: &Tensor| Traffic::of(tensor.space, tensor.bytes() / blocks.max(1) * used.min(blocks));
+        let pool: Traffic = spec.inputs[1..3].iter().map(of_pool).sum();
+        Spec::bytes_of(&spec.inputs[..1]) + pool + Spec::bytes_of(&spec.inputs[3..])
     }
 
     /// Bytes of what blocks find for parts of the keys: means of values and logarithms.
@@ -180,7 +189,8 @@ impl Split {
 
     /// The walk over heads that a block has rows of: strides of q, k, v, o and lse.
     fn geometry(&self, spec: &Spec) -> Geometry {
-        let tensors = [&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
+        let mut tensors = vec![&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
+        tensors.extend(&spec.inputs[3..]);
         let q = &spec.inputs[0].dims;
         let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let group = self.shape.group / self.together;
@@ -188,7 +198,17 @@ impl Split {
         dims.push(self.shape.heads / self.shape.group);
         dims.push(group);
         for (index, tensor) in tensors.into_iter().enumerate() {
-            let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
+            if index > 4 {
+                // Pages and lengths are those of all heads of a sequence.
+                strides.push(Dims::from_slice(&[tensor.strides[0], 0, 0]).expect("three dimensions"));
+                continue;
+            }
+            // A pool is that of all sequences.
+            let is_pool = self.shape.page.is_some() && (1..=2).contains(&index);
+            let mut own = match is_pool {
+                true => Dims::from_slice(&[0]).expect("a dimension"),
+                false => Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default(),
+            };
             let axes = if index < 4 { self.shape.axes } else { rows };
             let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
             let shared = index == 1 || index == 2;
@@ -215,7 +235,9 @@ impl Split {
         let mut params: Vec<String> =
             ["const T* q", "const T* k", "const T* v", "O* o", "L* lse"].map(str::to_owned).into();
         let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
-        args.extend([Arg::Operand(3), Arg::Operand(4), Arg::Words(geometry_words(&geometry))]);
+        let outputs = [0, 1].map(|output| Arg::Operand((spec.inputs.len() + output) as u8));
+        args.extend(outputs);
+        args.extend([Arg::Words(geometry_words(&geometry))]);
         params.push(geometry_param(&geometry));
         let q_rank = q.dims.len();
         let all = [(q, "sq"), (k, "sk"), (v, "sv"), (&spec.outputs[0], "so"), (&spec.outputs[1], "sl")];
@@ -224,17 +246,33 @@ impl Split {
             args.push(steps(tensor, if index < 4 { Some(self.shape.axes) } else { None }, q_rank));
         }
         bind_sizes(&self.shape, &[("rows", self.rows())], &mut params, &mut args);
+        if self.shape.page.is_some() {
+            let [k, v, pages] = [1, 2, 3].map(|input| &spec.inputs[input]);
+            params.extend(["const P* pages", "const N* lengths", "u64 blocks"].map(str::to_owned));
+            params.extend(["u64 k_page", "u64 v_page", "u64 column"].map(str::to_owned));
+            args.extend([Arg::Operand(3), Arg::Operand(4), Arg::U64(k.dims[0])]);
+            args.extend([k.strides[0], v.strides[0], pages.strides[1]].map(Arg::U64));
+        }
         (params, args)
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
+        let pool = match self.shape.page {
+            Some(page) => {
+                let [pages, lengths] = [3, 4].map(|input| c_type(spec.inputs[input].dtype));
+                format!("#define PAGED 1\n#define PAGE {}\ntypedef {pages} P;\ntypedef {lengths} N;\n", page.max(1))
+            }
+            None => "#define PAGED 0\n".to_owned(),
+        };
         format!(
-            "{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS 5\n\
+            "{}{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS {}\n\
              #define GROUP {}\n#define CAUSAL {}\n",
             bounds(threads as u32),
+            pool,
             c_type(spec.inputs[0].dtype),
             c_type(spec.outputs[0].dtype),
             c_type(spec.outputs[1].dtype),
+            spec.inputs.len() + spec.outputs.len(),
             self.together,
             self.shape.causal,
         )
@@ -249,7 +287,7 @@ impl Split {
             Arg::U32(tiles.splits as u32),
             Arg::Workspace(workspace),
         ]);
-        let packs = spec.inputs.iter().all(|tensor| in_packs(tensor, 8));
+        let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\

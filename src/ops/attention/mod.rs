@@ -6,6 +6,7 @@ mod backward_text;
 mod fused;
 mod gradient;
 mod kernel;
+mod paged;
 mod reference;
 mod shape;
 mod text;
@@ -17,6 +18,7 @@ use super::*;
 pub use fused::{AttentionForm, FusedAttention};
 pub use gradient::AttentionBackward;
 use kernel::Split;
+pub use paged::PagedAttention;
 use shape::{Axes, Shape};
 
 /// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
@@ -113,6 +115,10 @@ fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
 /// The word of `layout` for heads behind positions.
 const POSITIONS_FIRST: &str = "positions_first";
 
+/// The words of `algorithm` for the kernels of aorta, and for the plain kernel among them.
+const FUSED: &str = "fused";
+const NAIVE: &str = "naive";
+
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::bool(
         "causal",
@@ -131,6 +137,12 @@ const OPTIONS: &[OptionSpec] = &[
         &["heads_first", POSITIONS_FIRST],
         "`[.., heads, positions, d]`, or `[.., positions, heads, d]` as projections have it; `lse` is `[.., heads, queries]`",
     ),
+    OptionSpec::word(
+        "algorithm",
+        &["auto", FUSED, NAIVE],
+        "`auto` takes the faster of the library's engines and the kernels of aorta; `fused` these kernels; `naive` the plain kernel, \
+         which multiplies without matrix units",
+    ),
     OptionSpec::number(
         "scale",
         0.0,
@@ -139,8 +151,24 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 impl Call<'_> {
-    /// Fails unless queries, keys and values fit together, and the options make sense.
+    /// Fails unless queries, keys and values of the same sequences fit together, and the options make sense.
     fn needs_attention(&self) -> Result<(), OpError> {
+        let q = &self.inputs[0].tensor;
+        let rank = q.dims.len();
+        for (index, name) in [(1, "keys"), (2, "values")] {
+            let other = &self.inputs[index].tensor;
+            if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
+                let help = "all have the same dimensions before those of heads, positions and elements: \
+                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
+                let found = format!("these {name} are {other}");
+                return Err(self.differs(0, format!("this is {q}"), index, found, help));
+            }
+        }
+        self.needs_heads()
+    }
+
+    /// Fails unless heads of queries, keys and values fit together, and the options make sense.
+    fn needs_heads(&self) -> Result<(), OpError> {
         for index in 0..3 {
             self.needs_dtype(
                 &self.inputs[index],
@@ -163,11 +191,6 @@ impl Call<'_> {
                     found(format!("are {}", other.dtype)),
                     help,
                 ));
-            }
-            if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
-                let help = "all have the same dimensions before those of heads, positions and elements: \
-                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
-                return Err(self.differs(0, format!("this is {q}"), index, found(format!("are {other}")), help));
             }
         }
         let [k, v] = [1, 2].map(|index| &self.inputs[index].tensor);

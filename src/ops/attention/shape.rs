@@ -32,6 +32,7 @@ impl Axes {
 }
 
 /// The sizes of a use, and what its queries see.
+#[derive(Clone)]
 pub struct Shape {
     pub axes: Axes,
     /// Products of the dimensions before heads.
@@ -40,7 +41,10 @@ pub struct Shape {
     pub heads: u64,
     pub group: u64,
     pub queries: u64,
+    /// Keys of a sequence; the most that it may have where they lie in blocks of a pool.
     pub keys: u64,
+    /// Keys of a block of the pool; `None` where those of a sequence lie one after the other.
+    pub page: Option<u64>,
     /// Elements of a query or a key, and of a value.
     pub size: u64,
     pub value_size: u64,
@@ -57,13 +61,15 @@ impl Shape {
         let axes = Axes::of(&spec.attrs, rank);
         let size = q[rank - 1];
         let scale = spec.attrs.number("scale");
+        let page = PagedAttention::is(spec).then(|| k[axes.positions]);
         Shape {
             axes,
             batch: q[..rank.saturating_sub(3)].iter().product(),
             heads: axes.heads_of(q),
             group: (axes.heads_of(q) / axes.heads_of(k).max(1)).max(1),
             queries: q[axes.positions],
-            keys: k[axes.positions],
+            keys: k[axes.positions] * page.map_or(1, |_| spec.inputs[3].dims[1]),
+            page,
             size,
             value_size: v[rank - 1],
             causal: spec.attrs.bool("causal"),
@@ -160,6 +166,7 @@ mod tests {
                 group: 3,
                 queries,
                 keys,
+                page: None,
                 size: 8,
                 value_size: 8,
                 causal: true,

@@ -26,6 +26,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
         ("causal", Attr::Bool(attrs.bool("causal"))),
         ("window", Attr::Int(attrs.int("window"))),
         ("layout", Attr::Word(attrs.word("layout"))),
+        ("algorithm", Attr::Word(attrs.word("algorithm"))),
         ("scale", Attr::Number(attrs.number("scale"))),
     ];
     rule.tape.write("attention_backward", &options, &inputs, &outputs);
