@@ -5,6 +5,7 @@ mod common;
 
 mod advice;
 mod attackers;
+mod attention_library;
 mod bundles;
 mod catalogue;
 mod cli;

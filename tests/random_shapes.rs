@@ -163,6 +163,41 @@ fn gather_scatter_and_embedding_by_either_index() {
 }
 
 #[test]
+fn attention_of_ragged_sequences() {
+    let mut file = File::new(16);
+    for case in 0..cases(6) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
+        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
+        let (sequences, shared, group) = (file.pick(&[1, 2, 9]), 1 + file.below(2), file.pick(&[1, 2]));
+        let (queries, keys) = (file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80]));
+        let positions_first = file.below(2) == 0;
+        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
+            true => [positions, heads, size],
+            false => [heads, positions, size],
+        };
+        let heads = shared * group;
+        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
+        let v = file.tensor(dtype, &dims(shared, keys, value_size));
+        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
+        // Some ends do not ascend, and some lie outside of the tensors.
+        let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
+        let (ends, key_ends) = (file.indices(index, &[sequences]), file.indices(kind, &[sequences]));
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        file.add(&format!("r{case}: ragged_attention({q}, {k}, {v}, {ends}, {key_ends} -> {o}, _{option}{layout})"));
+        let of_lse = match file.below(2) {
+            0 => format!(", {}", file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[heads, queries])),
+            _ => String::new(),
+        };
+        file.add(&format!(
+            "ragged_attention_backward({q}, {k}, {v}, {o}, r{case}.lse, {dy}, {ends}, {key_ends}{of_lse}{option}{layout})"
+        ));
+    }
+    file.check();
+}
+
+#[test]
 fn attention_over_pages() {
     let mut file = File::new(15);
     for case in 0..cases(7) {
@@ -193,7 +228,8 @@ fn attention_over_pages() {
             file.add(&format!("map({lengths} * 30 -> {lengths})"));
         }
         let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
         file.add(&format!("paged_attention({q}, {k}, {v}, {pages}, {lengths} -> {o}, _{option}{layout})"));
     }
     file.check();
@@ -226,7 +262,8 @@ fn attention_of_heads_that_share_keys() {
         let v = file.tensor(dtype, &dims(shared, keys, value_size));
         let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
         let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
         file.add(&format!("f{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
         if case > 1 {
             let sums = file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[batch, heads, queries]);

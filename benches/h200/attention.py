@@ -5,7 +5,8 @@
 
 Each case is a slot of one workload's cycle, as in shapes.py, and PyTorch runs the same calls in a CUDA graph by each backend
 of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
-fastest of them, and what aorta chose during preparation. `--verify N` compares N further cases with the CPU's results in f64:
+fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
+order, since none of these backends has pages. `--verify N` compares N further cases with the CPU's results in f64:
 once by what is fastest, and once by the library wherever it has an engine.
 """
 import argparse
@@ -19,12 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 from drawn import size
 from drawn_case import Case
 from shapes import CALLS, quantile, tensors, workload
 
-FORMS = ("forward", "backward", "decode")
+FORMS = ("forward", "backward", "decode", "paged")
 
 
 def drawn(draw, form, most):
@@ -70,6 +72,28 @@ def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_
     moved = batch * (2 * heads * queries + 2 * shared * keys) * d * 2
     made = Case(what, buffers, call or forward, body, moved, forward if call else "")
     return made, flops
+
+
+def paged(draw):
+    """A case of decoding from a pool, whose pages are scattered."""
+    dtype, d = draw.choice(("bf16", "bf16", "f16")), draw.choice((64, 128, 128, 96))
+    shared, group, page = draw.choice((1, 2, 4, 8, 8)), draw.choice((1, 4, 8)), draw.choice((16, 32, 64, 128))
+    batch, columns = size(draw, 1, 128), max(1, size(draw, 256, 32768) // page)
+    batch = max(1, min(batch, (1 << 28) // (shared * columns * page * d)))
+    heads, keys, blocks = shared * group, columns * page, batch * columns
+    # A factor that has no divisor in common with the number of blocks makes the pages a permutation of them.
+    step = next(step for step in range(7919, 1 << 14) if math.gcd(step, blocks) == 1)
+    pool = (dtype, [blocks, page, shared, d])
+    buffers = {"q": (dtype, [batch, 1, heads, d]), "k": pool, "v": pool, "o": (dtype, [batch, 1, heads, d]),
+               "r": ("i32", [batch, columns]), "c": ("i32", [batch])}
+
+    def body(t, torch):
+        q, k, v = t["q"].transpose(1, 2), *(t[name].view(batch, keys, shared, d).transpose(1, 2) for name in "kv")
+        return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=group > 1)
+    flops, moved = 4 * batch * heads * keys * d, batch * (2 * heads + 2 * shared * keys) * d * 2
+    what = f"paged {dtype} batch {batch}, heads {heads}/{shared}, {columns} pages of {page}, d {d}"
+    setup = f"map(r * {step} % {blocks} -> r)  map(c * 0 + {keys} -> c)"
+    return Case(what, buffers, "paged_attention(q, k, v, r, c, layout: positions_first -> o)", body, moved, setup), flops
 
 
 def backends(made, torch):
@@ -170,6 +194,8 @@ def main():
     parser.add_argument("--verify", type=int, default=0)
     parser.add_argument("--no-pytorch", action="store_true")
     args = parser.parse_args()
+    # A backend that does not take a case says so several times.
+    warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         if args.verify:
@@ -179,7 +205,7 @@ def main():
         summary = []
         for form in args.forms.split(","):
             draw, began = random.Random(f"{args.seed} {form}"), time.monotonic()
-            cases = [case(form, *drawn(draw, form, 1 << 31)) for _ in range(args.cases)]
+            cases = [paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)) for _ in range(args.cases)]
             code, record, output = execute(args, folder / f"{form}.aorta", [made for made, _ in cases], CALLS)
             for note in chosen(record):
                 print(f"  {note}", flush=True)

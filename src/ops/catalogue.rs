@@ -10,6 +10,8 @@ pub static CATALOGUE: &[&dyn Operation] = &[
     &attention::Attention,
     &attention::AttentionBackward,
     &attention::PagedAttention,
+    &attention::RaggedAttention::Forward,
+    &attention::RaggedAttention::Backward,
     &conv::Conv::Forward,
     &conv::Conv::Weights,
     &pool::Pool,

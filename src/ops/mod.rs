@@ -77,6 +77,7 @@ use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
 
+pub use attention::{AttentionForm, FusedAttention};
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
 pub use catalogue::{CATALOGUE, find};
 pub use check::{
@@ -88,7 +89,6 @@ pub use copies::copied;
 pub use error::OpError;
 pub use expression::Expression;
 pub use host::{host_operations, on_device};
-pub use attention::{AttentionForm, FusedAttention};
 pub use launch::*;
 pub use layout::{broadcast_strides, collapse, reshaped, stretches};
 pub use matrix::MISSES;

@@ -28,6 +28,7 @@ const WITHOUT: &[(&str, &str)] = &[
         "paged_attention",
         "keys and values of a pool serve inference; `attention` of keys and values in order has gradients",
     ),
+    ("ragged_attention_backward", "gradients of gradients of attention are not in this version"),
     ("attention_backward", "gradients of gradients of attention are not in this version"),
     ("pool_backward", "gradients of gradients of pools are not in this version"),
     ("scaled_gemm", "gradients would be rounded to 8 bits, as its factors are"),

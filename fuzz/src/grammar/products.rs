@@ -36,6 +36,19 @@ impl Generator<'_> {
             let text = format!("paged_attention({q}, {k}, {v}, {pages}, {lengths}{option})");
             return Use { text, scratch: vec![(".o", dtype, sequences(&o)), (".lse", sums, sequences(&rows))] };
         }
+        if self.choices.once_in(4) {
+            let (ends, key_ends) = (tensor_type("i32", &[3]), tensor_type("i64", &[3]));
+            if self.choices.once_in(2) {
+                let text = format!("ragged_attention({all_q}, {all_k}, {all_v}, {ends}, {key_ends}{option})");
+                return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
+            }
+            let rows = tensor_type(sums, &rows);
+            let text = format!(
+                "ragged_attention_backward({all_q}, {all_k}, {all_v}, {all_o}, {rows}, {all_o}, {ends}, {key_ends}{option})"
+            );
+            let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
+            return Use { text, scratch };
+        }
         if self.choices.once_in(2) {
             let text = format!("attention({all_q}, {all_k}, {all_v}{option})");
             return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };

@@ -200,7 +200,12 @@ impl Cudnn {
     pub fn open(paths: &SearchPaths) -> Result<Cudnn, ExecError> {
         let names = ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"].map(str::to_owned);
         let opened = paths.open(&names).map_err(|why| {
-            super::missing("cuDNN (libcudnn)", "for faster convolutions and attention", why, "pip install nvidia-cudnn-cu13")
+            super::missing(
+                "cuDNN (libcudnn)",
+                "for faster convolutions and attention",
+                why,
+                "pip install nvidia-cudnn-cu13",
+            )
         })?;
         let table = Table::load(&opened)?;
         let graphs = GraphApi::load(&opened)?;

@@ -180,7 +180,8 @@ fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
     let (graph, shape) = (&mut owned, Shape::of(attention));
     let q = shape.operand(graph, 0, false)?;
     let keys = shape.operand(graph, 1, true)?;
-    let [v, o, lse] = [shape.operand(graph, 2, false)?, shape.operand(graph, 3, false)?, shape.operand(graph, 4, false)?];
+    let [v, o, lse] =
+        [shape.operand(graph, 2, false)?, shape.operand(graph, 3, false)?, shape.operand(graph, 4, false)?];
     let scores = shape.products(graph, q, keys)?;
     let scores = shape.mask(graph, scores)?;
     let [top, sum, log] = [(); 3].map(|()| graph.inner(shape.rows, Element::F32));

@@ -227,7 +227,14 @@ impl Graph {
     }
 
     /// Adds `y = function(x, b)`, computed in `compute`.
-    pub fn pointwise(&mut self, function: Pointwise, x: Node, b: Option<Node>, y: Node, compute: Element) -> Call<Node> {
+    pub fn pointwise(
+        &mut self,
+        function: Pointwise,
+        x: Node,
+        b: Option<Node>,
+        y: Node,
+        compute: Element,
+    ) -> Call<Node> {
         self.map((function, compute, None), x, [b, None], y)
     }
 

@@ -132,9 +132,7 @@ impl<A: Api> Chooser<'_, A> {
             let AttentionUse { ref operands, lane, kernels } = attention.uses[number];
             match engine {
                 // SAFETY: the operands are the operation's own, in memory that nothing else uses now.
-                Some(engine) => unsafe {
-                    self.api.attend(engine, operands, self.workspaces[lane as usize], stream)
-                },
+                Some(engine) => unsafe { self.api.attend(engine, operands, self.workspaces[lane as usize], stream) },
                 None => self.kernels(kernels, stream),
             }
         })

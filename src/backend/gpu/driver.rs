@@ -102,12 +102,10 @@ impl<A: Api> GpuDriver<A> {
                         None => Ok(()),
                     }
                 }
-                Prepared::Attend { attention, operands, workspace, stream } => {
-                    match &attentions[attention as usize] {
-                        Some(engine) => api.attend(engine, &calls.attended[operands as usize], workspace, stream),
-                        None => Ok(()),
-                    }
-                }
+                Prepared::Attend { attention, operands, workspace, stream } => match &attentions[attention as usize] {
+                    Some(engine) => api.attend(engine, &calls.attended[operands as usize], workspace, stream),
+                    None => Ok(()),
+                },
                 Prepared::Epilogue { .. }
                 | Prepared::OwnConvolution { .. }
                 | Prepared::OwnAttention { .. }

@@ -3,9 +3,9 @@
 //! Generic over [`Api`], which each vendor implements.
 
 mod api;
+mod attention;
 pub(super) mod blas;
 mod comms;
-mod attention;
 mod convolutions;
 mod driver;
 mod engines;

@@ -4,7 +4,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, sourc
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{bind_sizes, steps, whole_tiles};
+use super::kernel::{bind_sequences, bind_sizes, row_blocks, sequences_text, steps, whole_tiles};
 use super::shape::Axes;
 use super::*;
 
@@ -102,7 +102,7 @@ impl Split {
     fn blocks(&self, keys: bool) -> u64 {
         let (rows, _, indices) = self.rows(keys);
         match self.tiles {
-            Some(_) => indices * rows.div_ceil(BLOCK_ROWS),
+            Some(_) => indices * row_blocks(&self.shape, rows, BLOCK_ROWS),
             None => (indices * rows).div_ceil(THREADS / WARP),
         }
     }
@@ -167,8 +167,13 @@ impl Split {
         layout::collapse(dims, &strides)
     }
 
+    /// One adds up the products of `dy` and `o`, one whose rows are queries computes `dq`, and one whose rows are keys `dk` and `dv`.
+    pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
+        vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)]
+    }
+
     /// The kernel whose rows are queries, or the one whose rows are keys.
-    pub fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
+    fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
         let order = if keys { KEYS } else { QUERIES };
         let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
         let geometry = self.geometry(spec, keys);
@@ -190,12 +195,14 @@ impl Split {
         }
         let (rows, others, indices) = self.rows(keys);
         bind_sizes(&self.shape, &[("rows", rows), ("others", others)], &mut params, &mut args);
+        bind_sequences(spec, &mut params, &mut args);
         let compute = spec.inputs[0].dtype.compute();
         params.push("C scale".to_owned());
         args.push(Arg::real(compute, self.shape.scale));
         types += &format!(
-            "{}typedef {} T;\ntypedef {} C;\n#define OPERANDS 8\n#define KEYS {}\n#define GROUP {}\n#define CAUSAL {}\n",
+            "{}{}typedef {} T;\ntypedef {} C;\n#define OPERANDS 8\n#define KEYS {}\n#define GROUP {}\n#define CAUSAL {}\n",
             bounds(THREADS as u32),
+            sequences_text(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
             u32::from(keys),
@@ -248,10 +255,11 @@ impl Split {
     }
 
     /// The kernel that adds up the products of `dy` and `o` for each query, less the gradient of its logarithm.
-    pub fn sums(&self, spec: &Spec) -> Kernel {
+    fn sums(&self, spec: &Spec) -> Kernel {
         let (rank, rows) = (spec.inputs[0].dims.len(), Axes::of_rows(spec.inputs[0].dims.len()));
-        let dlse = spec.inputs.get(6);
-        let operands = [(3, "o", Some(self.shape.axes)), (5, "dy", Some(self.shape.axes)), (6, "dlse", None)];
+        let dlse_place = if self.shape.sequences.is_some() { 8 } else { 6 };
+        let dlse = spec.inputs.get(dlse_place);
+        let operands = [(3, "o", Some(self.shape.axes)), (5, "dy", Some(self.shape.axes)), (dlse_place, "dlse", None)];
         let operands = &operands[..if dlse.is_some() { 3 } else { 2 }];
         // A walk over the heads of each.
         let lead = rank.saturating_sub(3);
@@ -269,7 +277,10 @@ impl Split {
         let geometry = layout::collapse(dims, &strides);
         let (mut params, mut args) = (vec![geometry_param(&geometry)], vec![Arg::Words(geometry_words(&geometry))]);
         for &(operand, name, axes) in operands {
-            params.extend([format!("const {}* {name}", c_type(spec.inputs[operand].dtype)), format!("const Steps s_{name}")]);
+            params.extend([
+                format!("const {}* {name}", c_type(spec.inputs[operand].dtype)),
+                format!("const Steps s_{name}"),
+            ]);
             args.extend([Arg::Operand(operand as u8), steps(&spec.inputs[operand], axes, rank)]);
         }
         let count = self.shape.batch * self.shape.heads * self.shape.queries;

@@ -58,8 +58,7 @@ impl FusedAttention {
         };
         let operands: Vec<(u8, Tensor)> = operands.iter().map(four).collect::<Option<_>>()?;
         let scale = shape.scale as f32;
-        let mut all =
-            FusedAttention { form, operands, calls: 1, causal: shape.causal, window: shape.window, scale };
+        let mut all = FusedAttention { form, operands, calls: 1, causal: shape.causal, window: shape.window, scale };
         if shape.window >= shape.keys {
             all.window = 0;
         }

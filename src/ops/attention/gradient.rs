@@ -42,24 +42,7 @@ impl Operation for AttentionBackward {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_attention()?;
-        let [q, k, v] = [0, 1, 2].map(|input| call.inputs[input].tensor);
-        let (o, rows) = results(call, &q, &v);
-        let compute = q.dtype.compute();
-        let wanted = [(3, q.dtype, o), (4, compute, rows), (5, q.dtype, o), (6, compute, rows)];
-        for (index, dtype, dims) in wanted.into_iter().take(call.inputs.len() - 3) {
-            let found = &call.inputs[index].tensor;
-            if (found.dtype, found.dims) != (dtype, dims) {
-                let help = format!("for these queries and values it has to be {dtype}{dims}");
-                return Err(call.differs(0, format!("the queries are {q}"), index, format!("this is {found}"), &help));
-            }
-        }
-        let types = [q, k, v].into_iter().enumerate().map(|(index, tensor)| {
-            if let Some(output) = &call.outputs[index] {
-                call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-            }
-            call.output(index, call.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
-        });
-        types.collect()
+        call.infer_gradients(&[3, 4, 5, 6])
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
@@ -81,8 +64,7 @@ impl Operation for AttentionBackward {
     /// A library's call, or three kernels: one adds up the products of `dy` and `o`, one whose rows are queries computes `dq`,
     /// and one whose rows are keys `dk` and `dv`.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let split = Split::of(spec);
-        let kernels = vec![split.sums(spec), split.kernel(spec, false), split.kernel(spec, true)];
+        let kernels = Split::of(spec).kernels(spec);
         // Libraries have no gradient of the logarithms.
         let fused = match spec.inputs.len() {
             6 => FusedAttention::of(spec, AttentionForm::Backward, &[0, 1, 2, 3, 4, 5, 6, 7, 8]),

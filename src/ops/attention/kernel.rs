@@ -119,7 +119,7 @@ impl Split {
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
         // No more parts than fill the device once. Blocks of many rows leave it half empty before they share keys.
-        if block_rows <= SMALL_ROWS || blocks * 2 <= wanted {
+        if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
         }
         Split { tiles: Some(tiles), shape, together }
@@ -136,7 +136,7 @@ impl Split {
 
     fn blocks(&self) -> u64 {
         match &self.tiles {
-            Some(tiles) => self.indices() * self.rows().div_ceil(tiles.rows) * tiles.splits,
+            Some(tiles) => self.indices() * row_blocks(&self.shape, self.rows(), tiles.rows) * tiles.splits,
             None => (self.indices() * self.rows()).div_ceil(THREADS / WARP),
         }
     }
@@ -190,7 +190,7 @@ impl Split {
     /// The walk over heads that a block has rows of: strides of q, k, v, o and lse.
     fn geometry(&self, spec: &Spec) -> Geometry {
         let mut tensors = vec![&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
-        tensors.extend(&spec.inputs[3..]);
+        tensors.extend(self.shape.page.iter().flat_map(|_| &spec.inputs[3..]));
         let q = &spec.inputs[0].dims;
         let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let group = self.shape.group / self.together;
@@ -248,21 +248,23 @@ impl Split {
         bind_sizes(&self.shape, &[("rows", self.rows())], &mut params, &mut args);
         if self.shape.page.is_some() {
             let [k, v, pages] = [1, 2, 3].map(|input| &spec.inputs[input]);
-            params.extend(["const P* pages", "const N* lengths", "u64 blocks"].map(str::to_owned));
+            params.extend(["const P* pages", "const N* lengths", "u64 pool_blocks"].map(str::to_owned));
             params.extend(["u64 k_page", "u64 v_page", "u64 column"].map(str::to_owned));
             args.extend([Arg::Operand(3), Arg::Operand(4), Arg::U64(k.dims[0])]);
             args.extend([k.strides[0], v.strides[0], pages.strides[1]].map(Arg::U64));
         }
+        bind_sequences(spec, &mut params, &mut args);
         (params, args)
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
+        let more = sequences_text(spec);
         let pool = match self.shape.page {
             Some(page) => {
                 let [pages, lengths] = [3, 4].map(|input| c_type(spec.inputs[input].dtype));
                 format!("#define PAGED 1\n#define PAGE {}\ntypedef {pages} P;\ntypedef {lengths} N;\n", page.max(1))
             }
-            None => "#define PAGED 0\n".to_owned(),
+            None => format!("#define PAGED 0\n{more}"),
         };
         format!(
             "{}{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS {}\n\
@@ -272,7 +274,7 @@ impl Split {
             c_type(spec.inputs[0].dtype),
             c_type(spec.outputs[0].dtype),
             c_type(spec.outputs[1].dtype),
-            spec.inputs.len() + spec.outputs.len(),
+            if self.shape.page.is_some() { 7 } else { 5 },
             self.together,
             self.shape.causal,
         )
@@ -375,6 +377,36 @@ pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, 
             u32::try_from(size).expect("`needs_attention` bounds the positions of heads that share keys"),
         ));
     }
+}
+
+/// Blocks of the rows of each index of the geometry: where sequences lie one behind the other, each begins a block, as do the rows
+/// behind the last of them.
+pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
+    match shape.sequences {
+        Some(sequences) => rows / of_a_block + sequences + 1,
+        None => rows.div_ceil(of_a_block),
+    }
+}
+
+/// Definitions for kernels over sequences that lie one behind the other.
+pub fn sequences_text(spec: &Spec) -> String {
+    match RaggedAttention::ends(spec) {
+        Some(ends) => {
+            let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
+            format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
+        }
+        None => "#define RAGGED 0\n".to_owned(),
+    }
+}
+
+/// Adds the parameters of sequences that lie one behind the other, and their arguments.
+pub fn bind_sequences(spec: &Spec, params: &mut Vec<String>, args: &mut Vec<Arg>) {
+    let Some(ends) = RaggedAttention::ends(spec) else { return };
+    params.extend(["const P* ends", "const N* key_ends", "u32 sequences"].map(str::to_owned));
+    params.extend(["u64 ends_step", "u64 key_ends_step"].map(str::to_owned));
+    args.extend([ends, ends + 1].map(|input| Arg::Operand(input as u8)));
+    args.push(Arg::U32(spec.inputs[ends].dims[0] as u32));
+    args.extend([ends, ends + 1].map(|input| Arg::U64(spec.inputs[input].strides[0])));
 }
 
 /// The distances between positions, heads, and elements of an operand, in elements. `axes` is `None` for one without elements

@@ -7,6 +7,7 @@ mod fused;
 mod gradient;
 mod kernel;
 mod paged;
+mod ragged;
 mod reference;
 mod shape;
 mod text;
@@ -19,6 +20,7 @@ pub use fused::{AttentionForm, FusedAttention};
 pub use gradient::AttentionBackward;
 use kernel::Split;
 pub use paged::PagedAttention;
+pub use ragged::RaggedAttention;
 use shape::{Axes, Shape};
 
 /// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
@@ -57,13 +59,7 @@ impl Operation for Attention {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_attention()?;
-        let [q, v] = [0, 2].map(|input| call.inputs[input].tensor);
-        if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-        }
-        let (dims, rows) = results(call, &q, &v);
-        let o = call.output(0, call.given_dtype(0).unwrap_or(q.dtype), dims)?;
-        Ok(vec![o, call.output(1, q.dtype.compute(), rows)?])
+        call.infer_results()
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
@@ -151,6 +147,38 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 impl Call<'_> {
+    /// The types and dimensions of the mean values and of their logarithms.
+    fn infer_results(&self) -> Result<Vec<(DType, Dims)>, OpError> {
+        let [q, v] = [0, 2].map(|input| self.inputs[input].tensor);
+        if let Some(output) = &self.outputs[0] {
+            self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let (dims, rows) = results(self, &q, &v);
+        let o = self.output(0, self.given_dtype(0).unwrap_or(q.dtype), dims)?;
+        Ok(vec![o, self.output(1, q.dtype.compute(), rows)?])
+    }
+
+    /// The types and dimensions of the gradients. `more` are the places of `o`, `lse`, `dy` and `dlse`; the last may be absent.
+    fn infer_gradients(&self, more: &[usize; 4]) -> Result<Vec<(DType, Dims)>, OpError> {
+        let [q, k, v] = [0, 1, 2].map(|input| self.inputs[input].tensor);
+        let (o, rows) = results(self, &q, &v);
+        let wanted = [(q.dtype, o), (q.dtype.compute(), rows), (q.dtype, o), (q.dtype.compute(), rows)];
+        for (&index, (dtype, dims)) in more.iter().zip(wanted) {
+            let Some(found) = self.inputs.get(index).map(|input| &input.tensor) else { continue };
+            if (found.dtype, found.dims) != (dtype, dims) {
+                let help = format!("for these queries and values it has to be {dtype}{dims}");
+                return Err(self.differs(0, format!("the queries are {q}"), index, format!("this is {found}"), &help));
+            }
+        }
+        let types = [q, k, v].into_iter().enumerate().map(|(index, tensor)| {
+            if let Some(output) = &self.outputs[index] {
+                self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            }
+            self.output(index, self.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
+        });
+        types.collect()
+    }
+
     /// Fails unless queries, keys and values of the same sequences fit together, and the options make sense.
     fn needs_attention(&self) -> Result<(), OpError> {
         let q = &self.inputs[0].tensor;

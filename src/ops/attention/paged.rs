@@ -9,7 +9,7 @@ pub struct PagedAttention;
 impl PagedAttention {
     /// Whether a use is of this operation.
     pub fn is(spec: &Spec) -> bool {
-        *spec.operation == *(&PagedAttention as &dyn Operation)
+        spec.operation.name() == PagedAttention.name()
     }
 }
 
@@ -45,7 +45,7 @@ impl Operation for PagedAttention {
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
-        let [q, k, v, pages, lengths] = [0, 1, 2, 3, 4].map(|input| &call.inputs[input].tensor);
+        let [q, k, pages] = [0, 1, 3].map(|input| &call.inputs[input].tensor);
         for (index, rank, needs) in [
             (0, 4, "four dimensions: sequences, heads, queries and elements"),
             (1, 4, "four dimensions: blocks of the pool, heads, keys of a block and elements"),
@@ -78,13 +78,7 @@ impl Operation for PagedAttention {
             let needs = format!("at most {MOST_POSITIONS} keys in the blocks of a sequence");
             return Err(OpError::Rank { op, needs, found, at: call.inputs[3].span.into() });
         }
-        debug_assert_eq!(lengths.dims.len(), 1, "checked above");
-        if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-        }
-        let (dims, rows) = results(call, q, v);
-        let o = call.output(0, call.given_dtype(0).unwrap_or(q.dtype), dims)?;
-        Ok(vec![o, call.output(1, q.dtype.compute(), rows)?])
+        call.infer_results()
     }
 
     fn cost(&self, spec: &Spec) -> Cost {

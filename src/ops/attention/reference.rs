@@ -20,7 +20,9 @@ struct Rows {
 pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> [Vec<f64>; 2] {
     let shape = Shape::of(spec);
     let heads = (shape.batch * shape.heads) as usize;
-    let found = parallel::map(heads, |head| of_a_head(spec, &shape, inputs, head, encloses));
+    let ends = RaggedAttention::ends(spec).map(|ends| [inputs[ends], inputs[ends + 1]]);
+    let seen = shape.page.is_none().then(|| shape.all_seen(ends));
+    let found = parallel::map(heads, |head| of_a_head(spec, (&shape, seen.as_deref()), inputs, head, encloses));
     let mut radii = [Vec::new(), Vec::new()];
     if encloses {
         radii = [0, 1].map(|output: usize| vec![0.0; outputs[output].len()]);
@@ -71,8 +73,17 @@ fn keys_of<'a>(shape: &Shape, inputs: &[&'a [f64]], head: usize) -> (Shape, Cow<
     (own, Cow::Owned(k), Cow::Owned(v))
 }
 
-fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, encloses: bool) -> Rows {
+/// The rows of a head. `seen` has the keys of each query; `None` where sequences have different numbers of keys.
+fn of_a_head(
+    spec: &Spec,
+    (shape, seen): (&Shape, Option<&[std::ops::Range<usize>]>),
+    inputs: &[&[f64]],
+    head: usize,
+    encloses: bool,
+) -> Rows {
     let (own, k, v) = keys_of(shape, inputs, head);
+    let of_sequence = seen.is_none().then(|| own.all_seen(None)).unwrap_or_default();
+    let all_seen = seen.unwrap_or(&of_sequence);
     let (queries, keys) = (shape.queries as usize, own.keys as usize);
     let (size, value_size) = (shape.size as usize, shape.value_size as usize);
     let q = shape.head(inputs[0], head, shape.of_queries());
@@ -82,8 +93,7 @@ fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, enclose
     let mut scores = Vec::with_capacity(keys);
     for query in 0..queries {
         let own = &q[query * size..][..size];
-        let seen = shape.seen(query as u64);
-        let seen = seen.start as usize..seen.end as usize;
+        let seen = all_seen[query].clone();
         scores.clear();
         scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size])));
         let top = scores

@@ -33,10 +33,39 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
   auto row_of_key = [&](const T* pool, u32 key, i64 row, u64 page) -> const T* {                \
     if (key >= keys) return 0;                                                                  \
     u64 block = (u64)(i64)pages[(u64)(key / PAGE) * column];                                    \
-    return block < blocks ? pool + block * page + (i64)(key % PAGE) * row : (const T*)0;        \
+    return block < pool_blocks ? pool + block * page + (i64)(key % PAGE) * row : (const T*)0;        \
   };
 #else
 #define SEQUENCE
+#endif
+#if RAGGED
+// A sequence's first query and key, their numbers, and a row of it: of its queries in all heads of a group, or of its keys.
+struct Sequence { u32 first, count, first_key, key_count, row; };
+// The sequence of the block with this number, where each sequence begins a block. What lies behind the last end sees nothing.
+template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
+                                                                u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
+  Sequence s = {0, 0, 0, 0, 0};
+  for (u32 n = 0;; n++) {
+    bool behind = n == sequences;
+    i64 end = behind ? (i64)queries : (i64)ends[n * step], key_end = behind ? (i64)keys : (i64)key_ends[n * key_step];
+    u32 last = end < (i64)s.first ? s.first : end < (i64)queries ? (u32)end : queries;
+    u32 last_key = key_end < (i64)s.first_key ? s.first_key : key_end < (i64)keys ? (u32)key_end : keys;
+    s.count = last - s.first;
+    s.key_count = last_key - s.first_key;
+    u32 blocks = ((KEY_ROWS ? s.key_count : s.count * GROUP) + block - 1) / block;
+    if (behind || number < blocks) {
+      s.row = number * block;
+      if (behind && KEY_ROWS) s.count = 0;
+      if (behind && !KEY_ROWS) s.key_count = 0;
+      return s;
+    }
+    number -= blocks;
+    s.first = last;
+    s.first_key = last_key;
+  }
+}
+#define SEQUENCE_OF(key_rows, number, block) \
+  sequence_of<key_rows>(ends, ends_step, key_ends, key_ends_step, sequences, queries, keys, number, block)
 #endif
 "#;
 
@@ -84,8 +113,20 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
 #endif
   // Long rows first: those of the last queries.
+#if RAGGED
+  u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
+  Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
+  u32 first_row = sequence.row;
+  queries = sequence.count;
+  keys = sequence.key_count;
+  rows = queries * GROUP;
+  if (first_row >= rows) return;
+  q += sequence.first * sq.query; o += sequence.first * so.query; lse += sequence.first * sl.query;
+  k += sequence.first_key * sk.query; v += sequence.first_key * sv.query;
+#else
   u32 blocks = (rows + BM - 1) / BM, split = blockIdx.x % splits, rest = blockIdx.x / splits;
   u32 index = rest / blocks, first_row = (blocks - 1 - rest % blocks) * BM;
+#endif
   i64 at[OPERANDS];
   g.offsets(index, at);
   q += at[0]; k += at[1]; v += at[2]; o += at[3]; lse += at[4];
@@ -405,10 +446,20 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   i64 at[OPERANDS];
   g.offsets(row / rows, at);
   u32 own = (u32)(row % rows), query = query_of(own, queries);
+  i64 own_o = place(so, own, queries), own_lse = place(sl, own, queries);
   q += at[0] + place(sq, own, queries);
   k += at[1];
   v += at[2];
   SEQUENCE
+#if RAGGED
+  // The row's place is known: its sequence says which keys it sees.
+  Sequence sequence = SEQUENCE_OF(false, own, 1);
+  query = sequence.row;
+  queries = sequence.count;
+  keys = sequence.key_count;
+  k += sequence.first_key * sk.query;
+  v += sequence.first_key * sv.query;
+#endif
   C mine[EACH_Q], sum[EACH_V], top = LOWEST, total = 0;
 #pragma unroll
   for (u32 e = 0; e < EACH_Q; e++) {
@@ -443,9 +494,9 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
       sum[e] = sum[e] * shrink + p * value;
     }
   }
-  o += at[3] + place(so, own, queries);
+  o += at[3] + own_o;
 #pragma unroll
   for (u32 e = 0; e < EACH_V; e++)
     if (e * 32 + lane < dv) store<C>(o[(i64)(e * 32 + lane) * so.element], total == 0 ? C(0) : sum[e] / total);
-  if (lane == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + f_log(total);
+  if (lane == 0) lse[at[4] + own_lse] = total == 0 ? LOWEST : top + f_log(total);
 "#;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `attention`.
+/// `attention`, and `ragged_attention`, which has two inputs more.
 pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     let (dy, of_lse) = (rule.given(0), rule.given(1));
     if dy.is_none() && of_lse.is_none() {
@@ -16,6 +16,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
     };
     let mut inputs = [0, 1, 2].map(|input| rule.input(input)).to_vec();
     inputs.extend([rule.convert(rule.output(0), q.dtype), rule.output(1), dy]);
+    inputs.extend((3..rule.spec.inputs.len()).map(|input| rule.input(input)));
     inputs.extend(of_lse.map(|of_lse| rule.convert(of_lse, compute)));
     let outputs = [0, 1, 2].map(|input| {
         let tensor = rule.spec.inputs[input];
@@ -29,7 +30,8 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
         ("algorithm", Attr::Word(attrs.word("algorithm"))),
         ("scale", Attr::Number(attrs.number("scale"))),
     ];
-    rule.tape.write("attention_backward", &options, &inputs, &outputs);
+    let name = if rule.spec.inputs.len() > 3 { "ragged_attention_backward" } else { "attention_backward" };
+    rule.tape.write(name, &options, &inputs, &outputs);
     (0..3).for_each(|input| rule.set(input, outputs[input]));
     Ok(())
 }

@@ -407,9 +407,7 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::OwnConvolution { convolution, kernel } => {
                     (self.convolutions[convolution as usize].is_none(), kernel)
                 }
-                Prepared::OwnAttention { attention, kernel } => {
-                    (self.attentions[attention as usize].is_none(), kernel)
-                }
+                Prepared::OwnAttention { attention, kernel } => (self.attentions[attention as usize].is_none(), kernel),
                 _ => continue,
             };
             *call = if stands_in { alternatives[kernel as usize] } else { Prepared::Nothing };
