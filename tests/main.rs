@@ -49,6 +49,7 @@ mod peers;
 mod pictures;
 mod plan_formats;
 mod processes;
+mod random_attention;
 mod random_shapes;
 mod random_windows;
 mod ranks;

@@ -77,7 +77,6 @@ use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
 
-pub use attention::{AttentionForm, FusedAttention};
 pub use attr::{Attr, Attrs, Counts, OptionSpec, OptionType, Preset};
 pub use catalogue::{CATALOGUE, find};
 pub use check::{

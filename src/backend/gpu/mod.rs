@@ -7,6 +7,7 @@ mod attention;
 pub(super) mod blas;
 mod comms;
 mod convolutions;
+mod declared;
 mod driver;
 mod engines;
 mod flags;
