@@ -82,8 +82,14 @@ fn of_a_head(
     encloses: bool,
 ) -> Rows {
     let (own, k, v) = keys_of(shape, inputs, head);
-    let of_sequence = seen.is_none().then(|| own.all_seen(None)).unwrap_or_default();
-    let all_seen = seen.unwrap_or(&of_sequence);
+    let of_sequence;
+    let all_seen = match seen {
+        Some(seen) => seen,
+        None => {
+            of_sequence = own.all_seen(None);
+            &of_sequence
+        }
+    };
     let (queries, keys) = (shape.queries as usize, own.keys as usize);
     let (size, value_size) = (shape.size as usize, shape.value_size as usize);
     let q = shape.head(inputs[0], head, shape.of_queries());
