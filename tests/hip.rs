@@ -142,7 +142,6 @@ fn products_in_registers_on_matrix_units() {
         buffer k: f16[1, 2, 70, 48]
         buffer v: f16[1, 2, 70, 33]
         buffer dy: f16[1, 4, 20, 33]
-        buffer delta: f32[1, 4, 20]
         buffer x: bf16[40, 16]
         buffer image: f16[2, 20, 7, 9]
         buffer filters: f16[40, 20, 3, 3]
@@ -151,7 +150,7 @@ fn products_in_registers_on_matrix_units() {
         step {
           on main {
             a: attention(q, k, v, causal: true)
-            attention_backward(q, k, v, a.lse, dy, delta, causal: true)
+            attention_backward(q, k, v, a.o, a.lse, dy, causal: true)
             attention(x, x, x)
             attention(x[0..3], x, x)
             conv(image, filters, padding: 1 -> maps)

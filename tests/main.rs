@@ -5,6 +5,7 @@ mod common;
 
 mod advice;
 mod attackers;
+mod attention_library;
 mod bundles;
 mod catalogue;
 mod cli;
@@ -49,6 +50,7 @@ mod peers;
 mod pictures;
 mod plan_formats;
 mod processes;
+mod random_attention;
 mod random_shapes;
 mod random_windows;
 mod ranks;

@@ -95,7 +95,7 @@ impl File {
     }
 
     /// Whole numbers from -10 to below 90, as indices of type `dtype`.
-    fn indices(&mut self, dtype: &str, dims: &[u64]) -> String {
+    pub fn indices(&mut self, dtype: &str, dims: &[u64]) -> String {
         let (raw, indices) = (format!("r{}", self.count), format!("at{}", self.count));
         self.count += 1;
         let _ = writeln!(self.buffers, "buffer {raw}: i32{dims:?}\nbuffer {indices}: {dtype}{dims:?}");
@@ -158,43 +158,6 @@ fn gather_scatter_and_embedding_by_either_index() {
         *flat.last_mut().expect("a list of at least one") = width;
         let (x, y) = (file.tensor(dtype, &[rows, width]), file.tensor(dtype, &flat));
         file.add(&format!("embedding({x}, {indices} -> {y})"));
-    }
-    file.check();
-}
-
-#[test]
-fn attention_of_heads_that_share_keys() {
-    let mut file = File::new(14);
-    // The first case has enough rows for the largest blocks, which is much for the double.
-    let first = if std::env::var_os("AORTA_LONG").is_some() { 0 } else { 1 };
-    for case in first..7 {
-        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
-        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64, 130]), file.pick(&[3, 16, 40, 64]));
-        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2]));
-        // One case has enough keys to be shared by blocks.
-        let (batch, queries, keys, size, value_size) = match case {
-            0 => (265, 65, 20, 16, 9),
-            1 => (1, 1, 1100, 16, 16),
-            _ => (batch, file.pick(&[1, 5, 17, 33]), file.pick(&[1, 9, 64, 70]), size, value_size),
-        };
-        let dtype = if case < 2 { "f16" } else { dtype };
-        let (shared, group) = if case == 0 { (1, 1) } else { (shared, group) };
-        let positions_first = file.below(2) == 0;
-        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
-            true => [batch, positions, heads, size],
-            false => [batch, heads, positions, size],
-        };
-        let heads = shared * group;
-        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
-        let v = file.tensor(dtype, &dims(shared, keys, value_size));
-        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
-        let layout = if positions_first { ", layout: positions_first" } else { "" };
-        let option = file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3"]);
-        file.add(&format!("f{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
-        if case > 1 {
-            let sums = file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[batch, heads, queries]);
-            file.add(&format!("attention_backward({q}, {k}, {v}, f{case}.lse, {dy}, {sums}{option}{layout})"));
-        }
     }
     file.check();
 }

@@ -22,8 +22,8 @@ def attention(dtype: str, quick: bool):
     def backward(t, causal, window, gqa):
         found, k, v = scores(t, causal, window, gqa)
         p, scale = (found - t.l[..., None]).exp(), t.q.shape[-1]**-0.5
-        ds = p * (t.o @ v.transpose(-1, -2) - t.e[..., None]) * scale
-        dk, dv = (x.unflatten(1, (-1, gqa)).sum(2) for x in (ds.transpose(-1, -2) @ t.q, p.transpose(-1, -2) @ t.o))
+        ds = p * (t.z @ v.transpose(-1, -2) - (t.o * t.z).sum(-1, keepdim=True) + t.e[..., None]) * scale
+        dk, dv = (x.unflatten(1, (-1, gqa)).sum(2) for x in (ds.transpose(-1, -2) @ t.q, p.transpose(-1, -2) @ t.z))
         return {"dq": ds @ k, "dk": dk, "dv": dv}
 
     # A weight is rounded to 16 bits, and means of values may be small beside them.
@@ -36,6 +36,88 @@ def attention(dtype: str, quick: bool):
                        "l": sums + shape(*q[:3])}
             options, call = (causal, window, gqa), f", causal: {str(causal).lower()}, window: {window}"
             yield Case("attention", dtype, buffers, f"attention(q, k, v{call} -> o, l)", lambda t, o=options: forward(t, *o), bound)
-            more = {"e": sums + shape(*q[:3]), "dq": dtype + shape(*q), "dk": dtype + shape(*k), "dv": dtype + shape(*k)}
-            yield Case("attention_backward", dtype, {**buffers, **more}, f"attention_backward(q, k, v, l, o, e{call} -> dq, dk, dv)",
+            more = {"z": dtype + shape(*q), "e": sums + shape(*q[:3]), "dq": dtype + shape(*q), "dk": dtype + shape(*k), "dv": dtype + shape(*k)}
+            yield Case("attention_backward", dtype, {**buffers, **more}, f"attention_backward(q, k, v, o, l, z, e{call} -> dq, dk, dv)",
                        lambda t, o=options: backward(t, *o), bound)
+    yield from pooled(dtype, quick, bound)
+    yield from ragged(dtype, quick, bound)
+
+
+def seen_by(queries, keys, causal, window):
+    """Whether each query sees each key."""
+    own = torch.arange(queries, device=DEVICE)[:, None] + keys - queries
+    key = torch.arange(keys, device=DEVICE)
+    return ((key <= own) & (key > own - window if window else key >= 0)) if causal else (key >= 0).expand(queries, keys)
+
+
+def of_sequence(q, k, v, causal, window):
+    """Results of [heads, queries, d] over keys and values with as many heads. A query that sees no key has zeros."""
+    found = (q @ k.transpose(-1, -2) * q.shape[-1]**-0.5).masked_fill(~seen_by(q.shape[1], k.shape[1], causal, window), -math.inf)
+    lse = found.logsumexp(-1)
+    return (found - torch.where(lse.isinf(), 0.0, lse)[..., None]).exp() @ v, lse
+
+
+def pooled(dtype, quick, bound):
+    """Keys and values by pages, some of which are not in the pool, with lengths of any number."""
+    def expect(t, causal, gqa):
+        o, lse = [], []
+        for pages, length, q in zip(t["p"].tolist(), t["n"].tolist(), t.q):
+            k, v = (torch.cat([pool[page] if 0 <= page < len(pool) else torch.zeros_like(pool[0]) for page in pages], 1)
+                    .repeat_interleave(gqa, 0)[:, :max(0, length)] for pool in (t.k, t.v))
+            found = of_sequence(q, k, v, causal, 0)
+            o.append(found[0])
+            lse.append(found[1])
+        return {"o": torch.stack(o), "l": torch.stack(lse)}
+
+    sums = "f64" if dtype == "f64" else "f32"
+    sizes = [(2, 2, 2, 1, 5, 16, 4, 64), (3, 1, 4, 3, 9, 8, 7, 40)] + ([] if quick else [(16, 8, 4, 1, 200, 64, 40, 128)])
+    for sequences, shared, gqa, queries, blocks, page, columns, d in sizes:
+        for causal in (False, True):
+            heads = shared * gqa
+            pool = dtype + shape(blocks, shared, page, d)
+            buffers = {"q": dtype + shape(sequences, heads, queries, d), "k": pool, "v": pool, "p": "i32" + shape(sequences, columns),
+                       "n": "i32" + shape(sequences), "o": dtype + shape(sequences, heads, queries, d), "l": sums + shape(sequences, heads, queries)}
+            yield Case("paged_attention", dtype, buffers, f"paged_attention(q, k, v, p, n, causal: {str(causal).lower()} -> o, l)",
+                       lambda t, o=(causal, gqa): expect(t, *o), bound)
+
+
+def ragged(dtype, quick, bound):
+    """Sequences whose ends are any numbers: some descend, and some are beyond the tensors."""
+    def parts(t):
+        first, first_key = 0, 0
+        for end, key_end in zip(t["e"].tolist(), t["f"].tolist()):
+            end, key_end = max(first, min(end, t.q.shape[1])), max(first_key, min(key_end, t.k.shape[1]))
+            yield slice(first, end), slice(first_key, key_end)
+            first, first_key = end, key_end
+
+    def forward(t, causal, gqa):
+        k, v = (x.repeat_interleave(gqa, 0) for x in (t.k, t.v))
+        o, lse = torch.zeros_like(t.q), torch.full_like(t.q[..., 0], -math.inf)
+        for rows, keys in parts(t):
+            o[:, rows], lse[:, rows] = of_sequence(t.q[:, rows], k[:, keys], v[:, keys], causal, 0)
+        return {"o": o, "l": lse}
+
+    def backward(t, causal, gqa):
+        k, v = (x.repeat_interleave(gqa, 0) for x in (t.k, t.v))
+        dq, dk, dv = torch.zeros_like(t.q), torch.zeros_like(k), torch.zeros_like(v)
+        scale, delta = t.q.shape[-1]**-0.5, (t.o * t.z).sum(-1, keepdim=True)
+        for rows, keys in parts(t):
+            q, z = t.q[:, rows], t.z[:, rows]
+            p = (q @ k[:, keys].transpose(-1, -2) * scale - t.l[:, rows, None]).exp()
+            p = p.masked_fill(~seen_by(q.shape[1], p.shape[2], causal, 0), 0.0)
+            ds = p * (z @ v[:, keys].transpose(-1, -2) - delta[:, rows]) * scale
+            dq[:, rows], dk[:, keys], dv[:, keys] = ds @ k[:, keys], ds.transpose(-1, -2) @ q, p.transpose(-1, -2) @ z
+        return {"dq": dq, "dk": dk.unflatten(0, (-1, gqa)).sum(1), "dv": dv.unflatten(0, (-1, gqa)).sum(1)}
+
+    sums = "f64" if dtype == "f64" else "f32"
+    sizes = [(3, 2, 2, 70, 80, 64), (1, 1, 4, 33, 20, 40)] + ([] if quick else [(40, 4, 1, 2000, 2000, 128)])
+    for sequences, shared, gqa, queries, keys, d in sizes:
+        for causal in (False, True):
+            heads, option = shared * gqa, f"causal: {str(causal).lower()}"
+            q, k = dtype + shape(heads, queries, d), dtype + shape(shared, keys, d)
+            buffers = {"q": q, "k": k, "v": k, "o": q, "l": sums + shape(heads, queries), "e": "i32" + shape(sequences), "f": "i32" + shape(sequences)}
+            yield Case("ragged_attention", dtype, buffers, f"ragged_attention(q, k, v, e, f, {option} -> o, l)",
+                       lambda t, o=(causal, gqa): forward(t, *o), bound)
+            yield Case("ragged_attention_backward", dtype, {**buffers, "z": q, "dq": q, "dk": k, "dv": k},
+                       f"ragged_attention_backward(q, k, v, o, l, z, e, f, {option} -> dq, dk, dv)",
+                       lambda t, o=(causal, gqa): backward(t, *o), bound)

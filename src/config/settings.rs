@@ -242,7 +242,7 @@ settings! {
     /// progress](start/07-several-nodes.md#what-is-checked-and-what-ends-a-run) while others wait for it
     stall: Nanos = "600s" => yours;
     /// Number of the vendor library's algorithms that are timed for each matrix product and each
-    /// convolution
+    /// convolution, and of its engines for each use of attention (at most 2)
     gemm_candidates: u32 = "8" in 1, 64;
     /// The simulated device: `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that
     /// ends in `.ron`

@@ -124,7 +124,7 @@ fn task(launch: &Launch, cost: &Cost, parts: f64, busy: Busy, profile: &Profile)
             busy,
             floor: profile.collective_floor.value(),
         },
-        Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) => {
+        Launch::Kernel(_) | Launch::Gemm(..) | Launch::Conv(..) | Launch::Attention(..) => {
             let blocks = ((cost.blocks as f64 / parts).ceil() as u64).max(1);
             let block_time = match cost.hold {
                 Some(time) => time.0 as f64,
@@ -318,7 +318,7 @@ pub fn issue(launch: &Launch, profile: &Profile) -> f64 {
     match launch {
         Launch::Kernel(_) => &host.kernel,
         Launch::Gemm(..) => &host.matrix,
-        Launch::Conv(_, kernels) => return host.kernel.value() * kernels.len() as f64,
+        Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => return host.kernel.value() * kernels.len() as f64,
         Launch::Copy(copy) if copy.direction == Direction::DeviceToDevice => &host.copy_on_device,
         Launch::Copy(_) => &host.copy,
         Launch::Memset { .. } => &host.memset,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
+pub use super::attention::{AttentionForm, FusedAttention};
 
 /// One command issued to a stream. Operands are identified by index: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub enum Launch {
     Gemm(Gemm, Option<Kernel>),
     /// A convolution by the vendor's library, and the kernels to use instead if the library cannot compute it or is slower.
     Conv(Arc<Conv>, Vec<Kernel>),
+    /// Attention by the vendor's library, and the kernels that compute it where the library does not, or is slower.
+    Attention(Arc<FusedAttention>, Vec<Kernel>),
     Copy(Copy),
     /// Sets `bytes` bytes of the operand to `value`.
     Memset {
@@ -38,7 +41,7 @@ impl Launch {
     pub fn kernels(&self) -> &[Kernel] {
         match self {
             Launch::Kernel(kernel) | Launch::Gemm(_, Some(kernel)) => std::slice::from_ref(kernel),
-            Launch::Conv(_, kernels) => kernels,
+            Launch::Conv(_, kernels) | Launch::Attention(_, kernels) => kernels,
             _ => &[],
         }
     }

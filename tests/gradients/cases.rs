@@ -148,6 +148,29 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             let lse = [lead.clone(), vec![heads, queries]].concat();
             Function { statement: &text, inputs, outputs: vec![o, lse], ..PLAIN }
         }
+        "ragged_attention" => {
+            let (shared, group, size, value_size) = (d.size(), 1 + d.below(3), d.size(), d.size());
+            // Two sequences, each query of which sees a key: the logarithm of no sum has no differences.
+            let [first, second] = [(); 2].map(|()| 1 + d.below(3));
+            let (first_keys, second_keys) = (first + d.below(3), second + d.below(3));
+            let (queries, keys) = (first + second, first_keys + second_keys);
+            let option = d.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.7"]);
+            let layout = d.pick(&["", ", layout: positions_first"]);
+            let tensor = |heads: u64, rows: u64, size: u64| match layout {
+                "" => vec![heads, rows, size],
+                _ => vec![rows, heads, size],
+            };
+            let more = "buffer i, ends, key_ends: i32[2] = iota\n";
+            text = format!(
+                "map(i * {second} + {first} -> ends)  map(i * {second_keys} + {first_keys} -> key_ends)  \
+                 f: ragged_attention($0, $1, $2, ends, key_ends -> @0, @1{option}{layout})"
+            );
+            let heads = shared * group;
+            let inputs =
+                vec![tensor(heads, queries, size), tensor(shared, keys, size), tensor(shared, keys, value_size)];
+            let outputs = vec![tensor(heads, queries, value_size), vec![heads, queries]];
+            return Some(Function { more, statement: &text, inputs, outputs, ..PLAIN }.case(seed));
+        }
         "conv" | "conv_weights" => return Some(convolution(name, d).case(seed)),
         "pool" => {
             let rank = 1 + d.below(3);

@@ -24,6 +24,11 @@ const WITHOUT: &[(&str, &str)] = &[
     ("nop", "it computes nothing"),
     ("read", "no gradient goes into a file, and it runs on the CPU"),
     ("triad", "its data has no meaning"),
+    (
+        "paged_attention",
+        "keys and values of a pool serve inference; `attention` of keys and values in order has gradients",
+    ),
+    ("ragged_attention_backward", "gradients of gradients of attention are not in this version"),
     ("attention_backward", "gradients of gradients of attention are not in this version"),
     ("pool_backward", "gradients of gradients of pools are not in this version"),
     ("scaled_gemm", "gradients would be rounded to 8 bits, as its factors are"),

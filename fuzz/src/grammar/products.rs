@@ -18,14 +18,44 @@ impl Generator<'_> {
         let (q, k, v) = (dims(4, queries, 8), dims(2, keys, 8), dims(2, keys, 5));
         let (o, rows) = (dims(4, queries, 5), [4, queries]);
         let [all_q, all_k, all_v, all_o] = [&q, &k, &v, &o].map(|dims| tensor_type(dtype, dims));
-        let option = self.choices.pick(&["", ", causal: true", ", causal: true, window: 2", ", scale: 0.5"]);
+        let option = self.choices.pick(&[
+            "",
+            ", causal: true",
+            ", causal: true, window: 2",
+            ", scale: 0.5",
+            ", algorithm: naive",
+            ", algorithm: fused",
+        ]);
         let option = if turned { format!("{option}, layout: positions_first") } else { option.to_owned() };
+        if self.choices.once_in(4) {
+            let (blocks, columns) = (self.choices.pick(&[1, 5]), self.choices.pick(&[1, 3]));
+            let pool = |dims: &[u64; 3]| tensor_type(dtype, &[&[blocks], dims.as_slice()].concat());
+            let (pages, lengths) = (tensor_type("i32", &[2, columns]), tensor_type("i64", &[2]));
+            let sequences = |dims: &[u64]| [&[2], dims].concat();
+            let (k, v, q) = (pool(&k), pool(&v), tensor_type(dtype, &sequences(&q)));
+            let text = format!("paged_attention({q}, {k}, {v}, {pages}, {lengths}{option})");
+            return Use { text, scratch: vec![(".o", dtype, sequences(&o)), (".lse", sums, sequences(&rows))] };
+        }
+        if self.choices.once_in(4) {
+            let (ends, key_ends) = (tensor_type("i32", &[3]), tensor_type("i64", &[3]));
+            if self.choices.once_in(2) {
+                let text = format!("ragged_attention({all_q}, {all_k}, {all_v}, {ends}, {key_ends}{option})");
+                return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
+            }
+            let rows = tensor_type(sums, &rows);
+            let text = format!(
+                "ragged_attention_backward({all_q}, {all_k}, {all_v}, {all_o}, {rows}, {all_o}, {ends}, {key_ends}{option})"
+            );
+            let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
+            return Use { text, scratch };
+        }
         if self.choices.once_in(2) {
             let text = format!("attention({all_q}, {all_k}, {all_v}{option})");
             return Use { text, scratch: vec![(".o", dtype, o.to_vec()), (".lse", sums, rows.to_vec())] };
         }
         let rows = tensor_type(sums, &rows);
-        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {rows}, {all_o}, {rows}{option})");
+        let of_lse = if self.choices.once_in(2) { format!(", {rows}") } else { String::new() };
+        let text = format!("attention_backward({all_q}, {all_k}, {all_v}, {all_o}, {rows}, {all_o}{of_lse}{option})");
         let scratch = vec![(".dq", dtype, q.to_vec()), (".dk", dtype, k.to_vec()), (".dv", dtype, v.to_vec())];
         Use { text, scratch }
     }

@@ -13,12 +13,13 @@ use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Health, KernelLaunch};
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::Cuda;
 use super::cublaslt::{CublasLt, Product};
 use super::cudnn::{Convolution, Cudnn};
+use super::cudnn_attention::Attention;
 use super::driver::number;
 use super::nvml::Nvml;
 use super::occupancy;
@@ -31,6 +32,7 @@ impl Api for Cuda {
 
     type Product = Product;
     type Convolution = Convolution;
+    type Attention = Attention;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -340,6 +342,19 @@ impl Api for Cuda {
     ) -> Call {
         // SAFETY: the caller vouches for memory and stream.
         unsafe { convolution.convolve(operands, workspace, stream) }
+    }
+
+    fn attentions(&self, attention: &FusedAttention, workspace: u64, wanted: u32) -> Call<Vec<Attention>> {
+        match self.cudnn() {
+            Ok((library, _)) => Cudnn::attentions(library, attention, workspace, wanted),
+            Err(_) => Ok(Vec::new()),
+        }
+    }
+
+    #[inline]
+    unsafe fn attend(&self, attention: &Attention, operands: &[u64], workspace: (u64, u64), stream: Stream) -> Call {
+        // SAFETY: the caller vouches for memory and stream.
+        unsafe { attention.attend(operands, workspace.0, stream) }
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

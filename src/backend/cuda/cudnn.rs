@@ -12,7 +12,9 @@ use crate::base::{DType, Dims};
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Conv, ConvForm, Tensor};
 
-type Handle = *mut c_void;
+use super::cudnn_graph::GraphApi;
+
+pub type Handle = *mut c_void;
 /// A descriptor of a tensor, of weights or of a convolution.
 type Desc = *mut c_void;
 
@@ -91,7 +93,9 @@ const CROSS_CORRELATION: c_int = 1;
 /// An open library, with a handle on the device that was current.
 pub struct Cudnn {
     table: Table,
-    handle: Handle,
+    /// Functions for graphs of operations.
+    pub graphs: GraphApi,
+    pub handle: Handle,
     pub version: String,
     pub path: &'static str,
 }
@@ -143,7 +147,7 @@ pub struct Convolution {
     zero: [u8; 8],
 }
 
-fn status(code: c_int) -> &'static str {
+pub fn status(code: c_int) -> &'static str {
     match code {
         // Versions before 9 have the smaller numbers.
         3 | 2000..3000 => "a parameter is invalid",
@@ -154,7 +158,7 @@ fn status(code: c_int) -> &'static str {
     }
 }
 
-fn element(dtype: DType) -> c_int {
+pub fn element(dtype: DType) -> c_int {
     match dtype {
         DType::F64 => 1,
         DType::F16 => 2,
@@ -196,9 +200,15 @@ impl Cudnn {
     pub fn open(paths: &SearchPaths) -> Result<Cudnn, ExecError> {
         let names = ["libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"].map(str::to_owned);
         let opened = paths.open(&names).map_err(|why| {
-            super::missing("cuDNN (libcudnn)", "for faster convolutions", why, "pip install nvidia-cudnn-cu13")
+            super::missing(
+                "cuDNN (libcudnn)",
+                "for faster convolutions and attention",
+                why,
+                "pip install nvidia-cudnn-cu13",
+            )
         })?;
         let table = Table::load(&opened)?;
+        let graphs = GraphApi::load(&opened)?;
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the output pointer is valid for the call.
         let code = unsafe { (table.create)(&mut handle) };
@@ -209,7 +219,7 @@ impl Cudnn {
             // SAFETY: as above.
             .map_or(0, |version| unsafe { version() });
         let version = format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100);
-        Ok(Cudnn { table, handle, version, path: opened.path })
+        Ok(Cudnn { table, graphs, handle, version, path: opened.path })
     }
 
     /// Returns at most `wanted` algorithms that the library proposes, its best guess first.
@@ -244,6 +254,16 @@ impl Cudnn {
             });
         }
         Ok(all)
+    }
+
+    /// Makes calls with the handle launch on a stream.
+    ///
+    /// # Safety
+    ///
+    /// The stream is alive.
+    pub unsafe fn use_stream(&self, stream: Stream) -> Call {
+        // SAFETY: the caller vouches for the stream.
+        check("cudnnSetStream", unsafe { (self.table.set_stream)(self.handle, stream) }, status)
     }
 
     fn tensor(&self, tensor: &Tensor, desc: &mut Desc) -> Call {

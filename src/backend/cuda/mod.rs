@@ -4,6 +4,8 @@ mod api;
 mod counters;
 mod cublaslt;
 mod cudnn;
+mod cudnn_attention;
+mod cudnn_graph;
 mod cupti;
 mod driver;
 mod nvml;

@@ -10,7 +10,7 @@ use crate::base::Nanos;
 use crate::exec::counters::Counters;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health, KernelLaunch};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::parts::Part;
@@ -90,6 +90,9 @@ pub trait Api: Send + Sync + 'static {
 
     /// A convolution bound to an algorithm of the vendor's library.
     type Convolution;
+
+    /// Attention bound to an engine of the vendor's library.
+    type Attention;
 
     /// The functions that all vendors have.
     fn runtime(&self) -> &Runtime;
@@ -473,6 +476,19 @@ pub trait Api: Send + Sync + 'static {
         &self,
         convolution: &Self::Convolution,
         operands: ConvAddresses,
+        workspace: (u64, u64),
+        stream: Stream,
+    ) -> Call;
+
+    /// Up to `wanted` deterministic engines that the library has for attention, its best guess first. `workspace` is the memory
+    /// that they may use, in bytes. Fails with the library's reason if it has none.
+    fn attentions(&self, attention: &FusedAttention, workspace: u64, wanted: u32) -> Call<Vec<Self::Attention>>;
+
+    /// `operands` are the addresses of the operands, in their order.
+    unsafe fn attend(
+        &self,
+        attention: &Self::Attention,
+        operands: &[u64],
         workspace: (u64, u64),
         stream: Stream,
     ) -> Call;

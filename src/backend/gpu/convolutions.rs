@@ -79,7 +79,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 
     /// Issues the kernels in a range of the alternatives.
-    fn kernels(&self, (first, last): (u32, u32), stream: Stream) -> Call {
+    pub fn kernels(&self, (first, last): (u32, u32), stream: Stream) -> Call {
         self.alternatives[first as usize..last as usize].iter().try_for_each(|kernel| self.kernel(kernel, stream))
     }
 }

@@ -39,6 +39,8 @@ pub struct GpuDriver<A: Api> {
     products: Vec<A::Product>,
     /// For each convolution of [`Calls::convolutions`] the library's algorithm; `None` where kernels compute it.
     convolutions: Vec<Option<A::Convolution>>,
+    /// For each use of [`Calls::attentions`] the library's engine; `None` where kernels compute it.
+    attentions: Vec<Option<A::Attention>>,
     /// Kernels that initialize buffers.
     fills: Vec<Prepared>,
     fill_args: Args,
@@ -85,7 +87,7 @@ unsafe impl<A: Api> Send for GpuDriver<A> {}
 impl<A: Api> GpuDriver<A> {
     /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, convolutions, collectives, shared, host, capturing, .. } = self;
+        let Self { api, calls, products, convolutions, attentions, collectives, shared, host, capturing, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -101,7 +103,14 @@ impl<A: Api> GpuDriver<A> {
                         None => Ok(()),
                     }
                 }
-                Prepared::Epilogue { .. } | Prepared::OwnConvolution { .. } | Prepared::Nothing => Ok(()),
+                Prepared::Attend { attention, operands, workspace, stream } => match &attentions[attention as usize] {
+                    Some(engine) => api.attend(engine, &calls.attended[operands as usize], workspace, stream),
+                    None => Ok(()),
+                },
+                Prepared::Epilogue { .. }
+                | Prepared::OwnConvolution { .. }
+                | Prepared::OwnAttention { .. }
+                | Prepared::Nothing => Ok(()),
                 Prepared::Copy { copy, source, target, stream } => {
                     let copy = &calls.copies[copy as usize];
                     // The call itself reads ordinary memory, which a host stream may still have to write.
@@ -440,6 +449,7 @@ impl<A: Api> Drop for GpuDriver<A> {
             self.shared.destroy();
             self.products.clear();
             self.convolutions.clear();
+            self.attentions.clear();
             for event in self.events.drain(..).chain(self.stamps.drain(..)) {
                 self.api.destroy_event(event);
             }

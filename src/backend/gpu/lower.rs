@@ -7,11 +7,12 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
-use crate::base::{Bytes, Space, counted};
-use crate::exec::{Address, ExecError, Fault, Image, ImageOp, NO_COMM};
-use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, UserKernel, user_kernel};
+use crate::base::Space;
+use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
+use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, user_kernel};
 
-use super::api::{Addresses, Api, ConvAddresses, Residency, Step};
+use super::api::{Addresses, Api, ConvAddresses, Step};
+use super::attention::Attention;
 use super::host_lanes::HostLanes;
 use super::kernels::Kernels;
 use super::peers::{self, Part, PeerDevices};
@@ -55,6 +56,19 @@ pub enum Prepared {
     /// A kernel that computes a convolution, by its index in [`Calls::alternatives`], or nothing where the library computes it.
     OwnConvolution {
         convolution: u32,
+        kernel: u32,
+    },
+    /// Attention of the vendor's library, or nothing where kernels compute it.
+    Attend {
+        attention: u32,
+        /// Index of the operands' addresses in [`Calls::attended`].
+        operands: u32,
+        workspace: (u64, u64),
+        stream: Stream,
+    },
+    /// A kernel that computes attention, by its index in [`Calls::alternatives`], or nothing where the library computes it.
+    OwnAttention {
+        attention: u32,
         kernel: u32,
     },
     Nothing,
@@ -107,7 +121,10 @@ pub struct Calls<A: Api> {
     pub copies: Vec<CopyLaunch>,
     pub products: Vec<Product>,
     pub convolutions: Vec<Convolution>,
-    /// Kernels that compute what libraries do not: epilogues of products, and convolutions.
+    pub attentions: Vec<Attention>,
+    /// Addresses of the operands of each [`Prepared::Attend`].
+    pub attended: Vec<Arc<[u64]>>,
+    /// Kernels that compute what libraries do not: epilogues of products, convolutions, and attention.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
@@ -131,6 +148,8 @@ impl<A: Api> Calls<A> {
             copies: Vec::new(),
             products: Vec::new(),
             convolutions: Vec::new(),
+            attentions: Vec::new(),
+            attended: Vec::new(),
             alternatives: Vec::new(),
             exchanges: Vec::new(),
             peers: Vec::new(),
@@ -331,6 +350,10 @@ impl<A: Api> Context<'_, A> {
                     self.convolve((conv, kernels), op, &operands, &mut calls)?;
                     continue;
                 }
+                if let Launch::Attention(fused, kernels) = launch {
+                    self.attend((fused, kernels), op, &operands, &mut calls)?;
+                    continue;
+                }
                 let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
                 if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call) {
@@ -506,7 +529,7 @@ impl<A: Api> Context<'_, A> {
             Launch::Memset { operand, value, bytes } => {
                 Prepared::Memset { address: at(*operand), value: *value, bytes: *bytes, stream }
             }
-            Launch::Peer(_) | Launch::Conv(..) => unreachable!("it is several calls"),
+            Launch::Peer(_) | Launch::Conv(..) | Launch::Attention(..) => unreachable!("it is several calls"),
             Launch::Host { .. } => unreachable!("it is two steps"),
             Launch::Collective(collectives) => {
                 let first = calls.exchanges.len() as u32;
@@ -515,56 +538,6 @@ impl<A: Api> Context<'_, A> {
                 Prepared::Exchange { comm: self.comms[op.comm as usize], exchanges, stream }
             }
         })
-    }
-
-    /// Fails if a declared kernel needs more than a block may have on this device. A generated kernel never does.
-    fn check_limits(&self, declared: &UserKernel, function: Function) -> Result<(), ExecError> {
-        let failed = |why: String, help: String| ExecError::KernelLimit {
-            name: declared.name.to_string(),
-            why,
-            help,
-            at: declared.code.at.into(),
-        };
-        let fault = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
-        // SAFETY: the function is a loaded kernel of this device.
-        let (threads, shared) = unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
-        let (threads, shared) = (threads.map_err(fault)?, shared.map_err(fault)?);
-        let block = declared.threads();
-        if block > u64::from(threads) {
-            let why = format!("a block has {block} threads, and its registers leave room for {threads} on this device");
-            let help = format!("lower `block`, or write `__launch_bounds__({block})` before the name of the function");
-            return Err(failed(why, help));
-        }
-        if declared.shared > shared {
-            let why = format!(
-                "a block needs {} of dynamic shared memory, and {} are left for it on this device",
-                Bytes(u64::from(declared.shared)),
-                Bytes(u64::from(shared))
-            );
-            return Err(failed(why, "lower `shared`".to_owned()));
-        }
-        Ok(())
-    }
-
-    /// Describes what a declared kernel takes of a compute unit.
-    fn residency(&self, declared: &UserKernel, function: Function) -> Result<String, ExecError> {
-        let threads = declared.threads() as u32;
-        // SAFETY: the function is a loaded kernel of this device.
-        let found = unsafe { self.api.residency(function, threads, declared.shared) };
-        let Residency { registers, local, shared, blocks } =
-            found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
-        let local = match local {
-            0 => String::new(),
-            bytes => format!(", {} of local memory a thread", Bytes(bytes.into())),
-        };
-        Ok(format!(
-            "the kernel `{}` with {} a block: {registers} registers a thread{local}, {} of shared memory a block, and {} \
-             on a compute unit at once",
-            declared.name,
-            counted(threads as usize, "thread"),
-            Bytes(shared.into()),
-            counted(blocks as usize, "block"),
-        ))
     }
 
     /// Resolves a kernel's call, with the addresses of its operands and its workspace.

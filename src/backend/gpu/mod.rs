@@ -3,9 +3,11 @@
 //! Generic over [`Api`], which each vendor implements.
 
 mod api;
+mod attention;
 pub(super) mod blas;
 mod comms;
 mod convolutions;
+mod declared;
 mod driver;
 mod engines;
 mod flags;

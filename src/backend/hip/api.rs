@@ -13,7 +13,7 @@ use crate::backend::system::{available_memory, numa_node};
 use crate::base::Nanos;
 use crate::exec::{DeviceInfo, ExecError, Fault, Health};
 use crate::model::Priority;
-use crate::ops::{Conv, Copy as CopyLaunch, Direction, Gemm, Source};
+use crate::ops::{Conv, Copy as CopyLaunch, Direction, FusedAttention, Gemm, Source};
 use crate::schedule::Topology;
 
 use super::Hip;
@@ -85,6 +85,8 @@ impl Api for Hip {
     type Product = Product;
     // Generated kernels compute all convolutions.
     type Convolution = Infallible;
+    // The same holds for attention.
+    type Attention = Infallible;
 
     #[inline]
     fn runtime(&self) -> &Runtime {
@@ -416,6 +418,14 @@ impl Api for Hip {
 
     unsafe fn convolve(&self, convolution: &Infallible, _: ConvAddresses, _: (u64, u64), _: Stream) -> Call {
         match *convolution {}
+    }
+
+    fn attentions(&self, _: &FusedAttention, _: u64, _: u32) -> Call<Vec<Infallible>> {
+        Ok(Vec::new())
+    }
+
+    unsafe fn attend(&self, attention: &Infallible, _: &[u64], _: (u64, u64), _: Stream) -> Call {
+        match *attention {}
     }
 
     fn collectives(&self) -> Result<Collectives, ExecError> {

@@ -4,7 +4,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, sourc
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{bind_sizes, steps, whole_tiles};
+use super::kernel::{bind_sequences, bind_sizes, row_blocks, sequences_text, steps, whole_tiles};
 use super::shape::Axes;
 use super::*;
 
@@ -23,9 +23,53 @@ const PRODUCTS: f64 = 7.0;
 /// Instructions for each score in a kernel: its scale, its exponential, its slope, and two roundings.
 const OF_A_SCORE: f64 = 8.0;
 
-/// Operands as the operation has them: q, k, v, lse, dy, delta, dq, dk, dv.
-const QUERIES: [usize; 8] = [0, 4, 1, 2, 3, 5, 6, 6];
-const KEYS: [usize; 8] = [1, 2, 0, 4, 3, 5, 7, 8];
+/// What a kernel takes: an input, an output, or the sums of products of `dy` and `o`, which lie in the workspace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Input(usize),
+    Output(usize),
+    Sums,
+}
+
+/// Inputs as the operation has them: q, k, v, o, lse, dy; and outputs: dq, dk, dv.
+const LSE: Taken = Taken::Input(4);
+const DY: Taken = Taken::Input(5);
+const QUERIES: [Taken; 8] =
+    [Taken::Input(0), DY, Taken::Input(1), Taken::Input(2), LSE, Taken::Sums, Taken::Output(0), Taken::Output(0)];
+const KEYS: [Taken; 8] =
+    [Taken::Input(1), Taken::Input(2), Taken::Input(0), DY, LSE, Taken::Sums, Taken::Output(1), Taken::Output(2)];
+
+impl Taken {
+    /// The place among inputs and outputs; `None` for what lies in the workspace.
+    fn operand(self, spec: &Spec) -> Option<usize> {
+        match self {
+            Taken::Input(input) => Some(input),
+            Taken::Output(output) => Some(spec.inputs.len() + output),
+            Taken::Sums => None,
+        }
+    }
+
+    /// The tensor; the sums have a number for each row of `lse`, without gaps.
+    fn tensor(self, spec: &Spec) -> Tensor {
+        match self.operand(spec) {
+            Some(operand) => *spec.operand(operand),
+            None => {
+                let lse = spec.inputs[4];
+                Tensor { strides: lse.dims.contiguous_strides(), ..lse }
+            }
+        }
+    }
+
+    /// Whether heads of queries share it: keys, values, or a gradient of these.
+    fn is_shared(self) -> bool {
+        matches!(self, Taken::Input(1 | 2) | Taken::Output(1 | 2))
+    }
+
+    /// Whether it has a number for each query.
+    fn is_of_rows(self) -> bool {
+        matches!(self, LSE | Taken::Sums)
+    }
+}
 
 /// How blocks share the work.
 pub struct Split {
@@ -38,7 +82,7 @@ pub struct Split {
 impl Split {
     pub fn of(spec: &Spec) -> Split {
         let shape = Shape::of(spec);
-        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
+        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         let columns = if widest <= 64 { 64 } else { 32 };
         let tiles = narrow && widest <= LARGEST_TILE;
@@ -58,7 +102,7 @@ impl Split {
     fn blocks(&self, keys: bool) -> u64 {
         let (rows, _, indices) = self.rows(keys);
         match self.tiles {
-            Some(_) => indices * rows.div_ceil(BLOCK_ROWS),
+            Some(_) => indices * row_blocks(&self.shape, rows, BLOCK_ROWS),
             None => (indices * rows).div_ceil(THREADS / WARP),
         }
     }
@@ -107,12 +151,12 @@ impl Split {
         }
         let strides: Vec<Dims> = order
             .iter()
-            .map(|&operand| {
-                let tensor = spec.operand(operand);
+            .map(|&taken| {
+                let tensor = taken.tensor(spec);
                 let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
-                let axes = if matches!(operand, 3 | 5) { rows } else { self.shape.axes };
+                let axes = if taken.is_of_rows() { rows } else { self.shape.axes };
                 let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
-                let shared = matches!(operand, 1 | 2 | 7 | 8);
+                let shared = taken.is_shared();
                 own.push(if shared { step } else { step * self.shape.group });
                 if !keys {
                     own.push(if shared { 0 } else { step });
@@ -123,33 +167,42 @@ impl Split {
         layout::collapse(dims, &strides)
     }
 
+    /// One adds up the products of `dy` and `o`, one whose rows are queries computes `dq`, and one whose rows are keys `dk` and `dv`.
+    pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
+        vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)]
+    }
+
     /// The kernel whose rows are queries, or the one whose rows are keys.
-    pub fn launch(&self, spec: &Spec, keys: bool) -> Launch {
+    fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
         let order = if keys { KEYS } else { QUERIES };
         let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
         let geometry = self.geometry(spec, keys);
         let (mut params, mut args, mut types) = (Vec::new(), Vec::new(), String::new());
-        for (place, (&operand, name)) in order.iter().zip(names).enumerate() {
-            let tensor = spec.operand(operand);
-            let dtype = c_type(tensor.dtype);
+        for (place, (&taken, name)) in order.iter().zip(names).enumerate() {
+            let dtype = c_type(taken.tensor(spec).dtype);
             params.push(if place < 6 { format!("const {dtype}* {name}") } else { format!("{dtype}* {name}") });
-            args.push(Arg::Operand(operand as u8));
+            args.push(match taken.operand(spec) {
+                Some(operand) => Arg::Operand(operand as u8),
+                None => Arg::Workspace(self.workspace(spec)),
+            });
         }
         params.push(geometry_param(&geometry));
         args.push(Arg::Words(geometry_words(&geometry)));
-        for (place, (&operand, name)) in order.iter().zip(names).enumerate() {
+        for (&taken, name) in order.iter().zip(names) {
             params.push(format!("const Steps s_{name}"));
-            let axes = if (4..6).contains(&place) { None } else { Some(self.shape.axes) };
-            args.push(steps(spec.operand(operand), axes, spec.inputs[0].dims.len()));
+            let axes = if taken.is_of_rows() { None } else { Some(self.shape.axes) };
+            args.push(steps(&taken.tensor(spec), axes, spec.inputs[0].dims.len()));
         }
         let (rows, others, indices) = self.rows(keys);
         bind_sizes(&self.shape, &[("rows", rows), ("others", others)], &mut params, &mut args);
+        bind_sequences(spec, &mut params, &mut args);
         let compute = spec.inputs[0].dtype.compute();
         params.push("C scale".to_owned());
         args.push(Arg::real(compute, self.shape.scale));
         types += &format!(
-            "{}typedef {} T;\ntypedef {} C;\n#define OPERANDS 8\n#define KEYS {}\n#define GROUP {}\n#define CAUSAL {}\n",
+            "{}{}typedef {} T;\ntypedef {} C;\n#define OPERANDS 8\n#define KEYS {}\n#define GROUP {}\n#define CAUSAL {}\n",
             bounds(THREADS as u32),
+            sequences_text(spec),
             c_type(spec.inputs[0].dtype),
             c_type(compute),
             u32::from(keys),
@@ -161,7 +214,7 @@ impl Split {
             Some((columns, widths)) => {
                 params.push("f32 scale_log2".to_owned());
                 args.push(Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32));
-                let packs = order[..4].iter().all(|&operand| in_packs(spec.operand(operand), 8));
+                let packs = order[..4].iter().all(|taken| in_packs(&taken.tensor(spec), 8));
                 let before = format!(
                     "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define BN {columns}\n\
                      #define ROW_WARPS_AT_MOST 4\n#define WIDTH {}\n#define VALUE_WIDTH {}\n#define PACKS {packs}\n{}{}{}",
@@ -187,12 +240,68 @@ impl Split {
                 (source(&format!("{name}_rows"), &before, &params, backward_text::ROWS), 0)
             }
         };
-        Launch::Kernel(Kernel {
+        Kernel {
             source,
             grid: Kernel::along_x(self.blocks(keys)),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(shared as u32),
             args,
-        })
+        }
+    }
+
+    /// Bytes of the sums of products of `dy` and `o`.
+    fn workspace(&self, spec: &Spec) -> u64 {
+        spec.inputs[4].bytes()
+    }
+
+    /// The kernel that adds up the products of `dy` and `o` for each query, less the gradient of its logarithm.
+    fn sums(&self, spec: &Spec) -> Kernel {
+        let (rank, rows) = (spec.inputs[0].dims.len(), Axes::of_rows(spec.inputs[0].dims.len()));
+        let dlse_place = if self.shape.sequences.is_some() { 8 } else { 6 };
+        let dlse = spec.inputs.get(dlse_place);
+        let operands = [(3, "o", Some(self.shape.axes)), (5, "dy", Some(self.shape.axes)), (dlse_place, "dlse", None)];
+        let operands = &operands[..if dlse.is_some() { 3 } else { 2 }];
+        // A walk over the heads of each.
+        let lead = rank.saturating_sub(3);
+        let mut dims = Dims::from_slice(&spec.inputs[0].dims[..lead]).unwrap_or_default();
+        dims.push(self.shape.heads);
+        let strides: Vec<Dims> = operands
+            .iter()
+            .map(|(operand, _, axes)| {
+                let (strides, axes) = (&spec.inputs[*operand].strides, axes.unwrap_or(rows));
+                let mut own = Dims::from_slice(&strides[..lead]).unwrap_or_default();
+                own.push(axes.heads_of(strides) * u64::from(axes.heads.is_some()));
+                own
+            })
+            .collect();
+        let geometry = layout::collapse(dims, &strides);
+        let (mut params, mut args) = (vec![geometry_param(&geometry)], vec![Arg::Words(geometry_words(&geometry))]);
+        for &(operand, name, axes) in operands {
+            params.extend([
+                format!("const {}* {name}", c_type(spec.inputs[operand].dtype)),
+                format!("const Steps s_{name}"),
+            ]);
+            args.extend([Arg::Operand(operand as u8), steps(&spec.inputs[operand], axes, rank)]);
+        }
+        let count = self.shape.batch * self.shape.heads * self.shape.queries;
+        params.extend(["C* sums", "u32 queries", "u32 dv", "u64 count"].map(str::to_owned));
+        let sizes = [self.shape.queries, self.shape.value_size].map(|size| Arg::U32(size as u32));
+        args.push(Arg::Workspace(self.workspace(spec)));
+        args.extend(sizes);
+        args.push(Arg::U64(count));
+        let before = format!(
+            "{}typedef {} C;\n#define OPERANDS {}\n#define DLSE {}\nstruct Steps {{ i64 query, head, element; }};\n",
+            bounds(THREADS as u32),
+            c_type(spec.inputs[0].dtype.compute()),
+            operands.len(),
+            u32::from(dlse.is_some()),
+        );
+        Kernel {
+            source: source("attention_backward_sums", &before, &params, backward_text::SUMS),
+            grid: Kernel::along_x(count.div_ceil(THREADS / WARP)),
+            block: Kernel::along_x(THREADS as u32),
+            shared: Shared::Bytes(0),
+            args,
+        }
     }
 }

@@ -13,7 +13,9 @@ type Three = [Vec<f64>; 3];
 pub fn gradients(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> Three {
     let shape = Shape::of(spec);
     let (batch, group) = ((shape.batch * shape.heads / shape.group) as usize, shape.group as usize);
-    let found = parallel::map(batch, |shared| of_shared(spec, &shape, inputs, (shared, group), encloses));
+    let ends = RaggedAttention::ends(spec);
+    let seen = shape.all_seen(ends.map(|ends| [inputs[ends], inputs[ends + 1]]));
+    let found = parallel::map(batch, |shared| of_shared(spec, (&shape, &seen), inputs, (shared, group), encloses));
     let mut radii: Three = Default::default();
     if encloses {
         radii = [0, 1, 2].map(|output: usize| vec![0.0; outputs[output].len()]);
@@ -38,7 +40,7 @@ pub fn gradients(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], enclo
 /// The gradients of the heads that share keys, and their radii.
 fn of_shared(
     spec: &Spec,
-    shape: &Shape,
+    (shape, seen): (&Shape, &[std::ops::Range<usize>]),
     inputs: &[&[f64]],
     (shared, group): (usize, usize),
     encloses: bool,
@@ -49,22 +51,31 @@ fn of_shared(
     let v = shape.head(inputs[2], shared, shape.of_values());
     let all_q: Vec<_> =
         (0..group).map(|head| shape.head(inputs[0], shared * group + head, shape.of_queries())).collect();
-    let all_dy: Vec<_> =
-        (0..group).map(|head| shape.head(inputs[4], shared * group + head, shape.of_results())).collect();
+    let of_results = |input: usize, head: usize| shape.head(inputs[input], shared * group + head, shape.of_results());
+    let all_o: Vec<_> = (0..group).map(|head| of_results(3, head)).collect();
+    let all_dy: Vec<_> = (0..group).map(|head| of_results(5, head)).collect();
     let zeros = || [vec![0.0; group * queries * size], vec![0.0; keys * size], vec![0.0; keys * value_size]];
     let (mut values, mut radii) = (zeros(), if encloses { zeros() } else { Three::default() });
     let errors = Errors::of(spec, shape, &k, &v);
     let lengths: Vec<f64> = v.chunks(value_size.max(1)).map(|v| length(v, errors.least)).collect();
     let mut finite = errors.finite && k.iter().all(|k| k.is_finite());
+    // What the keys and values have of the heads before.
+    let mut before = [values[1].clone(), values[2].clone()];
     for row in 0..group * queries {
         let number = shared * group * queries + row;
         let q = &all_q[row / queries][row % queries * size..][..size];
         let dy = &all_dy[row / queries][row % queries * value_size..][..value_size];
-        let (lse, delta) = (inputs[3][number], inputs[5][number]);
+        let o = &all_o[row / queries][row % queries * value_size..][..value_size];
+        let dlse = inputs.get(if RaggedAttention::ends(spec).is_some() { 8 } else { 6 });
+        let (lse, dlse) = (inputs[4][number], dlse.map_or(0.0, |dlse| dlse[number]));
+        let delta = dot(dy, o) - dlse;
+        // Roundings of its sum.
+        let terms = shape.value_size as f64 / 2.0 + 8.0;
+        let sizes: f64 = dy.iter().zip(o).map(|(dy, o)| (dy * o).abs()).sum();
+        let off_delta = errors.unit * (terms * sizes + dlse.abs());
         finite &= dy.iter().chain(q).all(|value| value.is_finite());
         let (own_q, own_dy) = (length(q, errors.least) * shape.scale, length(dy, errors.least));
-        for key in shape.seen((row % queries) as u64) {
-            let key = key as usize;
+        for key in seen[row % queries].clone() {
             let (of_k, of_v) = (&k[key * size..][..size], &v[key * value_size..][..value_size]);
             let score = shape.scale * dot(q, of_k);
             let weight = (score - lse).exp();
@@ -78,8 +89,7 @@ fn of_shared(
             }
             let unit = errors.unit;
             let moved = errors.moved(own_q * errors.lengths[key], score, lse) + FUNCTION * unit;
-            let terms = shape.value_size as f64 / 2.0 + 8.0;
-            let off = terms * unit * own_dy * lengths[key] + 2.0 * unit * (product.abs() + delta.abs());
+            let off = terms * unit * own_dy * lengths[key] + 2.0 * unit * (product.abs() + delta.abs()) + off_delta;
             // Roundings of a sum over rows, and of the 16-bit factor.
             let count = (keys.max(group * queries)) as f64 / 4.0 + 16.0;
             let rounded = errors.rounded[0] + count * unit;
@@ -92,6 +102,16 @@ fn of_shared(
             add_sizes(&mut radii[0][row * size..], of_k, shape.scale * of_slope);
             add_sizes(&mut radii[1][key * size..], q, shape.scale * of_slope);
             add_sizes(&mut radii[2][key * value_size..], dy, of_weight);
+        }
+        // A library stores the gradients of each head in the operands' type before it adds them up.
+        if encloses && group > 1 && (row + 1).is_multiple_of(queries) {
+            for (place, before) in before.iter_mut().enumerate() {
+                let all = values[place + 1].iter().zip(before.iter_mut()).zip(&mut radii[place + 1]);
+                for ((value, before), radius) in all {
+                    *radius += (value - *before).abs() * errors.rounded[0] + errors.rounded[1];
+                    *before = *value;
+                }
+            }
         }
     }
     if encloses {

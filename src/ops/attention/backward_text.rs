@@ -16,6 +16,21 @@ pub const VIEW: &str = r#"
 #define QUERY(row, column) (row)
 #define KEY(row, column) (column)
 #endif
+#if RAGGED
+// Moves to a sequence what a row takes of it.
+#define OF_SEQUENCE                                                                                              \
+  {                                                                                                              \
+    u32 mine = KEYS ? sequence.first_key : sequence.first, theirs = KEYS ? sequence.first : sequence.first_key;  \
+    own1 += mine * s_own1.query; own2 += mine * s_own2.query; out1 += mine * s_out1.query;                       \
+    if (KEYS) out2 += mine * s_out2.query;                                                                       \
+    other1 += theirs * s_other1.query; other2 += theirs * s_other2.query;                                        \
+    lse += sequence.first * s_lse.query; delta += sequence.first * s_delta.query;                                \
+    queries = sequence.count;                                                                                    \
+    keys = sequence.key_count;                                                                                   \
+    rows = KEYS ? keys : queries;                                                                                \
+    others = KEYS ? queries * GROUP : keys;                                                                      \
+  }
+#endif
 __device__ inline i64 place_of_own(const Steps& steps, u32 row) { return (i64)row * steps.query; }
 __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
   return KEYS ? place(steps, row, queries) : (i64)row * steps.query;
@@ -30,11 +45,21 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   Tile<BN, VALUE_WIDTH> tile_other2 = {tile_other1.at + tile_other1.SIZE};
   f32* logs = (f32*)(tile_other2.at + tile_other2.SIZE);
   f32* deltas = logs + BN;
+#if RAGGED
+  u32 blocks = rows / BM + sequences + 1, index = blockIdx.x / blocks;
+  Sequence sequence = SEQUENCE_OF(KEYS, blockIdx.x % blocks, BM);
+  u32 first_row = sequence.row;
+#else
   u32 blocks = (rows + BM - 1) / BM, index = blockIdx.x / blocks, first_row = blockIdx.x % blocks * BM;
+#endif
   i64 at[OPERANDS];
   g.offsets(index, at);
   own1 += at[0]; own2 += at[1]; other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
   if (KEYS) out2 += at[7];
+#if RAGGED
+  OF_SEQUENCE
+  if (first_row >= rows) return;
+#endif
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
   u32 own_row = threadIdx.x / LANES * MT * 16;
 
@@ -153,10 +178,15 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   i64 at[OPERANDS];
   g.offsets(number / rows, at);
   u32 row = (u32)(number % rows);
-  own1 += at[0] + place_of_own(s_own1, row);
-  own2 += at[1] + place_of_own(s_own2, row);
-  other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
+  own1 += at[0]; own2 += at[1]; other1 += at[2]; other2 += at[3]; lse += at[4]; delta += at[5]; out1 += at[6];
   if (KEYS) out2 += at[7];
+#if RAGGED
+  Sequence sequence = SEQUENCE_OF(KEYS, row, 1);
+  row = sequence.row;
+  OF_SEQUENCE
+#endif
+  own1 += place_of_own(s_own1, row);
+  own2 += place_of_own(s_own2, row);
   C mine1[EACH_Q], mine2[EACH_V], sum1[EACH_Q], sum2[EACH_V];
 #define EACH_OF(e, n) _Pragma("unroll") for (u32 e = 0; e < n; e++)
   EACH_OF(e, EACH_Q) {
@@ -202,4 +232,24 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     auto* to2 = out2 + place_of_own(s_out2, row);
     EACH_OF(e, EACH_V) if (e * 32 + lane < dv) store<C>(to2[(i64)(e * 32 + lane) * s_out2.element], sum2[e]);
   }
+"#;
+
+/// The sums of products of `dy` and `o`, by 32 threads for each query.
+pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
+  u32 lane = threadIdx.x % 32;
+  if (row >= count) return;
+  i64 at[OPERANDS];
+  g.offsets(row / queries, at);
+  i64 query = (i64)(row % queries);
+  o += at[0] + query * s_o.query;
+  dy += at[1] + query * s_dy.query;
+  C sum = 0;
+  for (u32 column = lane; column < dv; column += 32)
+    sum += load<C>(o[(i64)column * s_o.element]) * load<C>(dy[(i64)column * s_dy.element]);
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) sum += SHUFFLE_XOR(sum, mask);
+#if DLSE
+  if (lane == 0) sum -= load<C>(dlse[at[2] + query * s_dlse.query]);
+#endif
+  if (lane == 0) sums[row] = sum;
 "#;

@@ -1,10 +1,10 @@
-//! `attention_backward`: the gradients of `attention`, from its logarithms.
+//! `attention_backward`: the gradients of `attention`, from its results.
 
 use super::backward_kernel::Split;
 use super::backward_reference::gradients;
 use super::*;
 
-/// `attention_backward(q, k, v, lse, dy, delta -> dq, dk, dv)`.
+/// `attention_backward(q, k, v, o, lse, dy, [dlse] -> dq, dk, dv)`.
 pub struct AttentionBackward;
 
 impl Operation for AttentionBackward {
@@ -27,9 +27,10 @@ impl Operation for AttentionBackward {
                     Input::Tensor("q"),
                     Input::Tensor("k"),
                     Input::Tensor("v"),
+                    Input::Tensor("o"),
                     Input::Tensor("lse"),
                     Input::Tensor("dy"),
-                    Input::Tensor("delta"),
+                    Input::Optional("dlse"),
                 ],
                 outputs: &["dq", "dk", "dv"],
                 options: OPTIONS,
@@ -40,23 +41,7 @@ impl Operation for AttentionBackward {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_attention()?;
-        let [q, k, v] = [0, 1, 2].map(|input| call.inputs[input].tensor);
-        let (o, rows) = results(call, &q, &v);
-        let compute = q.dtype.compute();
-        for (index, dtype, dims) in [(3, compute, rows), (4, q.dtype, o), (5, compute, rows)] {
-            let found = &call.inputs[index].tensor;
-            if (found.dtype, found.dims) != (dtype, dims) {
-                let help = format!("for these queries and values it has to be {dtype}{dims}");
-                return Err(call.differs(0, format!("the queries are {q}"), index, format!("this is {found}"), &help));
-            }
-        }
-        let types = [q, k, v].into_iter().enumerate().map(|(index, tensor)| {
-            if let Some(output) = &call.outputs[index] {
-                call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-            }
-            call.output(index, call.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
-        });
-        types.collect()
+        call.infer_gradients(&[3, 4, 5, 6])
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
@@ -75,10 +60,16 @@ impl Operation for AttentionBackward {
         (spec.inputs[0].dims.len() > 3).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
     }
 
-    /// A kernel whose rows are queries, for `dq`, and one whose rows are keys, for `dk` and `dv`.
+    /// A library's call, or three kernels: one adds up the products of `dy` and `o`, one whose rows are queries computes `dq`,
+    /// and one whose rows are keys `dk` and `dv`.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        let split = Split::of(spec);
-        vec![split.launch(spec, false), split.launch(spec, true)]
+        let kernels = Split::of(spec).kernels(spec);
+        // Libraries have no gradient of the logarithms.
+        let fused = match spec.inputs.len() {
+            6 => FusedAttention::of(spec, AttentionForm::Backward, &[0, 1, 2, 3, 4, 5, 6, 7, 8]),
+            _ => None,
+        };
+        fused::launches(fused, kernels)
     }
 
     fn outputs(&self, _: usize, _: usize) -> usize {

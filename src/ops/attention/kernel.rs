@@ -90,7 +90,7 @@ impl Tiles {
 impl Split {
     pub fn of(spec: &Spec) -> Split {
         let shape = Shape::of(spec);
-        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16);
+        let narrow = matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && spec.attrs.word("algorithm") != NAIVE;
         let widest = shape.size.max(shape.value_size);
         if !narrow || widest > LARGEST_TILE {
             return Split { shape, tiles: None, together: 1 };
@@ -119,7 +119,7 @@ impl Split {
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
         // No more parts than fill the device once. Blocks of many rows leave it half empty before they share keys.
-        if block_rows <= SMALL_ROWS || blocks * 2 <= wanted {
+        if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
         }
         Split { tiles: Some(tiles), shape, together }
@@ -136,7 +136,7 @@ impl Split {
 
     fn blocks(&self) -> u64 {
         match &self.tiles {
-            Some(tiles) => self.indices() * self.rows().div_ceil(tiles.rows) * tiles.splits,
+            Some(tiles) => self.indices() * row_blocks(&self.shape, self.rows(), tiles.rows) * tiles.splits,
             None => (self.indices() * self.rows()).div_ceil(THREADS / WARP),
         }
     }
@@ -162,13 +162,22 @@ impl Split {
             flops: 2.0 * pairs * elements,
             instructions,
             special: pairs,
-            read: Spec::bytes_of(&spec.inputs) + workspace,
+            read: self.read(spec) + workspace,
             written: Spec::bytes_of(&spec.outputs) + workspace,
             blocks: self.blocks().max(1),
             share,
             matrix,
             ..Cost::default()
         }
+    }
+
+    /// What the kernels read: each block of a pool at most once, and no more blocks than the sequences have.
+    fn read(&self, spec: &Spec) -> Traffic {
+        let Some(_) = self.shape.page else { return Spec::bytes_of(&spec.inputs) };
+        let (blocks, used) = (spec.inputs[1].dims[0], spec.inputs[3].elements());
+        let of_pool = |tensor: &Tensor| Traffic::of(tensor.space, tensor.bytes() / blocks.max(1) * used.min(blocks));
+        let pool: Traffic = spec.inputs[1..3].iter().map(of_pool).sum();
+        Spec::bytes_of(&spec.inputs[..1]) + pool + Spec::bytes_of(&spec.inputs[3..])
     }
 
     /// Bytes of what blocks find for parts of the keys: means of values and logarithms.
@@ -180,7 +189,8 @@ impl Split {
 
     /// The walk over heads that a block has rows of: strides of q, k, v, o and lse.
     fn geometry(&self, spec: &Spec) -> Geometry {
-        let tensors = [&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
+        let mut tensors = vec![&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
+        tensors.extend(self.shape.page.iter().flat_map(|_| &spec.inputs[3..]));
         let q = &spec.inputs[0].dims;
         let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
         let group = self.shape.group / self.together;
@@ -188,7 +198,17 @@ impl Split {
         dims.push(self.shape.heads / self.shape.group);
         dims.push(group);
         for (index, tensor) in tensors.into_iter().enumerate() {
-            let mut own = Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default();
+            if index > 4 {
+                // Pages and lengths are those of all heads of a sequence.
+                strides.push(Dims::from_slice(&[tensor.strides[0], 0, 0]).expect("three dimensions"));
+                continue;
+            }
+            // A pool is that of all sequences.
+            let is_pool = self.shape.page.is_some() && (1..=2).contains(&index);
+            let mut own = match is_pool {
+                true => Dims::from_slice(&[0]).expect("a dimension"),
+                false => Dims::from_slice(&tensor.strides[..lead]).unwrap_or_default(),
+            };
             let axes = if index < 4 { self.shape.axes } else { rows };
             let step = axes.heads_of(&tensor.strides) * u64::from(axes.heads.is_some());
             let shared = index == 1 || index == 2;
@@ -199,11 +219,11 @@ impl Split {
         layout::collapse(dims, &strides)
     }
 
-    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
-        let Some(tiles) = &self.tiles else { return vec![self.rows_launch(spec)] };
-        let mut all = vec![self.tiles_launch(spec, tiles)];
+    pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
+        let Some(tiles) = &self.tiles else { return vec![self.rows_kernel(spec)] };
+        let mut all = vec![self.tiles_kernel(spec, tiles)];
         if tiles.splits > 1 {
-            all.push(self.merge_launch(spec, tiles));
+            all.push(self.merge_kernel(spec, tiles));
         }
         all
     }
@@ -215,7 +235,9 @@ impl Split {
         let mut params: Vec<String> =
             ["const T* q", "const T* k", "const T* v", "O* o", "L* lse"].map(str::to_owned).into();
         let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
-        args.extend([Arg::Operand(3), Arg::Operand(4), Arg::Words(geometry_words(&geometry))]);
+        let outputs = [0, 1].map(|output| Arg::Operand((spec.inputs.len() + output) as u8));
+        args.extend(outputs);
+        args.extend([Arg::Words(geometry_words(&geometry))]);
         params.push(geometry_param(&geometry));
         let q_rank = q.dims.len();
         let all = [(q, "sq"), (k, "sk"), (v, "sv"), (&spec.outputs[0], "so"), (&spec.outputs[1], "sl")];
@@ -224,23 +246,41 @@ impl Split {
             args.push(steps(tensor, if index < 4 { Some(self.shape.axes) } else { None }, q_rank));
         }
         bind_sizes(&self.shape, &[("rows", self.rows())], &mut params, &mut args);
+        if self.shape.page.is_some() {
+            let [k, v, pages] = [1, 2, 3].map(|input| &spec.inputs[input]);
+            params.extend(["const P* pages", "const N* lengths", "u64 pool_blocks"].map(str::to_owned));
+            params.extend(["u64 k_page", "u64 v_page", "u64 column"].map(str::to_owned));
+            args.extend([Arg::Operand(3), Arg::Operand(4), Arg::U64(k.dims[0])]);
+            args.extend([k.strides[0], v.strides[0], pages.strides[1]].map(Arg::U64));
+        }
+        bind_sequences(spec, &mut params, &mut args);
         (params, args)
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
+        let more = sequences_text(spec);
+        let pool = match self.shape.page {
+            Some(page) => {
+                let [pages, lengths] = [3, 4].map(|input| c_type(spec.inputs[input].dtype));
+                format!("#define PAGED 1\n#define PAGE {}\ntypedef {pages} P;\ntypedef {lengths} N;\n", page.max(1))
+            }
+            None => format!("#define PAGED 0\n{more}"),
+        };
         format!(
-            "{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS 5\n\
+            "{}{}typedef {} T;\ntypedef {} O;\ntypedef {} L;\n#define THREADS {threads}\n#define OPERANDS {}\n\
              #define GROUP {}\n#define CAUSAL {}\n",
             bounds(threads as u32),
+            pool,
             c_type(spec.inputs[0].dtype),
             c_type(spec.outputs[0].dtype),
             c_type(spec.outputs[1].dtype),
+            if self.shape.page.is_some() { 7 } else { 5 },
             self.together,
             self.shape.causal,
         )
     }
 
-    fn tiles_launch(&self, spec: &Spec, tiles: &Tiles) -> Launch {
+    fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
         let (mut params, mut args) = self.operands(spec);
         params.extend(["f32 scale", "u32 splits", "f32* parts"].map(str::to_owned));
         let workspace = if tiles.splits > 1 { self.workspace() } else { 0 };
@@ -249,7 +289,7 @@ impl Split {
             Arg::U32(tiles.splits as u32),
             Arg::Workspace(workspace),
         ]);
-        let packs = spec.inputs.iter().all(|tensor| in_packs(tensor, 8));
+        let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
         let before = format!(
             "{}{}#define BM {}\n#define HOPPER_KEYS {together}\n#define UNIT_KEYS {units}\n#define OTHER_KEYS {others}\n\
@@ -271,7 +311,7 @@ impl Split {
                 warpgroups::product("values_of", dtype, tiles.value_width, None, true),
             ]),
         );
-        Launch::Kernel(Kernel {
+        Kernel {
             source: source("attention", &before, &params, text::FORWARD),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(tiles.threads() as u32),
@@ -281,25 +321,25 @@ impl Split {
                 Shared::Bytes(tiles.shared() as u32)
             },
             args,
-        })
+        }
     }
 
-    fn merge_launch(&self, spec: &Spec, tiles: &Tiles) -> Launch {
+    fn merge_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
         let (mut params, mut args) = self.operands(spec);
         params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
         let count = self.indices() * self.rows();
         args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
         let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
-        Launch::Kernel(Kernel {
+        Kernel {
             source: source("attention_merge", &before, &params, text::MERGE),
             grid: Kernel::along_x(count),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
             args,
-        })
+        }
     }
 
-    fn rows_launch(&self, spec: &Spec) -> Launch {
+    fn rows_kernel(&self, spec: &Spec) -> Kernel {
         let (mut params, mut args) = self.operands(spec);
         let compute = spec.inputs[0].dtype.compute();
         params.extend(["C scale", "u64 count"].map(str::to_owned));
@@ -312,13 +352,13 @@ impl Split {
             self.shape.value_size.div_ceil(WARP).max(1),
             text::PLACES
         );
-        Launch::Kernel(Kernel {
+        Kernel {
             source: source("attention_rows", &before, &params, text::ROWS),
             grid: Kernel::along_x(self.blocks()),
             block: Kernel::along_x(THREADS as u32),
             shared: Shared::Bytes(0),
             args,
-        })
+        }
     }
 }
 
@@ -337,6 +377,36 @@ pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, 
             u32::try_from(size).expect("`needs_attention` bounds the positions of heads that share keys"),
         ));
     }
+}
+
+/// Blocks of the rows of each index of the geometry: where sequences lie one behind the other, each begins a block, as do the rows
+/// behind the last of them.
+pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
+    match shape.sequences {
+        Some(sequences) => rows / of_a_block + sequences + 1,
+        None => rows.div_ceil(of_a_block),
+    }
+}
+
+/// Definitions for kernels over sequences that lie one behind the other.
+pub fn sequences_text(spec: &Spec) -> String {
+    match RaggedAttention::ends(spec) {
+        Some(ends) => {
+            let [ends, key_ends] = [ends, ends + 1].map(|input| c_type(spec.inputs[input].dtype));
+            format!("#define RAGGED 1\ntypedef {ends} P;\ntypedef {key_ends} N;\n")
+        }
+        None => "#define RAGGED 0\n".to_owned(),
+    }
+}
+
+/// Adds the parameters of sequences that lie one behind the other, and their arguments.
+pub fn bind_sequences(spec: &Spec, params: &mut Vec<String>, args: &mut Vec<Arg>) {
+    let Some(ends) = RaggedAttention::ends(spec) else { return };
+    params.extend(["const P* ends", "const N* key_ends", "u32 sequences"].map(str::to_owned));
+    params.extend(["u64 ends_step", "u64 key_ends_step"].map(str::to_owned));
+    args.extend([ends, ends + 1].map(|input| Arg::Operand(input as u8)));
+    args.push(Arg::U32(spec.inputs[ends].dims[0] as u32));
+    args.extend([ends, ends + 1].map(|input| Arg::U64(spec.inputs[input].strides[0])));
 }
 
 /// The distances between positions, heads, and elements of an operand, in elements. `axes` is `None` for one without elements

@@ -3,8 +3,11 @@
 mod backward_kernel;
 mod backward_reference;
 mod backward_text;
+mod fused;
 mod gradient;
 mod kernel;
+mod paged;
+mod ragged;
 mod reference;
 mod shape;
 mod text;
@@ -13,8 +16,11 @@ use crate::base::{DType, Dims};
 
 use super::occupancy::WARP;
 use super::*;
+pub use fused::{AttentionForm, FusedAttention};
 pub use gradient::AttentionBackward;
 use kernel::Split;
+pub use paged::PagedAttention;
+pub use ragged::RaggedAttention;
 use shape::{Axes, Shape};
 
 /// `attention(q, k, v -> o, lse)`, as `torch.nn.functional.scaled_dot_product_attention`.
@@ -53,13 +59,7 @@ impl Operation for Attention {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         call.needs_attention()?;
-        let [q, v] = [0, 2].map(|input| call.inputs[input].tensor);
-        if let Some(output) = &call.outputs[0] {
-            call.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
-        }
-        let (dims, rows) = results(call, &q, &v);
-        let o = call.output(0, call.given_dtype(0).unwrap_or(q.dtype), dims)?;
-        Ok(vec![o, call.output(1, q.dtype.compute(), rows)?])
+        call.infer_results()
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
@@ -79,9 +79,11 @@ impl Operation for Attention {
         (spec.inputs[0].dims.len() > 3).then(|| Pieces::Rows(vec![true; spec.inputs.len()]))
     }
 
-    /// One kernel; where few rows see many keys, blocks share the keys of a row, and a second kernel joins what they found.
+    /// A library's call, or one kernel; where few rows see many keys, blocks share the keys of a row, and a second kernel joins
+    /// what they found.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        Split::of(spec).launches(spec)
+        let kernels = Split::of(spec).kernels(spec);
+        fused::launches(FusedAttention::of(spec, AttentionForm::Forward, &[0, 1, 2, 3, 4]), kernels)
     }
 
     fn outputs(&self, _: usize, _: usize) -> usize {
@@ -107,7 +109,11 @@ fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
 }
 
 /// The word of `layout` for heads behind positions.
-pub(super) const POSITIONS_FIRST: &str = "positions_first";
+const POSITIONS_FIRST: &str = "positions_first";
+
+/// The words of `algorithm` for the kernels of aorta, and for the plain kernel among them.
+const FUSED: &str = "fused";
+const NAIVE: &str = "naive";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::bool("causal", false, "causal mask, aligned at the last query and the last key"),
@@ -123,6 +129,12 @@ const OPTIONS: &[OptionSpec] = &[
         &["heads_first", POSITIONS_FIRST],
         "`[.., heads, positions, d]`, or `[.., positions, heads, d]` as projections have it; `lse` is `[.., heads, queries]`",
     ),
+    OptionSpec::word(
+        "algorithm",
+        &["auto", FUSED, NAIVE],
+        "`auto` takes the faster of the library's engines and the kernels of aorta; `fused` these kernels; `naive` the plain kernel, \
+         which multiplies without matrix units",
+    ),
     OptionSpec::number(
         "scale",
         0.0,
@@ -131,8 +143,56 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 impl Call<'_> {
-    /// Fails unless queries, keys and values fit together, and the options make sense.
+    /// The types and dimensions of the mean values and of their logarithms.
+    fn infer_results(&self) -> Result<Vec<(DType, Dims)>, OpError> {
+        let [q, v] = [0, 2].map(|input| self.inputs[input].tensor);
+        if let Some(output) = &self.outputs[0] {
+            self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+        }
+        let (dims, rows) = results(self, &q, &v);
+        let o = self.output(0, self.given_dtype(0).unwrap_or(q.dtype), dims)?;
+        Ok(vec![o, self.output(1, q.dtype.compute(), rows)?])
+    }
+
+    /// The types and dimensions of the gradients. `more` are the places of `o`, `lse`, `dy` and `dlse`; the last may be absent.
+    fn infer_gradients(&self, more: &[usize; 4]) -> Result<Vec<(DType, Dims)>, OpError> {
+        let [q, k, v] = [0, 1, 2].map(|input| self.inputs[input].tensor);
+        let (o, rows) = results(self, &q, &v);
+        let wanted = [(q.dtype, o), (q.dtype.compute(), rows), (q.dtype, o), (q.dtype.compute(), rows)];
+        for (&index, (dtype, dims)) in more.iter().zip(wanted) {
+            let Some(found) = self.inputs.get(index).map(|input| &input.tensor) else { continue };
+            if (found.dtype, found.dims) != (dtype, dims) {
+                let help = format!("for these queries and values it has to be {dtype}{dims}");
+                return Err(self.differs(0, format!("the queries are {q}"), index, format!("this is {found}"), &help));
+            }
+        }
+        let types = [q, k, v].into_iter().enumerate().map(|(index, tensor)| {
+            if let Some(output) = &self.outputs[index] {
+                self.needs_dtype(output, output.tensor.dtype.is_float(), "a floating-point output")?;
+            }
+            self.output(index, self.given_dtype(index).unwrap_or(tensor.dtype), tensor.dims)
+        });
+        types.collect()
+    }
+
+    /// Fails unless queries, keys and values of the same sequences fit together, and the options make sense.
     fn needs_attention(&self) -> Result<(), OpError> {
+        let q = &self.inputs[0].tensor;
+        let rank = q.dims.len();
+        for (index, name) in [(1, "keys"), (2, "values")] {
+            let other = &self.inputs[index].tensor;
+            if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
+                let help = "all have the same dimensions before those of heads, positions and elements: \
+                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
+                let found = format!("these {name} are {other}");
+                return Err(self.differs(0, format!("this is {q}"), index, found, help));
+            }
+        }
+        self.needs_heads()
+    }
+
+    /// Fails unless heads of queries, keys and values fit together, and the options make sense.
+    fn needs_heads(&self) -> Result<(), OpError> {
         for index in 0..3 {
             self.needs_dtype(
                 &self.inputs[index],
@@ -155,11 +215,6 @@ impl Call<'_> {
                     found(format!("are {}", other.dtype)),
                     help,
                 ));
-            }
-            if other.dims.len() != rank || other.dims[..rank.saturating_sub(3)] != q.dims[..rank.saturating_sub(3)] {
-                let help = "all have the same dimensions before those of heads, positions and elements: \
-                            q[.., heads, queries, d], k[.., kv_heads, keys, d], or positions first by `layout`";
-                return Err(self.differs(0, format!("this is {q}"), index, found(format!("are {other}")), help));
             }
         }
         let [k, v] = [1, 2].map(|index| &self.inputs[index].tensor);

@@ -1,5 +1,7 @@
 //! Attention on the CPU, in double precision, and how far a device may be from it.
 
+use std::borrow::Cow;
+
 use crate::base::parallel;
 
 use super::super::ball::{FUNCTION, Precision};
@@ -18,7 +20,9 @@ struct Rows {
 pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> [Vec<f64>; 2] {
     let shape = Shape::of(spec);
     let heads = (shape.batch * shape.heads) as usize;
-    let found = parallel::map(heads, |head| of_a_head(spec, &shape, inputs, head, encloses));
+    let ends = RaggedAttention::ends(spec).map(|ends| [inputs[ends], inputs[ends + 1]]);
+    let seen = shape.page.is_none().then(|| shape.all_seen(ends));
+    let found = parallel::map(heads, |head| of_a_head(spec, (&shape, seen.as_deref()), inputs, head, encloses));
     let mut radii = [Vec::new(), Vec::new()];
     if encloses {
         radii = [0, 1].map(|output: usize| vec![0.0; outputs[output].len()]);
@@ -35,20 +39,67 @@ pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses
     radii
 }
 
-fn of_a_head(spec: &Spec, shape: &Shape, inputs: &[&[f64]], head: usize, encloses: bool) -> Rows {
-    let (queries, keys) = (shape.queries as usize, shape.keys as usize);
+/// The keys and values that a head of queries has, and the shape with their number.
+fn keys_of<'a>(shape: &Shape, inputs: &[&'a [f64]], head: usize) -> (Shape, Cow<'a, [f64]>, Cow<'a, [f64]>) {
+    let Some(page) = shape.page else {
+        let shared = head / shape.group as usize;
+        let k = shape.head(inputs[1], shared, shape.of_keys());
+        return (shape.clone(), k, shape.head(inputs[2], shared, shape.of_values()));
+    };
+    let (heads, shared_heads) = (shape.heads as usize, shape.heads / shape.group);
+    let (sequence, shared) = (head / heads, head % heads / shape.group as usize);
+    let columns = (shape.keys / page.max(1)) as usize;
+    let length = inputs[4][sequence].clamp(0.0, shape.keys as f64);
+    let mut own = Shape { keys: length as u64, ..shape.clone() };
+    own.page = None;
+    let gathered = |pool: &[f64], size: u64| {
+        let of_block = (page * shared_heads * size) as usize;
+        let blocks = pool.len().checked_div(of_block).unwrap_or(0);
+        let mut all = Vec::new();
+        for column in 0..length.div_euclid(page as f64).ceil() as usize + 1 {
+            let block = inputs[3].get(sequence * columns + column).copied().unwrap_or(-1.0);
+            match (0.0..blocks as f64).contains(&block) {
+                true => {
+                    let number = block as usize * shared_heads as usize + shared;
+                    all.extend_from_slice(&shape.head(pool, number, (shared_heads, page, size)));
+                }
+                false => all.resize(all.len() + (page * size) as usize, 0.0),
+            }
+        }
+        all.truncate(length as usize * size as usize);
+        all
+    };
+    let (k, v) = (gathered(inputs[1], shape.size), gathered(inputs[2], shape.value_size));
+    (own, Cow::Owned(k), Cow::Owned(v))
+}
+
+/// The rows of a head. `seen` has the keys of each query; `None` where sequences have different numbers of keys.
+fn of_a_head(
+    spec: &Spec,
+    (shape, seen): (&Shape, Option<&[std::ops::Range<usize>]>),
+    inputs: &[&[f64]],
+    head: usize,
+    encloses: bool,
+) -> Rows {
+    let (own, k, v) = keys_of(shape, inputs, head);
+    let of_sequence;
+    let all_seen = match seen {
+        Some(seen) => seen,
+        None => {
+            of_sequence = own.all_seen(None);
+            &of_sequence
+        }
+    };
+    let (queries, keys) = (shape.queries as usize, own.keys as usize);
     let (size, value_size) = (shape.size as usize, shape.value_size as usize);
-    let shared = head / shape.group as usize;
     let q = shape.head(inputs[0], head, shape.of_queries());
-    let k = shape.head(inputs[1], shared, shape.of_keys());
-    let v = shape.head(inputs[2], shared, shape.of_values());
+    let shape = &own;
     let errors = encloses.then(|| Errors::of(spec, shape, &k, &v));
     let mut rows = Rows::default();
     let mut scores = Vec::with_capacity(keys);
     for query in 0..queries {
         let own = &q[query * size..][..size];
-        let seen = shape.seen(query as u64);
-        let seen = seen.start as usize..seen.end as usize;
+        let seen = all_seen[query].clone();
         scores.clear();
         scores.extend(seen.clone().map(|key| shape.scale * dot(own, &k[key * size..][..size])));
         let top = scores

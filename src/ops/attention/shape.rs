@@ -32,6 +32,7 @@ impl Axes {
 }
 
 /// The sizes of a use, and what its queries see.
+#[derive(Clone)]
 pub struct Shape {
     pub axes: Axes,
     /// Products of the dimensions before heads.
@@ -40,7 +41,12 @@ pub struct Shape {
     pub heads: u64,
     pub group: u64,
     pub queries: u64,
+    /// Keys of a sequence; the most that it may have where they lie in blocks of a pool.
     pub keys: u64,
+    /// Keys of a block of the pool; `None` where those of a sequence lie one after the other.
+    pub page: Option<u64>,
+    /// Number of sequences that lie one behind the other; `None` for one in each part of the batch.
+    pub sequences: Option<u64>,
     /// Elements of a query or a key, and of a value.
     pub size: u64,
     pub value_size: u64,
@@ -57,13 +63,16 @@ impl Shape {
         let axes = Axes::of(&spec.attrs, rank);
         let size = q[rank - 1];
         let scale = spec.attrs.number("scale");
+        let page = PagedAttention::is(spec).then(|| k[axes.positions]);
         Shape {
             axes,
             batch: q[..rank.saturating_sub(3)].iter().product(),
             heads: axes.heads_of(q),
             group: (axes.heads_of(q) / axes.heads_of(k).max(1)).max(1),
             queries: q[axes.positions],
-            keys: k[axes.positions],
+            keys: k[axes.positions] * page.map_or(1, |_| spec.inputs[3].dims[1]),
+            page,
+            sequences: RaggedAttention::ends(spec).map(|ends| spec.inputs[ends].dims[0]),
             size,
             value_size: v[rank - 1],
             causal: spec.attrs.bool("causal"),
@@ -127,9 +136,34 @@ impl Shape {
         start..end
     }
 
-    /// Pairs of a query and a key that it sees, in all heads.
+    /// For each query the keys that it sees. `ends` are those of the queries and of the keys of each sequence, where several lie
+    /// one behind the other.
+    pub fn all_seen(&self, ends: Option<[&[f64]; 2]>) -> Vec<std::ops::Range<usize>> {
+        let usual = |range: std::ops::Range<u64>| range.start as usize..range.end as usize;
+        let Some([ends, key_ends]) = ends else {
+            return (0..self.queries).map(|query| usual(self.seen(query))).collect();
+        };
+        let mut all = Vec::with_capacity(self.queries as usize);
+        let (mut first, mut first_key) = (0u64, 0u64);
+        for (&end, &key_end) in ends.iter().zip(key_ends) {
+            let end = (end.max(0.0) as u64).clamp(first, self.queries);
+            let key_end = (key_end.max(0.0) as u64).clamp(first_key, self.keys);
+            let own = Shape { queries: end - first, keys: key_end - first_key, ..self.clone() };
+            all.extend((0..own.queries).map(|query| {
+                let seen = own.seen(query);
+                usual(first_key + seen.start..first_key + seen.end)
+            }));
+            (first, first_key) = (end, key_end);
+        }
+        // What lies behind the last end sees nothing.
+        all.resize(self.queries as usize, 0..0);
+        all
+    }
+
+    /// Pairs of a query and a key that it sees, in all heads. Sequences that lie one behind the other count as equally long.
     pub fn pairs(&self) -> f64 {
-        let (queries, keys) = (self.queries as f64, self.keys as f64);
+        let sequences = self.sequences.unwrap_or(1).max(1) as f64;
+        let (queries, keys) = (self.queries as f64 / sequences, self.keys as f64 / sequences);
         let of_a_head = match self.causal {
             false => queries * keys,
             true => {
@@ -140,7 +174,7 @@ impl Shape {
                 growing + most * (keys - most.max(first - 1.0)).max(0.0)
             }
         };
-        of_a_head * self.heads as f64 * self.batch as f64
+        of_a_head * sequences * self.heads as f64 * self.batch as f64
     }
 }
 
@@ -160,6 +194,8 @@ mod tests {
                 group: 3,
                 queries,
                 keys,
+                page: None,
+                sequences: None,
                 size: 8,
                 value_size: 8,
                 causal: true,

@@ -23,6 +23,50 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
   i64 end = (i64)query + 1 + keys - queries;
   return !CAUSAL ? keys : end < 0 ? 0 : end < keys ? (u32)end : keys;
 }
+#if PAGED
+// Defines the number of keys of the sequence, and where a key lies: nowhere behind the last of them, and in a block that is
+// not in the pool.
+#define SEQUENCE                                                                                \
+  pages += at[5];                                                                               \
+  i64 length = (i64)lengths[at[6]];                                                             \
+  keys = length < 0 ? 0 : length < (i64)keys ? (u32)length : keys;                              \
+  auto row_of_key = [&](const T* pool, u32 key, i64 row, u64 page) -> const T* {                \
+    if (key >= keys) return 0;                                                                  \
+    u64 block = (u64)(i64)pages[(u64)(key / PAGE) * column];                                    \
+    return block < pool_blocks ? pool + block * page + (i64)(key % PAGE) * row : (const T*)0;        \
+  };
+#else
+#define SEQUENCE
+#endif
+#if RAGGED
+// A sequence's first query and key, their numbers, and a row of it: of its queries in all heads of a group, or of its keys.
+struct Sequence { u32 first, count, first_key, key_count, row; };
+// The sequence of the block with this number, where each sequence begins a block. What lies behind the last end sees nothing.
+template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
+                                                                u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
+  Sequence s = {0, 0, 0, 0, 0};
+  for (u32 n = 0;; n++) {
+    bool behind = n == sequences;
+    i64 end = behind ? (i64)queries : (i64)ends[n * step], key_end = behind ? (i64)keys : (i64)key_ends[n * key_step];
+    u32 last = end < (i64)s.first ? s.first : end < (i64)queries ? (u32)end : queries;
+    u32 last_key = key_end < (i64)s.first_key ? s.first_key : key_end < (i64)keys ? (u32)key_end : keys;
+    s.count = last - s.first;
+    s.key_count = last_key - s.first_key;
+    u32 blocks = ((KEY_ROWS ? s.key_count : s.count * GROUP) + block - 1) / block;
+    if (behind || number < blocks) {
+      s.row = number * block;
+      if (behind && KEY_ROWS) s.count = 0;
+      if (behind && !KEY_ROWS) s.key_count = 0;
+      return s;
+    }
+    number -= blocks;
+    s.first = last;
+    s.first_key = last_key;
+  }
+}
+#define SEQUENCE_OF(key_rows, number, block) \
+  sequence_of<key_rows>(ends, ends_step, key_ends, key_ends_step, sequences, queries, keys, number, block)
+#endif
 "#;
 
 /// How many keys a tile has, and how many warps share the rows of a block, by device.
@@ -69,11 +113,24 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
 #endif
   // Long rows first: those of the last queries.
+#if RAGGED
+  u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
+  Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
+  u32 first_row = sequence.row;
+  queries = sequence.count;
+  keys = sequence.key_count;
+  rows = queries * GROUP;
+  if (first_row >= rows) return;
+  q += sequence.first * sq.query; o += sequence.first * so.query; lse += sequence.first * sl.query;
+  k += sequence.first_key * sk.query; v += sequence.first_key * sv.query;
+#else
   u32 blocks = (rows + BM - 1) / BM, split = blockIdx.x % splits, rest = blockIdx.x / splits;
   u32 index = rest / blocks, first_row = (blocks - 1 - rest % blocks) * BM;
+#endif
   i64 at[OPERANDS];
   g.offsets(index, at);
   q += at[0]; k += at[1]; v += at[2]; o += at[3]; lse += at[4];
+  SEQUENCE
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
   // Rows of several heads have all queries between them.
   bool several = GROUP > 1 && first_row / queries != last_row / queries;
@@ -130,15 +187,31 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   auto load_k = [&](u32 start, u32 stage) {
     EACH_TILE(part, PARTS) {
       Tile<BN, 64> tile = {tiles_k + (stage * PARTS + part) * (BN * 64)};
+#if PAGED
+      auto row = [&](u32 r) {
+        const T* from = row_of_key(k, start + r, sk.query, k_page);
+        return from ? from + part * 64 * sk.element : from;
+      };
+      load_rows<THREADS, PACKS, BN, 64, T>(tile, row, left_of(d, part * 64), sk.element);
+#else
       const T* from = k + (i64)start * sk.query + part * 64 * sk.element;
       load_matrix<THREADS, PACKS>(tile, from, sk.query, keys - start, left_of(d, part * 64), sk.element);
+#endif
     }
   };
   auto load_v = [&](u32 start, u32 stage) {
     EACH_TILE(part, VALUE_PARTS) {
       Tile<BN, 64> tile = {tiles_v + (stage * VALUE_PARTS + part) * (BN * 64)};
+#if PAGED
+      auto row = [&](u32 r) {
+        const T* from = row_of_key(v, start + r, sv.query, v_page);
+        return from ? from + part * 64 * sv.element : from;
+      };
+      load_rows<THREADS, PACKS, BN, 64, T>(tile, row, left_of(dv, part * 64), sv.element);
+#else
       const T* from = v + (i64)start * sv.query + part * 64 * sv.element;
       load_matrix<THREADS, PACKS>(tile, from, sv.query, keys - start, left_of(dv, part * 64), sv.element);
+#endif
     }
   };
   auto multiply_keys = [&](u32 stage) {
@@ -211,12 +284,23 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   }
 #else
   load_rows<THREADS, PACKS, BM, WIDTH, T>(tile_q, row_of_q, d, sq.element);
+#if PAGED
+  auto load_k = [&](u32 start) {
+    auto row = [&](u32 r) { return row_of_key(k, start + r, sk.query, k_page); };
+    load_rows<THREADS, PACKS, BN, WIDTH, T>(tile_k, row, d, sk.element);
+  };
+  auto load_v = [&](u32 start) {
+    auto row = [&](u32 r) { return row_of_key(v, start + r, sv.query, v_page); };
+    load_rows<THREADS, PACKS, BN, VALUE_WIDTH, T>(tile_v, row, dv, sv.element);
+  };
+#else
   auto load_k = [&](u32 start) {
     load_matrix<THREADS, PACKS>(tile_k, k + (i64)start * sk.query, sk.query, keys - start, d, sk.element);
   };
   auto load_v = [&](u32 start) {
     load_matrix<THREADS, PACKS>(tile_v, v + (i64)start * sv.query, sv.query, keys - start, dv, sv.element);
   };
+#endif
   if (low < high) load_k(low);
   loads_issued();
   for (u32 start = low; start < high; start += BN) {
@@ -362,9 +446,20 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   i64 at[OPERANDS];
   g.offsets(row / rows, at);
   u32 own = (u32)(row % rows), query = query_of(own, queries);
+  i64 own_o = place(so, own, queries), own_lse = place(sl, own, queries);
   q += at[0] + place(sq, own, queries);
   k += at[1];
   v += at[2];
+  SEQUENCE
+#if RAGGED
+  // The row's place is known: its sequence says which keys it sees.
+  Sequence sequence = SEQUENCE_OF(false, own, 1);
+  query = sequence.row;
+  queries = sequence.count;
+  keys = sequence.key_count;
+  k += sequence.first_key * sk.query;
+  v += sequence.first_key * sv.query;
+#endif
   C mine[EACH_Q], sum[EACH_V], top = LOWEST, total = 0;
 #pragma unroll
   for (u32 e = 0; e < EACH_Q; e++) {
@@ -375,12 +470,17 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   for (u32 e = 0; e < EACH_V; e++) sum[e] = 0;
   u32 to = last_key(query, queries, keys);
   for (u32 key = first_key(query, queries, keys, window); key < to; key++) {
+#if PAGED
+    const T* of_k = row_of_key(k, key, sk.query, k_page);
+    const T* of_v = row_of_key(v, key, sv.query, v_page);
+#else
     const T* of_k = k + (i64)key * sk.query;
     const T* of_v = v + (i64)key * sv.query;
+#endif
     C score = 0;
 #pragma unroll
     for (u32 e = 0; e < EACH_Q; e++)
-      if (e * 32 + lane < d) score += mine[e] * load<C>(of_k[(i64)(e * 32 + lane) * sk.element]);
+      if (of_k && e * 32 + lane < d) score += mine[e] * load<C>(of_k[(i64)(e * 32 + lane) * sk.element]);
 #pragma unroll
     for (int mask = 16; mask > 0; mask /= 2) score += SHUFFLE_XOR(score, mask);
     score *= scale;
@@ -390,13 +490,13 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
     total = total * shrink + p;
 #pragma unroll
     for (u32 e = 0; e < EACH_V; e++) {
-      C value = e * 32 + lane < dv ? load<C>(of_v[(i64)(e * 32 + lane) * sv.element]) : C(0);
+      C value = of_v && e * 32 + lane < dv ? load<C>(of_v[(i64)(e * 32 + lane) * sv.element]) : C(0);
       sum[e] = sum[e] * shrink + p * value;
     }
   }
-  o += at[3] + place(so, own, queries);
+  o += at[3] + own_o;
 #pragma unroll
   for (u32 e = 0; e < EACH_V; e++)
     if (e * 32 + lane < dv) store<C>(o[(i64)(e * 32 + lane) * so.element], total == 0 ? C(0) : sum[e] / total);
-  if (lane == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + f_log(total);
+  if (lane == 0) lse[at[4] + own_lse] = total == 0 ? LOWEST : top + f_log(total);
 "#;

@@ -119,6 +119,7 @@ impl<A: Api> GpuDriver<A> {
             calls: Calls::with_capacity(0),
             products: Vec::new(),
             convolutions: Vec::new(),
+            attentions: Vec::new(),
             fills: Vec::new(),
             fill_args: Args::default(),
             bases: [0; Space::COUNT],
@@ -230,7 +231,8 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Size in bytes of each lane's workspace: the largest that a matrix product, a convolution or a kernel of the lane needs.
+    /// Size in bytes of each lane's workspace: the largest that a matrix product, a convolution, attention or a
+    /// kernel of the lane needs.
     /// Operations of a lane run one after the other, so they share it. `room` is the device memory that is left.
     fn workspace_bytes(&self, room: u64) -> Vec<u64> {
         // Libraries get a fixed budget; kernels state the bytes that they need.
@@ -239,6 +241,9 @@ impl<A: Api> GpuDriver<A> {
             Launch::Conv(conv, _) if self.api.convolution_library().is_some() => {
                 let bytes: u64 = conv.pieces().0.tensors.iter().map(Tensor::bytes).sum();
                 WORKSPACE + (CONVOLUTION_COPIES * bytes).min(room / 2 / self.image.lanes.len() as u64)
+            }
+            Launch::Attention(attention, _) if self.api.convolution_library().is_some() => {
+                attention.scratch().min(room / 2 / self.image.lanes.len() as u64)
             }
             _ => 0,
         };
@@ -334,9 +339,10 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Chooses an algorithm for each matrix product and each convolution.
+    /// Chooses an algorithm for each matrix product, each convolution and each use of attention.
     fn choose_products(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
-        if self.calls.products.is_empty() && self.calls.convolutions.is_empty() {
+        let Calls { products, convolutions, attentions, .. } = &self.calls;
+        if products.is_empty() && convolutions.is_empty() && attentions.is_empty() {
             return Ok(());
         }
         let event = |timed| self.api.event(timed).map_err(device);
@@ -364,6 +370,14 @@ impl<A: Api> GpuDriver<A> {
             true => self.calls.convolutions.iter().map(convolve).collect(),
             false => Ok(Vec::new()),
         };
+        let attend = |attention| {
+            id_exchange.note_progress();
+            chooser.choose_attention(attention)
+        };
+        let attentions: Result<Vec<_>, ExecError> = match chosen.is_ok() && convolutions.is_ok() {
+            true => self.calls.attentions.iter().map(attend).collect(),
+            false => Ok(Vec::new()),
+        };
         for event in [chooser.from, chooser.to, chooser.order] {
             // SAFETY: the event was made above, and nothing waits for it.
             unsafe { self.api.destroy_event(event) };
@@ -380,6 +394,12 @@ impl<A: Api> GpuDriver<A> {
                 self.notes.push(note);
             }
         }
+        for (attention, note) in attentions? {
+            self.attentions.push(attention);
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         let alternatives = &self.calls.alternatives;
         for call in &mut self.calls.calls {
             let (stands_in, kernel) = match *call {
@@ -387,6 +407,7 @@ impl<A: Api> GpuDriver<A> {
                 Prepared::OwnConvolution { convolution, kernel } => {
                     (self.convolutions[convolution as usize].is_none(), kernel)
                 }
+                Prepared::OwnAttention { attention, kernel } => (self.attentions[attention as usize].is_none(), kernel),
                 _ => continue,
             };
             *call = if stands_in { alternatives[kernel as usize] } else { Prepared::Nothing };

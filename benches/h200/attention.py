@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Attention and its gradients beside the best of PyTorch's backends, on shapes drawn by seed.
+
+    python3 benches/h200/attention.py --aorta target/release/aorta --seed 1 [--cases 16] [--verify 24]
+
+Each case is a slot of one workload's cycle, as in shapes.py, and PyTorch runs the same calls in a CUDA graph by each backend
+of `scaled_dot_product_attention` that takes them: cuDNN, FlashAttention and memory-efficient attention. The table shows the
+fastest of them, and what aorta chose during preparation. For `paged`, which decodes from a pool, PyTorch reads as many keys in
+order, since none of these backends has pages. `--verify N` compares N further cases with the CPU's results in f64:
+once by what is fastest, and once by the library wherever it has an engine.
+"""
+import argparse
+import json
+import math
+import pathlib
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+from drawn import size
+from drawn_case import Case
+from shapes import CALLS, quantile, tensors, workload
+
+FORMS = ("forward", "backward", "decode", "paged")
+
+
+def drawn(draw, form, most):
+    """A case of a form. `most` bounds the scores of all heads."""
+    dtype = draw.choice(("bf16", "bf16", "f16"))
+    d = draw.choice((64, 128, 128, 80, 96, 256) if form != "backward" else (64, 128, 128, 96))
+    shared = draw.choice((1, 2, 4, 8, 8))
+    group = draw.choice((1, 1, 4, 8) if form != "backward" else (1, 1, 4))
+    if form == "decode":
+        batch, queries, keys = size(draw, 1, 128), 1, size(draw, 256, 32768)
+    else:
+        queries, batch = size(draw, 100, 8192), size(draw, 1, 8)
+        keys = queries if draw.random() < 0.7 else queries + size(draw, 1, 4096)
+    batch = max(1, min(batch, most // (shared * group * queries * keys) if form != "decode" else (1 << 28) // (shared * keys * d)))
+    causal = form != "decode" and queries == keys and draw.random() < 0.7
+    return dtype, batch, queries, keys, shared, group, d, causal, draw.random() < 0.5
+
+
+def case(form, dtype, batch, queries, keys, shared, group, d, causal, positions_first, window=0):
+    heads = shared * group
+    dims = (lambda n, h: [batch, n, h, d]) if positions_first else (lambda n, h: [batch, h, n, d])
+    options = (", layout: positions_first" if positions_first else "") + (", causal: true" if causal else "") + (f", window: {window}" if window else "")
+    buffers = {"q": (dtype, dims(queries, heads)), "k": (dtype, dims(keys, shared)), "v": (dtype, dims(keys, shared)),
+               "o": (dtype, dims(queries, heads)), "l": ("f32", [batch, heads, queries])}
+    forward, call = f"attention(q, k, v{options} -> o, l)", None
+    if form == "backward":
+        buffers |= {"z": buffers["o"], "dq": buffers["q"], "dk": buffers["k"], "dv": buffers["v"]}
+        call = f"attention_backward(q, k, v, o, l, z{options} -> dq, dk, dv)"
+    seen = queries * (queries + 1) / 2 if causal and queries == keys else queries * keys
+    flops = (10 if form == "backward" else 4) * batch * heads * seen * d
+    what = (f"{form} {dtype} batch {batch}, heads {heads}/{shared}, {queries} x {keys}, d {d}{', causal' if causal else ''}"
+            f"{f', window {window}' if window else ''}{', positions first' if positions_first else ''}, {flops / 1e9:.1f} GFLOP")
+
+    def body(t, torch):
+        functional = torch.nn.functional
+        q, k, v = (t[name].transpose(1, 2) if positions_first else t[name] for name in "qkv")
+        if form != "backward":
+            return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+        o = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=group > 1)
+        z = t["z"].transpose(1, 2) if positions_first else t["z"]
+        return lambda: torch.autograd.grad(o, (q, k, v), z, retain_graph=True)
+    moved = batch * (2 * heads * queries + 2 * shared * keys) * d * 2
+    made = Case(what, buffers, call or forward, body, moved, forward if call else "")
+    return made, flops
+
+
+def paged(draw):
+    """A case of decoding from a pool, whose pages are scattered."""
+    dtype, d = draw.choice(("bf16", "bf16", "f16")), draw.choice((64, 128, 128, 96))
+    shared, group, page = draw.choice((1, 2, 4, 8, 8)), draw.choice((1, 4, 8)), draw.choice((16, 32, 64, 128))
+    batch, columns = size(draw, 1, 128), max(1, size(draw, 256, 32768) // page)
+    batch = max(1, min(batch, (1 << 28) // (shared * columns * page * d)))
+    heads, keys, blocks = shared * group, columns * page, batch * columns
+    # A factor that has no divisor in common with the number of blocks makes the pages a permutation of them.
+    step = next(step for step in range(7919, 1 << 14) if math.gcd(step, blocks) == 1)
+    pool = (dtype, [blocks, page, shared, d])
+    buffers = {"q": (dtype, [batch, 1, heads, d]), "k": pool, "v": pool, "o": (dtype, [batch, 1, heads, d]),
+               "r": ("i32", [batch, columns]), "c": ("i32", [batch])}
+
+    def body(t, torch):
+        q, k, v = t["q"].transpose(1, 2), *(t[name].view(batch, keys, shared, d).transpose(1, 2) for name in "kv")
+        return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=group > 1)
+    flops, moved = 4 * batch * heads * keys * d, batch * (2 * heads + 2 * shared * keys) * d * 2
+    what = f"paged {dtype} batch {batch}, heads {heads}/{shared}, {columns} pages of {page}, d {d}"
+    setup = f"map(r * {step} % {blocks} -> r)  map(c * 0 + {keys} -> c)"
+    return Case(what, buffers, "paged_attention(q, k, v, r, c, layout: positions_first -> o)", body, moved, setup), flops
+
+
+def backends(made, torch):
+    """Microseconds of a call by each backend that takes it."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    found = {}
+    for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION", "EFFICIENT_ATTENTION"):
+        try:
+            with sdpa_kernel([getattr(SDPBackend, name)]):
+                found[name.split("_")[0].lower()] = graph_time(made, torch)
+        except RuntimeError:
+            pass
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    return found
+
+
+def graph_time(made, torch):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        body = made.torch(tensors(Case(made.what, made.buffers, made.call, made.torch, made.bytes), torch), torch)
+        body()
+        torch.cuda.synchronize()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        body()
+        end.record()
+        torch.cuda.synchronize()
+        calls = CALLS if begin.elapsed_time(end) < 20 else 2
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(calls):
+                body()
+        times = []
+        for turn in range(6):
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            if turn:
+                times.append(begin.elapsed_time(end) * 1e3 / calls)
+    return statistics.median(times)
+
+
+def execute(args, path, cases, calls, *options):
+    """Runs a file; returns the exit code, the record, and all output."""
+    record = path.with_suffix(".json")
+    path.write_text(workload(cases, calls))
+    rounds = 1 if "--verify" in options else 5
+    command = [args.aorta, "exec", str(path), "--backend", args.backend, "--launch", "graph", "--warmup", str(len(cases) + 1),
+               "--iterations", str(rounds * (len(cases) + 1)), "--config", "observed_iterations=0", "--timeout", "170s",
+               "--json", str(record), *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        print(f"{' '.join(command)}\n{done.stderr[-3000:]}", flush=True)
+        return done.returncode, {}, done.stdout + done.stderr
+    return done.returncode, json.loads(record.read_text()), done.stdout + done.stderr
+
+
+def chosen(record):
+    """The notes on what computes attention."""
+    return sorted(set(re.findall(r'"((?:attention|gradients of attention) [^"]*)"', json.dumps(record, ensure_ascii=False))))
+
+
+def verify(args, folder):
+    """Compares small cases of all forms with the CPU's results."""
+    draw, cases = random.Random(f"{args.seed} verify"), []
+    for number in range(args.verify):
+        form = ("forward", "backward")[number % 2]
+        queries = draw.choice((draw.randint(1, 40), draw.randint(41, 300), 64, 128, 256))
+        keys = queries + draw.choice((0, 0, draw.randint(1, 200)))
+        causal = draw.random() < 0.6
+        window = draw.choice((0, draw.randint(1, keys))) if causal else 0
+        cases.append(case(form, draw.choice(("bf16", "f16")), draw.randint(1, 3), queries, keys, draw.randint(1, 3), draw.choice((1, 1, 2, 4)),
+                          draw.choice((64, 128, 8, 24, 40, 72, 80, 96, 112)), causal, draw.random() < 0.5, window)[0])
+    for name, options in (("fastest", ()), ("library", ("--config", "gemm_candidates=1"))):
+        began = time.monotonic()
+        code, record, output = execute(args, folder / f"verify_{name}.aorta", cases, 1, "--verify", *options)
+        notes = chosen(record)
+        by = sum("engine" in note and "kernels of aorta, since" not in note for note in notes)
+        lines = [line for line in output.splitlines() if "verified" in line or "wrong" in line or "differs" in line]
+        print(f"verify {name}: code {code}, {len(cases)} cases, {by} of {len(notes)} by the library, {time.monotonic() - began:.0f} s; {' '.join(lines)[:400]}", flush=True)
+        for note in notes:
+            if "since" in note:
+                print(f"  {note}", flush=True)
+        if code:
+            print(output[-4000:], flush=True)
+    return cases
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--aorta", default="target/release/aorta")
+    parser.add_argument("--backend", default="cuda")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=8, help="cases of each form")
+    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--verify", type=int, default=0)
+    parser.add_argument("--no-pytorch", action="store_true")
+    args = parser.parse_args()
+    # A backend that does not take a case says so several times.
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        if args.verify:
+            verify(args, folder)
+        if not args.cases:
+            return
+        summary = []
+        for form in args.forms.split(","):
+            draw, began = random.Random(f"{args.seed} {form}"), time.monotonic()
+            cases = [paged(draw) if form == "paged" else case(form, *drawn(draw, form, 1 << 31)) for _ in range(args.cases)]
+            code, record, output = execute(args, folder / f"{form}.aorta", [made for made, _ in cases], CALLS)
+            for note in chosen(record):
+                print(f"  {note}", flush=True)
+            slots = record.get("variants", [{}])[0].get("time", {}).get("slots", [])[1:]
+            mine = [slot["p50_ns"] / 1e3 / CALLS if slot.get("p50_ns") is not None else math.nan for slot in slots]
+            print(f"{form}: code {code}, measured in {time.monotonic() - began:.0f} s", flush=True)
+            if args.no_pytorch or not mine:
+                continue
+            import torch
+            speeds = []
+            for (made, flops), own in zip(cases, mine):
+                found = backends(made, torch)
+                best = min(found.values()) if found else math.nan
+                speeds.append(best / own)
+                times = ", ".join(f"{name} {value:.1f}" for name, value in sorted(found.items()))
+                print(f"| {made.what} | {times} | {own:.1f} | {flops / own / 1e6:.0f} TFLOP/s, {made.bytes / own / 1e6:.2f} TB/s | {best / own:.2f} |", flush=True)
+            summary.append(f"| {form} | {len(speeds)} | {statistics.median(speeds):.2f} | {quantile(speeds, 0.1):.2f} | {min(speeds):.2f} |")
+        print("\n".join(["| form | cases | median speed | worst tenth | worst |", "| --- | ---: | ---: | ---: | ---: |", *summary]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+//! Attention and its gradients as graphs of cuDNN.
+//!
+//! The library recognizes these graphs by their form and computes each by kernels that keep scores on the chip. The gradients
+//! of queries are a product over the gradients of all scores, which lie in the workspace: the library's other form adds them
+//! up with atomics, in an arbitrary order.
+
+use std::sync::Arc;
+
+use crate::backend::gpu::Call;
+use crate::backend::gpu::runtime::Stream;
+use crate::ops::{AttentionForm, FusedAttention};
+
+use super::cudnn::Cudnn;
+use super::cudnn_graph::{Element, Graph, Node, Plan, Pointwise, Reduction, Sizes, contiguous};
+
+/// Engines that are compiled for each use: each takes a second or two.
+const ENGINES: usize = 2;
+
+/// Attention that is bound to an engine of the library.
+pub struct Attention {
+    plan: Plan,
+    /// Bytes from each call's operands to those of the next, and the number of calls.
+    steps: Vec<u64>,
+    calls: u64,
+    form: AttentionForm,
+}
+
+impl Cudnn {
+    /// Attention by at most `wanted` engines of the library, its best guess first.
+    pub fn attentions(
+        library: &Arc<Cudnn>,
+        attention: &FusedAttention,
+        workspace: u64,
+        wanted: u32,
+    ) -> Call<Vec<Attention>> {
+        let graph = match attention.form {
+            AttentionForm::Forward => forward(library, attention)?,
+            AttentionForm::Backward => backward(library, attention)?,
+        };
+        let sums = sums_bytes(attention);
+        let plans = graph.plans(workspace.saturating_sub(sums), ENGINES.min(wanted.max(1) as usize))?;
+        let steps: Vec<u64> = (0..attention.operands.len()).map(|place| attention.step(place)).collect();
+        let bound = |plan| Attention { plan, steps: steps.clone(), calls: attention.calls, form: attention.form };
+        Ok(plans.into_iter().map(bound).collect())
+    }
+}
+
+/// Bytes of the sums of products of results and their gradients, with room to align what lies before them.
+fn sums_bytes(attention: &FusedAttention) -> u64 {
+    match attention.form {
+        AttentionForm::Forward => 0,
+        AttentionForm::Backward => 4 * attention.tensor(4).elements() + ALIGN,
+    }
+}
+
+/// Alignment of memory in the workspace, in bytes.
+const ALIGN: u64 = 256;
+
+impl Attention {
+    /// Launches all calls, with the addresses of the operands.
+    ///
+    /// # Safety
+    ///
+    /// The addresses are device memory that holds the operands, the workspace has at least the size with which the engine was
+    /// chosen, and the stream is alive.
+    pub unsafe fn attend(&self, operands: &[u64], workspace: u64, stream: Stream) -> Call {
+        let mut addresses = [0; 10];
+        for call in 0..self.calls {
+            for (place, (address, step)) in operands.iter().zip(&self.steps).enumerate() {
+                addresses[place] = address + call * step;
+            }
+            let mut count = operands.len();
+            if self.form == AttentionForm::Backward {
+                addresses[count] = (workspace + self.plan.workspace).next_multiple_of(ALIGN);
+                count += 1;
+            }
+            // SAFETY: the caller vouches for memory and stream.
+            unsafe { self.plan.execute(&addresses[..count], workspace, stream)? };
+        }
+        Ok(())
+    }
+}
+
+/// Dimensions of the operands of a use.
+struct Shape<'a> {
+    attention: &'a FusedAttention,
+    /// Dimensions of all scores, and of a number for each query.
+    scores: Sizes,
+    rows: Sizes,
+    /// Type of the operands.
+    element: Element,
+}
+
+/// Two dimensions in each other's place.
+fn turned(sizes: Sizes) -> Sizes {
+    [sizes[0], sizes[1], sizes[3], sizes[2]]
+}
+
+impl<'a> Shape<'a> {
+    fn of(attention: &'a FusedAttention) -> Shape<'a> {
+        let [q, k] = [0, 1].map(|place| sizes(&attention.tensor(place).dims));
+        Shape {
+            attention,
+            scores: [q[0], q[1], q[2], k[2]],
+            rows: [q[0], q[1], q[2], 1],
+            element: Element::of(attention.tensor(0).dtype),
+        }
+    }
+
+    /// Adds the operand with this place, turned around if `turn`.
+    fn operand(&self, graph: &mut Graph, place: usize, turn: bool) -> Call<Node> {
+        let tensor = self.attention.tensor(place);
+        let (dims, strides) = (sizes(&tensor.dims), sizes(&tensor.strides));
+        let (dims, strides) = if turn { (turned(dims), turned(strides)) } else { (dims, strides) };
+        graph.operand(dims, strides, Element::of(tensor.dtype))
+    }
+
+    fn score(&self, graph: &mut Graph, function: Pointwise, x: Node, b: Option<Node>) -> Call<Node> {
+        let y = graph.inner(self.scores, Element::F32)?;
+        graph.pointwise(function, x, b, y, Element::F32)
+    }
+
+    /// Adds the products of queries and keys, with their scale.
+    fn products(&self, graph: &mut Graph, q: Node, keys: Node) -> Call<Node> {
+        let products = graph.inner(self.scores, Element::F32)?;
+        graph.multiply(q, keys, products)?;
+        let scale = graph.number(self.attention.scale)?;
+        self.score(graph, Pointwise::Multiply, products, Some(scale))
+    }
+
+    /// Leaves out the keys that a query does not see: those behind its own place, and those before its window.
+    fn mask(&self, graph: &mut Graph, scores: Node) -> Call<Node> {
+        let FusedAttention { causal, window, .. } = *self.attention;
+        if !causal {
+            return Ok(scores);
+        }
+        let (queries, keys) = (self.scores[2] as i32, self.scores[3] as i32);
+        let (mut query, key) = self.indices(graph, scores)?;
+        if queries != keys {
+            for (function, size) in [(Pointwise::Add, keys), (Pointwise::Subtract, queries)] {
+                let size = graph.integer(size)?;
+                let moved = graph.inner(self.scores, Element::I32)?;
+                query = graph.pointwise(function, query, Some(size), moved, Element::I32)?;
+            }
+        }
+        let masked = self.keep(graph, (Pointwise::GreaterOrEqual, query, key), scores)?;
+        if window == 0 {
+            return Ok(masked);
+        }
+        let (query, key) = self.indices(graph, masked)?;
+        let first = graph.number((window as i64 - i64::from(keys) + i64::from(queries)) as f32)?;
+        let moved = graph.inner(self.scores, Element::F32)?;
+        let key = graph.pointwise(Pointwise::Add, key, Some(first), moved, Element::F32)?;
+        self.keep(graph, (Pointwise::Greater, key, query), masked)
+    }
+
+    /// The places of the query and of the key of each score.
+    fn indices(&self, graph: &mut Graph, scores: Node) -> Call<(Node, Node)> {
+        let [query, key] = [graph.inner(self.scores, Element::I32)?, graph.inner(self.scores, Element::I32)?];
+        Ok((graph.index(scores, 2, query)?, graph.index(scores, 3, key)?))
+    }
+
+    /// The scores where a comparison holds, and the least number elsewhere.
+    fn keep(&self, graph: &mut Graph, (compare, a, b): (Pointwise, Node, Node), scores: Node) -> Call<Node> {
+        let holds = graph.inner(self.scores, Element::BOOL)?;
+        graph.pointwise(compare, a, Some(b), holds, Element::BOOL)?;
+        let least = graph.number(f32::NEG_INFINITY)?;
+        let kept = graph.inner(self.scores, Element::F32)?;
+        graph.select(holds, scores, least, kept)
+    }
+}
+
+fn sizes(dims: &[u64]) -> Sizes {
+    [dims[0], dims[1], dims[2], dims[3]]
+}
+
+/// Operands in the order of the addresses: q, k, v, o, lse.
+fn forward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
+    let mut owned = Graph::new(library);
+    let (graph, shape) = (&mut owned, Shape::of(attention));
+    let q = shape.operand(graph, 0, false)?;
+    let keys = shape.operand(graph, 1, true)?;
+    let [v, o, lse] =
+        [shape.operand(graph, 2, false)?, shape.operand(graph, 3, false)?, shape.operand(graph, 4, false)?];
+    let scores = shape.products(graph, q, keys)?;
+    let scores = shape.mask(graph, scores)?;
+    let [top, sum, log] = [(); 3].map(|()| graph.inner(shape.rows, Element::F32));
+    let (top, sum, log) = (top?, sum?, log?);
+    graph.reduce(Reduction::Max, scores, top)?;
+    let relative = shape.score(graph, Pointwise::Subtract, scores, Some(top))?;
+    let weights = shape.score(graph, Pointwise::Exp, relative, None)?;
+    graph.reduce(Reduction::Sum, weights, sum)?;
+    graph.pointwise(Pointwise::Log, sum, None, log, Element::F32)?;
+    graph.pointwise(Pointwise::Add, top, Some(log), lse, Element::F32)?;
+    let shares = graph.inner(shape.scores, shape.element)?;
+    graph.pointwise(Pointwise::Divide, weights, Some(sum), shares, Element::F32)?;
+    graph.multiply(shares, v, o)?;
+    Ok(owned)
+}
+
+/// Operands in the order of the addresses: q, k, v, o, lse, dy, dq, dk, dv, and the sums of `dy * o`.
+fn backward(library: &Arc<Cudnn>, attention: &FusedAttention) -> Call<Graph> {
+    let mut owned = Graph::new(library);
+    let (graph, shape) = (&mut owned, Shape::of(attention));
+    let place = |graph: &mut Graph, place: usize| shape.operand(graph, place, (1..=2).contains(&place));
+    let (q, keys, values) = (place(graph, 0)?, place(graph, 1)?, place(graph, 2)?);
+    let (o, lse, dy) = (place(graph, 3)?, place(graph, 4)?, place(graph, 5)?);
+    let (dq, dk, dv) = (place(graph, 6)?, place(graph, 7)?, place(graph, 8)?);
+    let sums = graph.operand(shape.rows, contiguous(shape.rows), Element::F32)?;
+
+    let products = graph.inner(sizes(&attention.tensor(3).dims), Element::F32)?;
+    graph.pointwise(Pointwise::Multiply, dy, Some(o), products, Element::F32)?;
+    let reduced = graph.inner(shape.rows, Element::F32)?;
+    graph.reduce(Reduction::Sum, products, reduced)?;
+    let one = graph.number(1.0)?;
+    graph.pointwise(Pointwise::Multiply, reduced, Some(one), sums, Element::F32)?;
+
+    let scores = shape.products(graph, q, keys)?;
+    let relative = shape.score(graph, Pointwise::Subtract, scores, Some(lse))?;
+    let relative = shape.mask(graph, relative)?;
+    let weights = shape.score(graph, Pointwise::Exp, relative, None)?;
+    shape.of_keys(graph, (weights, dy), (dv, 8))?;
+
+    let slopes = graph.inner(shape.scores, Element::F32)?;
+    graph.multiply(dy, values, slopes)?;
+    let slopes = shape.score(graph, Pointwise::Subtract, slopes, Some(sums))?;
+    let slopes = shape.score(graph, Pointwise::Multiply, slopes, Some(weights))?;
+    let scale = graph.number(attention.scale)?;
+    let slopes = shape.score(graph, Pointwise::Multiply, slopes, Some(scale))?;
+    shape.of_keys(graph, (slopes, q), (dk, 7))?;
+
+    let k = attention.tensor(1);
+    let keys_again = graph.inner_with(sizes(&k.dims), sizes(&k.strides), shape.element)?;
+    graph.reshape(keys, keys_again)?;
+    graph.multiply(slopes, keys_again, dq)?;
+    Ok(owned)
+}
+
+impl Shape<'_> {
+    /// Adds the product of turned scores with rows of queries, which is the gradient of keys or values: the sum over the heads
+    /// of queries that share them.
+    fn of_keys(&self, graph: &mut Graph, (scores, rows): (Node, Node), (result, place): (Node, usize)) -> Call {
+        let [batch, heads, queries, keys] = self.scores;
+        let strides = [heads * queries * keys, queries * keys, 1, keys];
+        let across = graph.inner_with(turned(self.scores), strides, self.element)?;
+        graph.reshape(scores, across)?;
+        let dims = sizes(&self.attention.tensor(place).dims);
+        if dims[1] == heads {
+            graph.multiply(across, rows, result)?;
+            return Ok(());
+        }
+        let each = graph.inner([batch, heads, keys, dims[3]], self.element)?;
+        graph.multiply(across, rows, each)?;
+        graph.reduce(Reduction::Sum, each, result)?;
+        Ok(())
+    }
+}

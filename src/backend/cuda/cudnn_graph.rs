@@ -1,0 +1,479 @@
+//! Graphs of cuDNN's operations, which the library compiles to one or a few kernels.
+//!
+//! Numbers are those of `cudnn_graph.h`.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
+
+use crate::backend::gpu::Call;
+use crate::backend::gpu::runtime::Stream;
+use crate::backend::libraries::{Opened, functions};
+use crate::base::DType;
+use crate::exec::{ExecError, Fault};
+
+use super::cudnn::{Cudnn, Handle, element, status};
+
+/// A descriptor of the library.
+type Desc = *mut c_void;
+
+functions! {
+    /// Functions of the library.
+    Functions {
+        create = "cudnnBackendCreateDescriptor"(c_int, *mut Desc);
+        destroy = "cudnnBackendDestroyDescriptor"(Desc);
+        set = "cudnnBackendSetAttribute"(Desc, c_int, c_int, i64, *const c_void);
+        get = "cudnnBackendGetAttribute"(Desc, c_int, c_int, i64, *mut i64, *mut c_void);
+        finalize = "cudnnBackendFinalize"(Desc);
+        execute = "cudnnBackendExecute"(Handle, Desc, Desc);
+    }
+    optional {
+    }
+}
+
+/// Functions that describe and execute graphs.
+pub struct GraphApi {
+    functions: Functions,
+    /// Writes a text on this thread's last error.
+    last_error: Option<unsafe extern "C" fn(*mut c_char, usize)>,
+}
+
+impl GraphApi {
+    pub fn load(opened: &Opened) -> Result<GraphApi, ExecError> {
+        let functions = Functions::load(opened)?;
+        // SAFETY: the type is that of the vendor's header.
+        let last_error = unsafe { opened.find("cudnnGetLastErrorString") };
+        Ok(GraphApi { functions, last_error })
+    }
+
+    #[inline]
+    fn check(&self, call: &'static str, code: c_int) -> Call {
+        if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
+    }
+
+    #[cold]
+    fn fault(&self, call: &'static str, code: c_int) -> Box<Fault> {
+        let mut text = [0u8; 512];
+        if let Some(last_error) = self.last_error {
+            // SAFETY: the buffer has the stated size.
+            unsafe { last_error(text.as_mut_ptr().cast(), text.len()) };
+        }
+        let end = text.iter().position(|byte| *byte == 0 || *byte == b'\n').unwrap_or(text.len());
+        let text = String::from_utf8_lossy(&text[..end]);
+        let message = if text.is_empty() { status(code).to_owned() } else { format!("{}: {text}", status(code)) };
+        Box::new(Fault { call, code: i64::from(code), message, late: false })
+    }
+}
+
+/// Types of descriptors.
+mod kind {
+    pub const POINTWISE: i32 = 0;
+    pub const ENGINE: i32 = 2;
+    pub const ENGINE_CONFIG: i32 = 3;
+    pub const HEURISTICS: i32 = 4;
+    pub const PLAN: i32 = 5;
+    pub const POINTWISE_OPERATION: i32 = 13;
+    pub const GRAPH: i32 = 15;
+    pub const PACK: i32 = 16;
+    pub const TENSOR: i32 = 17;
+    pub const MATMUL: i32 = 18;
+    pub const MATMUL_OPERATION: i32 = 19;
+    pub const REDUCTION: i32 = 21;
+    pub const REDUCTION_OPERATION: i32 = 22;
+    pub const RESHAPE_OPERATION: i32 = 31;
+}
+
+/// A type of an attribute's values.
+#[derive(Clone, Copy)]
+struct Kind(c_int);
+
+impl Kind {
+    const HANDLE: Kind = Kind(0);
+    const DTYPE: Kind = Kind(1);
+    const BOOL: Kind = Kind(2);
+    const I64: Kind = Kind(3);
+    const POINTER: Kind = Kind(6);
+    const HEURISTIC: Kind = Kind(8);
+    const NOTE: Kind = Kind(11);
+    const POINTWISE: Kind = Kind(14);
+    const DESCRIPTOR: Kind = Kind(15);
+    const REDUCTION: Kind = Kind(18);
+}
+
+/// Functions of each element.
+#[derive(Clone, Copy)]
+pub enum Pointwise {
+    Add = 0,
+    Multiply = 1,
+    Divide = 6,
+    Subtract = 9,
+    Exp = 13,
+    Log = 15,
+    Greater = 302,
+    GreaterOrEqual = 303,
+    Index = 501,
+    Select = 601,
+}
+
+/// Reductions along the dimensions in which the result has size 1.
+#[derive(Clone, Copy)]
+pub enum Reduction {
+    Sum = 0,
+    Max = 3,
+}
+
+/// Types of elements, in the library's numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Element(c_int);
+
+impl Element {
+    pub const F32: Element = Element(0);
+    pub const I32: Element = Element(4);
+    pub const BOOL: Element = Element(11);
+
+    pub fn of(dtype: DType) -> Element {
+        Element(element(dtype))
+    }
+}
+
+pub type Sizes = [u64; 4];
+
+/// The strides of a tensor without gaps.
+pub fn contiguous(dims: Sizes) -> Sizes {
+    [dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1]
+}
+
+/// A tensor of a graph.
+#[derive(Clone, Copy)]
+pub struct Node(Desc);
+
+/// A graph whose operations are added one by one.
+pub struct Graph {
+    library: Arc<Cudnn>,
+    /// Every descriptor, in the order in which they were made.
+    descriptors: Vec<Desc>,
+    operations: Vec<Desc>,
+    /// Identifiers of the tensors that a call has addresses of, by their places.
+    places: Vec<i64>,
+    /// Identifiers and values of scalars.
+    scalars: Vec<(i64, u32)>,
+    next: i64,
+}
+
+// SAFETY: descriptors may be used from any thread, one at a time, as the library's handle.
+unsafe impl Send for Graph {}
+// SAFETY: a finished graph is only read.
+unsafe impl Sync for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        for &descriptor in self.descriptors.iter().rev() {
+            // SAFETY: the library made it, and nothing that uses it is left.
+            unsafe { (self.library.graphs.functions.destroy)(descriptor) };
+        }
+    }
+}
+
+impl Graph {
+    pub fn new(library: &Arc<Cudnn>) -> Graph {
+        Graph {
+            library: library.clone(),
+            descriptors: Vec::new(),
+            operations: Vec::new(),
+            places: Vec::new(),
+            scalars: Vec::new(),
+            next: 1,
+        }
+    }
+
+    /// A tensor whose address each call has. Addresses are in the order in which these tensors are added.
+    pub fn operand(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
+        self.places.push(self.next);
+        self.tensor((dims, strides), element, false, false)
+    }
+
+    /// A tensor between operations, without memory of its own.
+    pub fn inner(&mut self, dims: Sizes, element: Element) -> Call<Node> {
+        self.inner_with(dims, contiguous(dims), element)
+    }
+
+    pub fn inner_with(&mut self, dims: Sizes, strides: Sizes, element: Element) -> Call<Node> {
+        self.tensor((dims, strides), element, true, false)
+    }
+
+    pub fn number(&mut self, value: f32) -> Call<Node> {
+        self.scalars.push((self.next, value.to_bits()));
+        self.tensor(([1; 4], [1; 4]), Element::F32, false, true)
+    }
+
+    pub fn integer(&mut self, value: i32) -> Call<Node> {
+        self.scalars.push((self.next, value as u32));
+        self.tensor(([1; 4], [1; 4]), Element::I32, false, true)
+    }
+
+    fn tensor(&mut self, (dims, strides): (Sizes, Sizes), element: Element, inner: bool, value: bool) -> Call<Node> {
+        let made = self.descriptor(kind::TENSOR)?;
+        let numbers = |sizes: Sizes| sizes.map(|size| size as i64);
+        self.set(made, 906, Kind::I64, &[self.next])?;
+        self.set(made, 901, Kind::DTYPE, &[element.0])?;
+        self.set(made, 902, Kind::I64, &numbers(dims))?;
+        self.set(made, 903, Kind::I64, &numbers(strides))?;
+        // Bytes of which an address is a multiple.
+        self.set(made, 900, Kind::I64, &[16i64])?;
+        self.set(made, 907, Kind::BOOL, &[inner])?;
+        self.set(made, 908, Kind::BOOL, &[value])?;
+        self.next += 1;
+        self.finalize(made)?;
+        Ok(Node(made))
+    }
+
+    /// Adds `y = function(x, b)`, computed in `compute`.
+    pub fn pointwise(
+        &mut self,
+        function: Pointwise,
+        x: Node,
+        b: Option<Node>,
+        y: Node,
+        compute: Element,
+    ) -> Call<Node> {
+        self.map((function, compute, None), x, [b, None], y)
+    }
+
+    /// Adds `y`, whose elements are their own positions along an axis.
+    pub fn index(&mut self, x: Node, axis: i64, y: Node) -> Call<Node> {
+        self.map((Pointwise::Index, Element::F32, Some(axis)), x, [None, None], y)
+    }
+
+    /// Adds `y`, which is `x` where a condition holds, and `b` elsewhere.
+    pub fn select(&mut self, condition: Node, x: Node, b: Node, y: Node) -> Call<Node> {
+        self.map((Pointwise::Select, Element::F32, None), x, [Some(b), Some(condition)], y)
+    }
+
+    fn map(
+        &mut self,
+        (function, compute, axis): (Pointwise, Element, Option<i64>),
+        x: Node,
+        others: [Option<Node>; 2],
+        y: Node,
+    ) -> Call<Node> {
+        let how = self.descriptor(kind::POINTWISE)?;
+        self.set(how, 0, Kind::POINTWISE, &[function as c_int])?;
+        self.set(how, 1, Kind::DTYPE, &[compute.0])?;
+        if let Some(axis) = axis {
+            self.set(how, 9, Kind::I64, &[axis])?;
+        }
+        self.finalize(how)?;
+        let [b, condition] = others;
+        let all = [(750, Some(Node(how))), (751, Some(x)), (752, b), (753, Some(y)), (758, condition)];
+        self.operation(kind::POINTWISE_OPERATION, &all)?;
+        Ok(y)
+    }
+
+    /// Adds `c = a * b`, a product of matrices whose sums are in `f32`.
+    pub fn multiply(&mut self, a: Node, b: Node, c: Node) -> Call<Node> {
+        let how = self.descriptor(kind::MATMUL)?;
+        self.set(how, 1500, Kind::DTYPE, &[Element::F32.0])?;
+        self.finalize(how)?;
+        let all = [(1520, Some(a)), (1521, Some(b)), (1522, Some(c)), (1523, Some(Node(how)))];
+        self.operation(kind::MATMUL_OPERATION, &all)?;
+        Ok(c)
+    }
+
+    pub fn reduce(&mut self, reduction: Reduction, x: Node, y: Node) -> Call<Node> {
+        let how = self.descriptor(kind::REDUCTION)?;
+        self.set(how, 1600, Kind::REDUCTION, &[reduction as c_int])?;
+        self.set(how, 1601, Kind::DTYPE, &[Element::F32.0])?;
+        self.finalize(how)?;
+        self.operation(kind::REDUCTION_OPERATION, &[(1610, Some(x)), (1611, Some(y)), (1612, Some(Node(how)))])?;
+        Ok(y)
+    }
+
+    /// Adds `y`, which has the elements of `x` in other dimensions.
+    pub fn reshape(&mut self, x: Node, y: Node) -> Call<Node> {
+        self.operation(kind::RESHAPE_OPERATION, &[(2200, Some(x)), (2201, Some(y))])?;
+        Ok(y)
+    }
+
+    fn operation(&mut self, kind: c_int, attributes: &[(c_int, Option<Node>)]) -> Call {
+        let made = self.descriptor(kind)?;
+        for &(attribute, node) in attributes {
+            if let Some(Node(node)) = node {
+                self.set(made, attribute, Kind::DESCRIPTOR, &[node])?;
+            }
+        }
+        self.finalize(made)?;
+        self.operations.push(made);
+        Ok(())
+    }
+
+    fn descriptor(&mut self, kind: c_int) -> Call<Desc> {
+        let mut made: Desc = std::ptr::null_mut();
+        let api = &self.library.graphs;
+        // SAFETY: the output pointer is valid for the call.
+        api.check("cudnnBackendCreateDescriptor", unsafe { (api.functions.create)(kind, &mut made) })?;
+        self.descriptors.push(made);
+        Ok(made)
+    }
+
+    fn set<T>(&self, descriptor: Desc, attribute: c_int, kind: Kind, values: &[T]) -> Call {
+        let (api, count) = (&self.library.graphs, values.len() as i64);
+        // SAFETY: the descriptor is alive, and the values are of the stated number; their type is that of the attribute.
+        let code = unsafe { (api.functions.set)(descriptor, attribute, kind.0, count, values.as_ptr().cast()) };
+        api.check("cudnnBackendSetAttribute", code)
+    }
+
+    /// Reads at most `values.len()` values of an attribute and returns the number of values that it has.
+    fn get<T>(&self, descriptor: Desc, attribute: c_int, kind: Kind, values: &mut [T]) -> Call<usize> {
+        let (api, count, mut found) = (&self.library.graphs, values.len() as i64, 0i64);
+        let to = if values.is_empty() { std::ptr::null_mut() } else { values.as_mut_ptr().cast() };
+        // SAFETY: the descriptor is alive, and there is room for the stated number of values of the attribute's type.
+        let code = unsafe { (api.functions.get)(descriptor, attribute, kind.0, count, &mut found, to) };
+        api.check("cudnnBackendGetAttribute", code)?;
+        Ok(found.max(0) as usize)
+    }
+
+    fn finalize(&self, descriptor: Desc) -> Call {
+        let api = &self.library.graphs;
+        // SAFETY: the descriptor is alive.
+        api.check("cudnnBackendFinalize", unsafe { (api.functions.finalize)(descriptor) })
+    }
+
+    /// Finishes the graph, and compiles it by at most `wanted` of the library's engines, the best guess first. An engine that
+    /// may add up in an arbitrary order, or needs more than `workspace` bytes, is left out.
+    ///
+    /// Fails if no engine is left, with the reason of the last one that failed.
+    pub fn plans(mut self, workspace: u64, wanted: usize) -> Call<Vec<Plan>> {
+        /// CUDNN_HEUR_MODE_A and CUDNN_HEUR_MODE_FALLBACK.
+        const MODES: [c_int; 2] = [3, 2];
+        let handle = self.library.handle;
+        let graph = self.descriptor(kind::GRAPH)?;
+        self.set(graph, 800, Kind::HANDLE, &[handle])?;
+        self.set(graph, 801, Kind::DESCRIPTOR, &self.operations)?;
+        self.finalize(graph)?;
+        let (mut found, mut seen, mut failed) = (Vec::new(), Vec::new(), None);
+        for mode in MODES {
+            match self.configurations(graph, mode) {
+                Err(fault) => failed = Some(fault),
+                Ok(configurations) => {
+                    for configuration in configurations {
+                        let (engine, deterministic) = self.engine(configuration)?;
+                        if found.len() >= wanted || seen.contains(&engine) || !deterministic {
+                            continue;
+                        }
+                        match self.compile(configuration) {
+                            Ok((plan, bytes)) if bytes <= workspace => {
+                                seen.push(engine);
+                                found.push((plan, bytes));
+                            }
+                            Ok((_, bytes)) => {
+                                let why = format!("it needs a workspace of {bytes} bytes, and {workspace} are there");
+                                failed = Some(Fault::new("cudnnBackendFinalize", why));
+                            }
+                            Err(fault) => failed = Some(fault),
+                        }
+                    }
+                }
+            }
+            if !found.is_empty() {
+                break;
+            }
+        }
+        match (found.is_empty(), failed) {
+            (true, Some(fault)) => return Err(fault),
+            (true, None) => return Err(Fault::new("cudnnBackendFinalize", "the library offers no engine")),
+            (false, _) => {}
+        }
+        let graph = Arc::new(self);
+        Ok(found.into_iter().map(|(plan, workspace)| Plan { graph: graph.clone(), plan, workspace }).collect())
+    }
+
+    /// The configurations of engines that the library proposes, its best guess first.
+    fn configurations(&mut self, graph: Desc, mode: c_int) -> Call<Vec<Desc>> {
+        let heuristics = self.descriptor(kind::HEURISTICS)?;
+        self.set(heuristics, 201, Kind::DESCRIPTOR, &[graph])?;
+        self.set(heuristics, 200, Kind::HEURISTIC, &[mode])?;
+        self.finalize(heuristics)?;
+        let count = self.get::<Desc>(heuristics, 202, Kind::DESCRIPTOR, &mut [])?;
+        let mut all = (0..count).map(|_| self.descriptor(kind::ENGINE_CONFIG)).collect::<Call<Vec<Desc>>>()?;
+        let count = self.get(heuristics, 202, Kind::DESCRIPTOR, &mut all)?;
+        all.truncate(count);
+        Ok(all)
+    }
+
+    /// The number of a configuration's engine, and whether the library calls it deterministic.
+    fn engine(&mut self, configuration: Desc) -> Call<(i64, bool)> {
+        /// CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC.
+        const NONDETERMINISTIC: c_int = 4;
+        let engine = self.descriptor(kind::ENGINE)?;
+        self.get(configuration, 300, Kind::DESCRIPTOR, &mut [engine])?;
+        let (mut number, mut notes) = ([0i64], [-1; 16]);
+        self.get(engine, 1301, Kind::I64, &mut number)?;
+        self.get(engine, 1303, Kind::NOTE, &mut notes)?;
+        Ok((number[0], !notes.contains(&NONDETERMINISTIC)))
+    }
+
+    /// A plan of a configuration, and the bytes of its workspace.
+    fn compile(&mut self, configuration: Desc) -> Call<(Desc, u64)> {
+        let plan = self.descriptor(kind::PLAN)?;
+        self.set(plan, 400, Kind::HANDLE, &[self.library.handle])?;
+        self.set(plan, 401, Kind::DESCRIPTOR, &[configuration])?;
+        self.finalize(plan)?;
+        let mut bytes = [0i64];
+        self.get(plan, 402, Kind::I64, &mut bytes)?;
+        Ok((plan, bytes[0].max(0) as u64))
+    }
+}
+
+/// A compiled graph.
+pub struct Plan {
+    graph: Arc<Graph>,
+    plan: Desc,
+    /// Bytes of the workspace that a call needs.
+    pub workspace: u64,
+}
+
+// SAFETY: as for the graph.
+unsafe impl Send for Plan {}
+// SAFETY: as for the graph.
+unsafe impl Sync for Plan {}
+
+/// Most tensors and scalars of a graph.
+const MOST: usize = 32;
+
+impl Plan {
+    /// Launches the graph's kernels, with the addresses of its operands in the order in which they were added.
+    ///
+    /// # Safety
+    ///
+    /// The addresses are device memory that holds the operands, the workspace has the bytes that the plan needs, and the
+    /// stream is alive.
+    pub unsafe fn execute(&self, addresses: &[u64], workspace: u64, stream: Stream) -> Call {
+        let Graph { library, places, scalars, .. } = self.graph.as_ref();
+        let (mut uids, mut pointers) = ([0i64; MOST], [std::ptr::null_mut::<c_void>(); MOST]);
+        let of_operands = places.iter().zip(addresses).map(|(&uid, &address)| (uid, address as *mut c_void));
+        let of_scalars = scalars.iter().map(|(uid, value)| (*uid, std::ptr::from_ref(value).cast_mut().cast()));
+        let mut count = 0;
+        for (uid, pointer) in of_operands.chain(of_scalars) {
+            (uids[count], pointers[count]) = (uid, pointer);
+            count += 1;
+        }
+        let api = &library.graphs;
+        let mut pack: Desc = std::ptr::null_mut();
+        // SAFETY: every pointer is valid for its call, and the caller vouches for addresses and stream.
+        unsafe {
+            library.use_stream(stream)?;
+            api.check("cudnnBackendCreateDescriptor", (api.functions.create)(kind::PACK, &mut pack))?;
+            let graph = self.graph.as_ref();
+            let done = graph
+                .set(pack, 1000, Kind::I64, &uids[..count])
+                .and_then(|()| graph.set(pack, 1001, Kind::POINTER, &pointers[..count]))
+                .and_then(|()| graph.set(pack, 1003, Kind::POINTER, &[workspace as *mut c_void]))
+                .and_then(|()| graph.finalize(pack))
+                .and_then(|()| {
+                    let code = (api.functions.execute)(library.handle, self.plan, pack);
+                    api.check("cudnnBackendExecute", code)
+                });
+            (api.functions.destroy)(pack);
+            done
+        }
+    }
+}

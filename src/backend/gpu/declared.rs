@@ -1,0 +1,61 @@
+//! What kernels that a file declares take of a compute unit, and whether the device has it.
+
+use crate::base::{Bytes, counted};
+use crate::exec::{ExecError, Fault};
+use crate::ops::UserKernel;
+
+use super::api::{Api, Residency};
+use super::lower::Context;
+use super::runtime::Function;
+
+impl<A: Api> Context<'_, A> {
+    /// Fails if a declared kernel needs more than a block may have on this device. A generated kernel never does.
+    pub fn check_limits(&self, declared: &UserKernel, function: Function) -> Result<(), ExecError> {
+        let failed = |why: String, help: String| ExecError::KernelLimit {
+            name: declared.name.to_string(),
+            why,
+            help,
+            at: declared.code.at.into(),
+        };
+        let fault = |fault: Box<Fault>| ExecError::Device { fault: fault.to_string(), help: None };
+        // SAFETY: the function is a loaded kernel of this device.
+        let (threads, shared) = unsafe { (self.api.most_threads(function), self.api.take_all_shared(function)) };
+        let (threads, shared) = (threads.map_err(fault)?, shared.map_err(fault)?);
+        let block = declared.threads();
+        if block > u64::from(threads) {
+            let why = format!("a block has {block} threads, and its registers leave room for {threads} on this device");
+            let help = format!("lower `block`, or write `__launch_bounds__({block})` before the name of the function");
+            return Err(failed(why, help));
+        }
+        if declared.shared > shared {
+            let why = format!(
+                "a block needs {} of dynamic shared memory, and {} are left for it on this device",
+                Bytes(u64::from(declared.shared)),
+                Bytes(u64::from(shared))
+            );
+            return Err(failed(why, "lower `shared`".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Describes what a declared kernel takes of a compute unit.
+    pub fn residency(&self, declared: &UserKernel, function: Function) -> Result<String, ExecError> {
+        let threads = declared.threads() as u32;
+        // SAFETY: the function is a loaded kernel of this device.
+        let found = unsafe { self.api.residency(function, threads, declared.shared) };
+        let Residency { registers, local, shared, blocks } =
+            found.map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?;
+        let local = match local {
+            0 => String::new(),
+            bytes => format!(", {} of local memory a thread", Bytes(bytes.into())),
+        };
+        Ok(format!(
+            "the kernel `{}` with {} a block: {registers} registers a thread{local}, {} of shared memory a block, and {} \
+             on a compute unit at once",
+            declared.name,
+            counted(threads as usize, "thread"),
+            Bytes(shared.into()),
+            counted(blocks as usize, "block"),
+        ))
+    }
+}

@@ -1,0 +1,93 @@
+//! Uses of attention that are offered to a vendor's library, and as which tensors.
+
+use std::sync::Arc;
+
+use aorta::base::{DType, Dims, Space};
+use aorta::ops::{AttentionForm, Attr, FusedAttention, Launch, Spec, Tensor};
+
+fn tensor(dtype: DType, sizes: &[u64]) -> Tensor {
+    let dims = Dims::from_slice(sizes).expect("few dimensions");
+    Tensor { dtype, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 }
+}
+
+/// What the library is offered for a use; `None` if the kernels compute it alone.
+fn offered(options: &[(&'static str, Attr)], inputs: Vec<Tensor>) -> Option<Arc<FusedAttention>> {
+    let (name, outputs) = if inputs.len() > 3 { ("attention_backward", 3) } else { ("attention", 2) };
+    let spec = Spec::of_use(name, options, inputs, &vec![None; outputs]).expect("a use of attention");
+    let launches = spec.launch();
+    assert!(launches.iter().map(|launch| launch.kernels().len()).sum::<usize>() > 0, "kernels stand in");
+    match launches.first() {
+        Some(Launch::Attention(fused, _)) => Some(fused.clone()),
+        _ => None,
+    }
+}
+
+fn forward(dtype: DType, q: &[u64], k: &[u64]) -> Vec<Tensor> {
+    vec![tensor(dtype, q), tensor(dtype, k), tensor(dtype, k)]
+}
+
+#[test]
+fn operands_have_batch_heads_positions_and_elements() {
+    let layout = [("layout", Attr::Word("positions_first")), ("causal", Attr::Bool(true)), ("window", Attr::Int(9))];
+    let fused = offered(&layout, forward(DType::BF16, &[2, 70, 6, 64], &[2, 90, 3, 64])).expect("it is offered");
+    let shape = |place: usize| (fused.tensor(place).dims.to_vec(), fused.tensor(place).strides.to_vec());
+    assert_eq!(shape(0), (vec![2, 6, 70, 64], vec![70 * 6 * 64, 64, 6 * 64, 1]));
+    assert_eq!(shape(1), (vec![2, 3, 90, 64], vec![90 * 3 * 64, 64, 3 * 64, 1]));
+    assert_eq!(shape(4), (vec![2, 6, 70, 1], vec![6 * 70, 70, 1, 1]), "a number for each query");
+    assert_eq!((fused.form, fused.causal, fused.window, fused.calls), (AttentionForm::Forward, true, 9, 1));
+    assert_eq!(fused.scale, 0.125);
+    assert_eq!(fused.operands.iter().map(|(operand, _)| *operand).collect::<Vec<u8>>(), [0, 1, 2, 3, 4]);
+    // Two dimensions are one head, and a window of all keys is none.
+    let all = [("causal", Attr::Bool(true)), ("window", Attr::Int(40))];
+    let fused = offered(&all, forward(DType::F16, &[30, 16], &[40, 16])).expect("it is offered");
+    assert_eq!((fused.tensor(0).dims.to_vec(), fused.window), (vec![1, 1, 30, 16], 0));
+    // Five dimensions whose first two lie one behind the other are one batch.
+    let fused = offered(&[], forward(DType::F16, &[2, 3, 4, 8, 16], &[2, 3, 4, 8, 16])).expect("it is offered");
+    assert_eq!(fused.tensor(0).dims.to_vec(), [6, 4, 8, 16]);
+}
+
+#[test]
+fn what_no_library_computes_is_not_offered() {
+    let usual = || forward(DType::BF16, &[1, 4, 32, 64], &[1, 4, 48, 64]);
+    assert!(offered(&[], usual()).is_some());
+    for algorithm in ["fused", "naive"] {
+        assert!(offered(&[("algorithm", Attr::Word(algorithm))], usual()).is_none(), "{algorithm}");
+    }
+    assert!(offered(&[], forward(DType::F32, &[1, 4, 32, 64], &[1, 4, 48, 64])).is_none(), "other types");
+    assert!(offered(&[], forward(DType::F16, &[1, 4, 32, 60], &[1, 4, 48, 60])).is_none(), "rows of half packs");
+    let causal = [("causal", Attr::Bool(true))];
+    let more = forward(DType::F16, &[1, 4, 49, 64], &[1, 4, 48, 64]);
+    assert!(offered(&causal, more.clone()).is_none(), "queries before the first key");
+    assert!(offered(&[], more).is_some());
+    let mut shifted = usual();
+    shifted[1].align = 2;
+    assert!(offered(&[], shifted).is_none(), "keys that begin anywhere");
+    let mut apart = forward(DType::F16, &[2, 3, 4, 8, 16], &[2, 3, 4, 8, 16]);
+    apart[0].strides.set(0, 4096);
+    assert!(offered(&[], apart).is_none(), "a batch of two strides");
+    let mut turned = usual();
+    turned[2].strides = Dims::from_slice(&[48 * 4 * 64, 48 * 64, 1, 48]).expect("four");
+    assert!(offered(&[], turned).is_none(), "elements that are no neighbours");
+}
+
+#[test]
+fn gradients_of_large_batches_are_several_calls() {
+    let inputs = |batch: u64, positions: u64| {
+        let (heads, rows) = ([batch, 8, positions, 64], [batch, 8, positions]);
+        let of = |sizes: &[u64]| tensor(DType::BF16, sizes);
+        vec![of(&heads), of(&heads), of(&heads), of(&heads), tensor(DType::F32, &rows), of(&heads)]
+    };
+    let small = offered(&[], inputs(6, 256)).expect("it is offered");
+    assert_eq!((small.form, small.calls, small.operands.len()), (AttentionForm::Backward, 1, 9));
+    // The slopes of a part of the batch are 2 bytes for each score: 1 GiB for 8 heads of 8192 positions.
+    let large = offered(&[], inputs(6, 8192)).expect("it is offered");
+    assert_eq!(large.calls, 6, "no two parts of the batch fit into 2 GiB with what lies beside the slopes");
+    assert!((1 << 30..2 << 30).contains(&large.scratch()), "{}", large.scratch());
+    assert_eq!(large.tensor(0).dims[0], 1);
+    assert_eq!(large.step(0), 8 * 8192 * 64 * 2, "bytes from a call's queries to those of the next");
+    assert_eq!(large.step(4), 8 * 8192 * 4);
+    // Libraries have no gradient of the logarithms.
+    let mut with_lse = inputs(1, 256);
+    with_lse.push(with_lse[4]);
+    assert!(offered(&[], with_lse).is_none());
+}

@@ -1,0 +1,116 @@
+//! Attention and its gradients on shapes that nobody chose: their kernels run on the double of AMD's libraries, and have to
+//! compute what the CPU does.
+
+use crate::random_shapes::{File, cases};
+
+#[test]
+fn attention_of_ragged_sequences() {
+    let mut file = File::new(16);
+    for case in 0..cases(6) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
+        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
+        let (sequences, shared, group) = (file.pick(&[1, 2, 9]), 1 + file.below(2), file.pick(&[1, 2]));
+        let (queries, keys) = (file.pick(&[1, 40, 75]), file.pick(&[9, 64, 80]));
+        let positions_first = file.below(2) == 0;
+        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
+            true => [positions, heads, size],
+            false => [heads, positions, size],
+        };
+        let heads = shared * group;
+        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
+        let v = file.tensor(dtype, &dims(shared, keys, value_size));
+        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
+        // Some ends do not ascend, and some lie outside of the tensors.
+        let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
+        let (ends, key_ends) = (file.indices(index, &[sequences]), file.indices(kind, &[sequences]));
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        file.add(&format!("r{case}: ragged_attention({q}, {k}, {v}, {ends}, {key_ends} -> {o}, _{option}{layout})"));
+        let of_lse = match file.below(2) {
+            0 => format!(", {}", file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[heads, queries])),
+            _ => String::new(),
+        };
+        file.add(&format!(
+            "ragged_attention_backward({q}, {k}, {v}, {o}, r{case}.lse, {dy}, {ends}, {key_ends}{of_lse}{option}{layout})"
+        ));
+    }
+    file.check();
+}
+
+#[test]
+fn attention_over_pages() {
+    let mut file = File::new(15);
+    for case in 0..cases(7) {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
+        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64]), file.pick(&[3, 16, 40]));
+        let (sequences, shared, group) = (1 + file.below(3), 1 + file.below(2), file.pick(&[1, 2, 5]));
+        // One case has enough keys to be shared by blocks.
+        let (blocks, page, columns, queries) = match case {
+            0 => (9, 64, 20, 1),
+            _ => (1 + file.below(9), file.pick(&[1, 3, 16]), file.pick(&[1, 4, 7]), file.pick(&[1, 2, 33])),
+        };
+        let positions_first = file.below(2) == 0;
+        let dims = |first: u64, heads: u64, positions: u64, size: u64| match positions_first {
+            true => [first, positions, heads, size],
+            false => [first, heads, positions, size],
+        };
+        let heads = shared * group;
+        let q = file.tensor(dtype, &dims(sequences, heads, queries, size));
+        let k = file.tensor(dtype, &dims(blocks, shared, page, size));
+        let v = file.tensor(dtype, &dims(blocks, shared, page, value_size));
+        let o = file.tensor(dtype, &dims(sequences, heads, queries, value_size));
+        let [index, kind] = [file.pick(&["i32", "i64"]), file.pick(&["i32", "i64"])];
+        // Some pages are not in the pool, and some lengths are negative or more than the pages hold.
+        let pages = file.indices(index, &[sequences, columns]);
+        file.add(&format!("map({pages} % {} -> {pages})", blocks + 1));
+        let lengths = file.indices(kind, &[sequences]);
+        if case == 0 {
+            file.add(&format!("map({lengths} * 30 -> {lengths})"));
+        }
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        file.add(&format!("paged_attention({q}, {k}, {v}, {pages}, {lengths} -> {o}, _{option}{layout})"));
+    }
+    file.check();
+}
+
+#[test]
+fn attention_of_heads_that_share_keys() {
+    let mut file = File::new(14);
+    // The first case has enough rows for the largest blocks, which is much for the double.
+    let first = if std::env::var_os("AORTA_LONG").is_some() { 0 } else { 1 };
+    for case in first..7 {
+        let dtype = file.pick(&["bf16", "f16", "f32", "f64", "bf16", "f16"]);
+        let (size, value_size) = (file.pick(&[1, 7, 16, 40, 64, 130]), file.pick(&[3, 16, 40, 64]));
+        let (batch, shared, group) = (1 + file.below(2), 1 + file.below(2), file.pick(&[1, 2]));
+        // One case has enough keys to be shared by blocks.
+        let (batch, queries, keys, size, value_size) = match case {
+            0 => (265, 65, 20, 16, 9),
+            1 => (1, 1, 1100, 16, 16),
+            _ => (batch, file.pick(&[1, 5, 17, 33]), file.pick(&[1, 9, 64, 70]), size, value_size),
+        };
+        let dtype = if case < 2 { "f16" } else { dtype };
+        let (shared, group) = if case == 0 { (1, 1) } else { (shared, group) };
+        let positions_first = file.below(2) == 0;
+        let dims = |heads: u64, positions: u64, size: u64| match positions_first {
+            true => [batch, positions, heads, size],
+            false => [batch, heads, positions, size],
+        };
+        let heads = shared * group;
+        let (q, k) = (file.tensor(dtype, &dims(heads, queries, size)), file.tensor(dtype, &dims(shared, keys, size)));
+        let v = file.tensor(dtype, &dims(shared, keys, value_size));
+        let [o, dy] = [dtype; 2].map(|dtype| file.tensor(dtype, &dims(heads, queries, value_size)));
+        let layout = if positions_first { ", layout: positions_first" } else { "" };
+        let option =
+            file.pick(&["", ", causal: true", ", causal: true, window: 7", ", scale: 0.3", ", algorithm: naive"]);
+        file.add(&format!("f{case}: attention({q}, {k}, {v} -> {o}, _{option}{layout})"));
+        if case > 1 {
+            let sums = file.tensor(if dtype == "f64" { "f64" } else { "f32" }, &[batch, heads, queries]);
+            let of_lse = file.pick(&["", ", "]).replace(", ", &format!(", {sums}"));
+            file.add(&format!("attention_backward({q}, {k}, {v}, {o}, f{case}.lse, {dy}{of_lse}{option}{layout})"));
+        }
+    }
+    file.check();
+}
