@@ -159,9 +159,9 @@ impl Operation for GroupedGemm {
         vec![all]
     }
 
-    /// One kernel, whose blocks find the tiles of each group by the ends.
+    /// One kernel, whose blocks find the tiles of each group by the ends, and where they share tiles one that joins the parts.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![Tiling::of(spec).launch(spec)]
+        Tiling::of(spec).launch(spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
