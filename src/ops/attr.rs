@@ -212,6 +212,13 @@ impl Attrs {
         self.values.push((name, value, span));
     }
 
+    /// Gives an option that is there another value.
+    pub fn replace(&mut self, name: &str, value: Attr) {
+        if let Some((_, old, _)) = self.values.iter_mut().find(|(known, ..)| *known == name) {
+            *old = value;
+        }
+    }
+
     /// All of these options: the given ones, and the defaults of the others.
     #[cfg(test)]
     pub(super) fn with_defaults(options: &[OptionSpec], given: &[(&'static str, Attr)]) -> Attrs {

@@ -163,8 +163,19 @@ pub struct Gemm {
 pub struct Scales {
     /// The operands with those of `a` and of `b`.
     pub operands: [u8; 2],
-    /// Whether each row of `a` and each column of `b` has a factor. One factor serves all of a matrix otherwise.
-    pub each: bool,
+    pub form: ScaleForm,
+}
+
+/// The elements of a matrix that one factor belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScaleForm {
+    /// All of them.
+    Tensor,
+    /// A row of `a` and a column of `b`.
+    RowsAndColumns,
+    /// 128 terms of a row of `a`, whose factors lie one row behind the other for each 128 terms; and 128 terms of 128 columns of
+    /// `b`, whose factors lie along the depth.
+    Blocks,
 }
 
 /// The last steps of a product: `c = function(c + bias)`, for each element.
@@ -306,8 +317,17 @@ pub struct Peer {
 pub struct Sent {
     /// The rank that gets it.
     pub to: u32,
-    /// A copy or a kernel, whose second operand lies on the other rank.
+    /// A copy or a kernel, whose last operand lies on the other rank.
     pub launch: Box<Launch>,
+    /// The rows that are sent, if a tensor counts them: the rank's second operand.
+    pub counted: Option<Counted>,
+}
+
+impl Sent {
+    /// Operands of the rank itself.
+    pub fn inputs(&self) -> usize {
+        1 + usize::from(self.counted.is_some())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -356,12 +376,33 @@ pub struct Collective {
     pub peer: u32,
     /// For an `all_to_all` of uneven parts.
     pub parts: Option<Arc<Parts>>,
+    /// For an `all_to_all` of rows that a tensor counts.
+    pub counted: Option<Counted>,
+}
+
+/// Rows that go from each rank to each, counted by a matrix of whole numbers that all ranks have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counted {
+    /// The operand with the counts, and their type.
+    pub operand: u8,
+    pub dtype: DType,
+    pub ranks: u32,
+    /// Counts of each rank, of which equal shares belong to each receiver.
+    pub parts: u64,
+    /// Whether rows go back the way that these counts have brought them.
+    pub back: bool,
+    /// Elements of a row.
+    pub row: u64,
+    /// Rows of the tensor that is sent from, and of the one that is received into.
+    pub source: u64,
+    pub target: u64,
 }
 
 impl Collective {
     /// Whether this is one rank's share in the same call as another's: what differs never completes, or fails.
     pub fn meets(&self, other: &Collective) -> bool {
-        let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer);
+        let key =
+            |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)
     }
 }

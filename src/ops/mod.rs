@@ -17,6 +17,7 @@ mod compiled;
 mod concat;
 mod conv;
 mod copies;
+mod counted;
 mod derivative;
 mod dropout;
 mod elementwise;
@@ -163,9 +164,9 @@ pub trait Operation: Sync {
         Err("nothing that it computes has a derivative")
     }
 
-    /// How many outputs a use has, of which so many are given, and with so many inputs between its parentheses: the first of
-    /// the signature's.
-    fn outputs(&self, _inputs: usize, _given: usize) -> usize {
+    /// How many outputs a use with these options has, of which so many are given, and with so many inputs between its
+    /// parentheses: the first of the signature's.
+    fn outputs(&self, _attrs: &Attrs, _inputs: usize, _given: usize) -> usize {
         self.signature().outputs.len()
     }
 

@@ -6,6 +6,7 @@ mod api;
 pub(super) mod blas;
 mod comms;
 mod convolutions;
+mod disk_cache;
 mod driver;
 mod engines;
 mod flags;

@@ -82,7 +82,7 @@ impl Operation for AttentionBackward {
         vec![split.launch(spec, false), split.launch(spec, true)]
     }
 
-    fn outputs(&self, _: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
         3
     }
 

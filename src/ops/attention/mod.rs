@@ -84,7 +84,7 @@ impl Operation for Attention {
         Split::of(spec).launches(spec)
     }
 
-    fn outputs(&self, _: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
         2
     }
 

@@ -104,6 +104,7 @@ fn entry(spec: &Spec, kind: CollectiveKind) -> Collective {
         reduction: Reduction::Sum,
         peer: 0,
         parts: None,
+        counted: None,
     }
 }
 
