@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 FUNCTIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")
+GATED = ("swiglu", "geglu", "geglu_tanh", "reglu")
 SIZES = (1, 2, 3, 7, 16, 24, 33, 64, 97, 128, 200, 256, 384, 513, 1024)
 
 
@@ -44,10 +45,13 @@ class File:
         lead = [draw.randint(1, 3) for _ in range(draw.choice((0, 0, 1, 2)))]
         turned = [draw.random() < 0.4 for _ in range(2)]
         a = self.matrix(dtype, lead, *((k, m) if turned[0] else (m, k)))
+        gate = draw.choice(GATED) if draw.random() < 0.2 else None
+        width, n = n, 2 * n if gate else n
         b = self.matrix(dtype, draw.choice((lead, [])), *((n, k) if turned[1] else (k, n)))
         bias = f", {self.buffer(out, [n])}" if draw.random() < 0.6 else ""
-        c = self.matrix(out, lead, m, n)
-        options = [f"epilogue: {draw.choice(FUNCTIONS)}", f"accumulate: {str(draw.random() < 0.4).lower()}"]
+        c = self.matrix(out, lead, m, width)
+        options = [f"epilogue: {gate or draw.choice(FUNCTIONS)}"]
+        options += [f"accumulate: {str(draw.random() < 0.4).lower()}"] if not gate else []
         options += [f"transpose_{side}: true" for side, turn in zip("ab", turned) if turn]
         options += ["compute: tf32"] if dtype == "f32" and draw.random() < 0.3 else []
         self.calls.append(f"gemm({a}, {b}{bias} -> {c}, {', '.join(options)})")
@@ -61,7 +65,13 @@ class File:
         bias = f", {self.buffer(out, [n])}" if draw.random() < 0.4 else ""
         c = self.buffer(out, [m, n])
         options = f"transpose_b: true, epilogue: {draw.choice(FUNCTIONS)}, accumulate: {str(draw.random() < 0.3).lower()}"
-        form = draw.choice(("none", "one", "each"))
+        form = draw.choice(("none", "one", "each", "blocks"))
+        if form == "blocks" and types == ("e4m3", "e4m3"):
+            m, n, k = 4 * m, max(128, n // 128 * 128), max(512, k // 512 * 512)
+            a, b, c = self.buffer("e4m3", [m, k]), self.buffer("e4m3", [n, k]), self.buffer("bf16", [m, n])
+            s, v = self.buffer("f32", [k // 128, m]), self.buffer("f32", [n // 128, k // 128])
+            self.calls.append(f"scaled_gemm({a}, {b}, {s}, {v} -> {c}, transpose_b: true)")
+            return
         rows, columns = (m, n) if form == "each" else (1, 1)
         factors = "" if form == "none" else f", {self.buffer('f32', [rows])}, {self.buffer('f32', [columns])}"
         name = "gemm" if form == "none" else "scaled_gemm"
@@ -109,6 +119,7 @@ def main():
     parser.add_argument("--products", type=int, default=160)
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--file", help="where the drawn file is kept")
+    parser.add_argument("--log", help="where the whole output goes")
     args = parser.parse_args()
     folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(args.file or pathlib.Path(folder.name) / "products.aorta")
@@ -119,6 +130,8 @@ def main():
     done = subprocess.run(command, capture_output=True, text=True)
     output = done.stdout + done.stderr
     told = [line for line in output.splitlines() if any(word in line for word in ("verif", "wrong", "error", "outside", "bound"))]
+    if args.log:
+        pathlib.Path(args.log).write_text(output)
     print(f"seed {args.seed}: {args.products} products, exit code {done.returncode}")
     print("\n".join(told[-30:] if told else output.splitlines()[-30:]))
     sys.exit(done.returncode)
