@@ -104,7 +104,9 @@ fn counted_rows_arrive_and_come_back() {
         ];
         let value = |rank: u64, row: u64, column: u64| (rank * 1000 + 2 * row + column) as f64;
         let ranks = 0..u64::from(world);
-        let pairs = |rank: u64, rows: std::ops::Range<u64>| rows.flat_map(move |row| [value(rank, row, 0), value(rank, row, 1)]);
+        let pairs = |rank: u64, rows: std::ops::Range<u64>| {
+            rows.flat_map(move |row| [value(rank, row, 0), value(rank, row, 1)])
+        };
         let arrived = |to: u64| {
             let of = |from: u64| {
                 let before = |part: u64| (0..part).map(|part| count(from, part)).sum::<u64>();

@@ -212,7 +212,9 @@ impl Exchange {
 
     /// Sets what the rank exchanges with each other to what the counts say, which the host has read.
     pub fn count(&mut self, counts: &[u8]) {
-        let (Some(counted), Collective { rank, ranks, .. }) = (self.collective.counted, &self.collective) else { return };
+        let (Some(counted), Collective { rank, ranks, .. }) = (self.collective.counted, &self.collective) else {
+            return;
+        };
         let size = counted.dtype.size() as usize;
         let count = |place: u64| {
             let bytes = &counts[place as usize * size..][..size];

@@ -145,7 +145,11 @@ impl Operation for Copy {
         let list = pages::indices(call.attrs);
         if counted::has_counts(call)? {
             if list.is_some() || call.attrs.word("via") == "dma" {
-                let (option, why) = if list.is_some() { ("indices", "counts say which rows go") } else { ("via", "an engine reads no counts") };
+                let (option, why) = if list.is_some() {
+                    ("indices", "counts say which rows go")
+                } else {
+                    ("via", "an engine reads no counts")
+                };
                 return Err(call.bad_option(option, why.to_owned(), format!("remove `{option}`")));
             }
             return counted::infer(call);
@@ -220,7 +224,13 @@ impl Operation for Copy {
         if let Some(counted) = Counted::of(spec) {
             let rows = Traffic::of(Space::Device, counted.usual_bytes(source.dtype));
             let read = rows + Traffic::of(Space::Device, spec.inputs[1].bytes());
-            return Cost { read, written: rows, blocks: rows.device.div_ceil(1 << 14).max(1), share: 4, ..Cost::default() };
+            return Cost {
+                read,
+                written: rows,
+                blocks: rows.device.div_ceil(1 << 14).max(1),
+                share: 4,
+                ..Cost::default()
+            };
         }
         let bytes = target.bytes();
         let blocks = match by_kernel(spec) {

@@ -14,6 +14,9 @@ use super::*;
 pub const BACK: OptionSpec =
     OptionSpec::bool("back", false, "rows go back to the ranks that they came from by the same counts; needs `counts`");
 
+/// Who copies counted rows.
+pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writes the rows to the other rank";
+
 /// Threads of a block of the kernel.
 const THREADS: u32 = 256;
 
@@ -61,7 +64,9 @@ impl Counted {
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
         let own = self.parts / u64::from(self.ranks);
         let at = |rank: u64, column: u64| u64::try_from(count(rank * self.parts + column)).unwrap_or(0);
-        let sum = |rank: u64, columns: std::ops::Range<u64>| columns.map(|column| at(rank, column)).fold(0, u64::saturating_add);
+        let sum = |rank: u64, columns: std::ops::Range<u64>| {
+            columns.map(|column| at(rank, column)).fold(0, u64::saturating_add)
+        };
         let share = receiver * own..(receiver + 1) * own;
         let sent_before = sum(sender, 0..share.start);
         let arrived_before = (0..sender).map(|rank| sum(rank, share.clone())).fold(0, u64::saturating_add);
@@ -156,7 +161,8 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
     let (source_tensor, target) = (&spec.inputs[0], &spec.outputs[0]);
     let bytes = counted.row * source_tensor.dtype.size();
     let aligned = |unit: &u64| {
-        [source_tensor, target].iter().all(|tensor| u64::from(tensor.align).is_multiple_of(*unit)) && bytes.is_multiple_of(*unit)
+        [source_tensor, target].iter().all(|tensor| u64::from(tensor.align).is_multiple_of(*unit))
+            && bytes.is_multiple_of(*unit)
     };
     let unit = [16, 8, 4, 2].into_iter().find(aligned).unwrap_or(1);
     let (sender, receiver) = if counted.back { (to, from) } else { (from, to) };
@@ -185,7 +191,8 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
         if unit >= 4 { "u32" } else { "u8" },
         if unit >= 4 { unit / 4 } else { unit },
     );
-    let blocks = (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MOST_BLOCKS);
+    let blocks =
+        (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MOST_BLOCKS);
     Launch::Kernel(Kernel {
         source: source("counted_copy", &before, &params, BODY),
         grid: Kernel::along_x(blocks),

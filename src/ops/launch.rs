@@ -401,8 +401,7 @@ pub struct Counted {
 impl Collective {
     /// Whether this is one rank's share in the same call as another's: what differs never completes, or fails.
     pub fn meets(&self, other: &Collective) -> bool {
-        let key =
-            |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
+        let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)
     }
 }

@@ -175,6 +175,11 @@ pub trait Operation: Sync {
         Vec::new()
     }
 
+    /// Who computes the operation, as far as that is known before a run and not plain from its name; `None` otherwise.
+    fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
+        None
+    }
+
     /// Whether an output may be the same slice as an input.
     fn in_place(&self) -> bool {
         false

@@ -127,6 +127,10 @@ impl Operation for PeerCopy {
         operands.all(|tensor| tensor.contiguous() && tensor.elements() == elements).then_some(Pieces::Blocks(elements))
     }
 
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        own(spec).counted().map(|_| counted::CARRIED_OUT)
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let Crossing { sends, from } = own(spec);
         let sends = sends.as_ref().map(|(to, copy)| {

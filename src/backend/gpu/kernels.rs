@@ -98,8 +98,14 @@ impl Kernels {
             return Ok(kernels);
         }
         let compiler = api.compiler()?;
-        let paths: Vec<Option<PathBuf>> =
-            wanted.iter().map(|wanted| cache.map(|folder| disk_cache::path(folder, &[&compiler, &wanted.source.name, &wanted.source.text], "bin"))).collect();
+        let paths: Vec<Option<PathBuf>> = wanted
+            .iter()
+            .map(|wanted| {
+                cache.map(|folder| {
+                    disk_cache::path(folder, &[&compiler, &wanted.source.name, &wanted.source.text], "bin")
+                })
+            })
+            .collect();
         let known = |(wanted, path): (&Wanted, &Option<PathBuf>)| match &wanted.source.code {
             Some(code) => Some(code.to_vec()),
             None => disk_cache::read(path.as_deref()?),

@@ -85,7 +85,8 @@ impl<A: Api> Chooser<'_, A> {
         });
         if let Some(choice) = kept.as_deref().and_then(Choice::read).filter(|choice| choice.place < count) {
             let Candidate { algorithm, split } = candidates.swap_remove(choice.place);
-            let note = self.chosen(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
+            let note =
+                self.chosen(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
             return Ok(Chosen { product: algorithm, split, note: Some(note) });
         }
         let mut first = None;

@@ -62,7 +62,8 @@ impl Operation for AllToAll {
     fn cost(&self, spec: &Spec) -> Cost {
         if let Some(counted) = Counted::of(spec) {
             let bytes = counted.usual_bytes(spec.inputs[0].dtype) * u64::from(counted.ranks);
-            let [read, written] = [bytes + spec.inputs[1].bytes(), bytes].map(|bytes| Traffic::of(Space::Device, bytes));
+            let [read, written] =
+                [bytes + spec.inputs[1].bytes(), bytes].map(|bytes| Traffic::of(Space::Device, bytes));
             return Cost { read, written, ..Cost::default() };
         }
         match uneven_parts(spec) {
@@ -129,6 +130,11 @@ impl Operation for AllToAll {
             (None, None) => collective.count / ranks,
         };
         launched(Collective { count, parts, counted, ..collective })
+    }
+
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        Counted::of(spec)
+            .map(|_| "the host reads the counts first and waits for the device: as streams, never as a graph")
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

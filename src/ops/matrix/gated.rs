@@ -24,6 +24,9 @@ const GATED: [(&str, Function); 4] = [
 pub const NAMES: [&str; 9] =
     ["none", "relu", "gelu", "gelu_tanh", "silu", GATED[0].0, GATED[1].0, GATED[2].0, GATED[3].0];
 
+/// Who computes a product with a gate.
+pub const CARRIED_OUT: &str = "the product writes its sums, and a generated kernel behind it computes the gate";
+
 /// The gate of a product.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
@@ -208,8 +211,7 @@ impl Gate {
         (0..dims.len()).for_each(|axis| start.set(axis, 0));
         let mut behind = start;
         behind.set(last, dims[last] / 2);
-        let mut operands: Vec<backward::Value> =
-            [start, behind].map(|start| rule.tape.slice(sums, start, half)).into();
+        let mut operands: Vec<backward::Value> = [start, behind].map(|start| rule.tape.slice(sums, start, half)).into();
         if let Some(bias) = self.bias {
             let row = Dims::from_slice(&[dims[last] / 2]).unwrap_or_default();
             let bias = rule.input(bias);

@@ -364,6 +364,19 @@ impl Operation for Gemm {
         products.chain(kernel.map(Launch::Kernel)).collect()
     }
 
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        if self.gate(spec).is_some() {
+            return Some(gated::CARRIED_OUT);
+        }
+        match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
+            (true, Some(_)) => {
+                Some("the library's epilogue, or a generated kernel behind the product where that is faster")
+            }
+            (true, None) => Some("a generated kernel behind the library's product computes the epilogue"),
+            (false, _) => None,
+        }
+    }
+
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::gemm(rule)
     }
@@ -426,7 +439,8 @@ fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(
                  block of {BLOCK} × {BLOCK} of `b`",
                 n.div_ceil(BLOCK)
             ),
-            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`".to_owned(),
+            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`"
+                .to_owned(),
         };
         return Err(call.differs(
             2,
@@ -436,7 +450,9 @@ fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(
             &help,
         ));
     }
-    let gaps = |help| move |input: usize| OpError::Gaps { op: call.operation.name(), help, at: call.inputs[input].span.into() };
+    let gaps = |help| {
+        move |input: usize| OpError::Gaps { op: call.operation.name(), help, at: call.inputs[input].span.into() }
+    };
     if blocks && !one(&b) {
         let row = depth.next_multiple_of(BLOCK_ROW);
         if b.dims[0] > 1 && b.strides[0] != row || b.strides[1] != 1 && depth > 1 || !a.contiguous() {

@@ -109,7 +109,8 @@ impl Tiling {
     fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
         // One group of the depth may have all of it.
-        let uneven = self.shape.in_depth && self.shape.groups > 1 && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + JOIN_STEPS);
+        let uneven =
+            self.shape.in_depth && self.shape.groups > 1 && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + JOIN_STEPS);
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 
@@ -213,7 +214,12 @@ impl Tiling {
             true => [!turned[0], turned[1]],
             false => [turned[0], false],
         };
-        let kernel = |name: &str, params: &[String], args: Vec<Arg>, (before, body): (&str, &str), grid: [u64; 3], shared: Shared| {
+        let kernel = |name: &str,
+                      params: &[String],
+                      args: Vec<Arg>,
+                      (before, body): (&str, &str),
+                      grid: [u64; 3],
+                      shared: Shared| {
             let source = source(name, before, params, body);
             Launch::Kernel(Kernel { source, grid, block: Kernel::along_x(self.threads as u32), shared, args })
         };

@@ -32,11 +32,7 @@ const MOST_ROWS: u64 = 1 << 31;
 const OPTIONS: [OptionSpec; 3] = [
     OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
     OptionSpec::bool("transpose_b", false, "multiply by the transpose of each matrix of `b`"),
-    OptionSpec::word(
-        "epilogue",
-        &gated::NAMES,
-        "the function of each sum, as in `gemm`",
-    ),
+    OptionSpec::word("epilogue", &gated::NAMES, "the function of each sum, as in `gemm`"),
 ];
 
 impl Operation for GroupedGemm {
@@ -191,6 +187,16 @@ impl Operation for GroupedGemm {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
             None => Tiling::of(spec).launch(spec),
+        }
+    }
+
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        match Gate::of(spec, FACTORS) {
+            Some(_) => Some(gated::CARRIED_OUT),
+            None if self.launch(spec).len() > 1 => {
+                Some("blocks may share the depth of tiles, and a second kernel adds up the parts")
+            }
+            None => None,
         }
     }
 
