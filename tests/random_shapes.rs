@@ -537,12 +537,14 @@ fn products_with_epilogues() {
             let _ = writeln!(file.buffers, "buffer {name}: {dtype}{sizes:?}");
             format!("{name}[{}..{columns}]", ".., ".repeat(sizes.len() - 1) + "0")
         };
+        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"]);
+        let is_gated = function.ends_with("glu") || function == "geglu_tanh";
+        let (width, n) = (n, if is_gated { 2 * n } else { n });
         let shared = file.below(2) == 0;
-        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, n));
+        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, width));
         let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, k, n);
         let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
-        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
-        let accumulate = file.below(2) == 0;
+        let accumulate = file.below(2) == 0 && !is_gated;
         file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate})"));
     }
     file.check();

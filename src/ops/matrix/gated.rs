@@ -186,7 +186,10 @@ impl Gate {
         let mut operands = both(Walked::of(inputs + 1, sums, sums.strides), last).to_vec();
         if let Some(bias) = self.bias {
             let tensor = &spec.inputs[bias];
-            operands.extend(both(Walked::of(bias, tensor, broadcast_strides(tensor, output.dims)), 0));
+            // The strides are those of a row of half the columns.
+            let mut row = *tensor;
+            row.dims.set(0, half);
+            operands.extend(both(Walked::of(bias, tensor, broadcast_strides(&row, output.dims)), 0));
         }
         let task = Task {
             expression: &expression,
