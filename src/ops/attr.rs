@@ -212,13 +212,6 @@ impl Attrs {
         self.values.push((name, value, span));
     }
 
-    /// Gives an option that is there another value.
-    pub fn replace(&mut self, name: &str, value: Attr) {
-        if let Some((_, old, _)) = self.values.iter_mut().find(|(known, ..)| *known == name) {
-            *old = value;
-        }
-    }
-
     /// All of these options: the given ones, and the defaults of the others.
     #[cfg(test)]
     pub(super) fn with_defaults(options: &[OptionSpec], given: &[(&'static str, Attr)]) -> Attrs {
@@ -250,6 +243,14 @@ impl Attrs {
             .find(|(candidate, ..)| *candidate == name)
             .map(|(_, value, _)| value)
             .expect("an operation asks for options of its own signature, and the model fills in all of them")
+    }
+
+    /// The word of an option; `None` if it has no value, since its use is wrong.
+    pub fn find_word(&self, name: &str) -> Option<&'static str> {
+        match self.values.iter().find(|(candidate, ..)| *candidate == name)? {
+            (_, Attr::Word(word), _) => Some(word),
+            _ => None,
+        }
     }
 
     pub(super) fn span(&self, name: &str) -> Option<SrcSpan> {

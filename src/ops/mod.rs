@@ -175,6 +175,11 @@ pub trait Operation: Sync {
         Vec::new()
     }
 
+    /// How many of the outputs, from the first on, a gradient is given of.
+    fn outputs_with_gradients(&self, spec: &Spec) -> usize {
+        spec.outputs.len()
+    }
+
     /// Who computes the operation, as far as that is known before a run and not plain from its name; `None` otherwise.
     fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
         None

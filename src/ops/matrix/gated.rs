@@ -39,7 +39,8 @@ pub struct Gate {
 
 /// The function of the gate that options name; `None` without a gate.
 pub fn function(attrs: &Attrs) -> Option<Function> {
-    let word = attrs.word("epilogue");
+    // Options of a wrong use are not all there when its outputs are counted.
+    let word = attrs.find_word("epilogue")?;
     GATED.iter().find(|(name, _)| *name == word).map(|(_, function)| *function)
 }
 
@@ -65,8 +66,7 @@ impl Gate {
 
     /// The product without its epilogue, which writes the second output.
     pub fn sums(&self, spec: &Spec) -> Spec {
-        let mut attrs = spec.attrs.clone();
-        attrs.replace("epilogue", Attr::Word("none"));
+        let attrs = spec.attrs.with("epilogue", Attr::Word("none"));
         let inputs = spec.inputs[..self.factors].to_vec();
         Spec { attrs, inputs, outputs: vec![spec.outputs[1]], ..spec.clone() }
     }

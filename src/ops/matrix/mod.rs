@@ -364,6 +364,10 @@ impl Operation for Gemm {
         products.chain(kernel.map(Launch::Kernel)).collect()
     }
 
+    fn outputs_with_gradients(&self, _: &Spec) -> usize {
+        1
+    }
+
     fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
         if self.gate(spec).is_some() {
             return Some(gated::CARRIED_OUT);

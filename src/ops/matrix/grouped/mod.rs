@@ -190,6 +190,10 @@ impl Operation for GroupedGemm {
         }
     }
 
+    fn outputs_with_gradients(&self, _: &Spec) -> usize {
+        1
+    }
+
     fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
         match Gate::of(spec, FACTORS) {
             Some(_) => Some(gated::CARRIED_OUT),
