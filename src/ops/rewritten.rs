@@ -73,7 +73,7 @@ impl Spec {
 /// A `transpose` is none, even if it moves dimensions of size 1 only: with other parameters it has work to do.
 pub fn keeps_order(spec: &Spec) -> bool {
     let here = spec.operation.name() == "copy" && spec.threads.is_none() && crossing(spec).is_none();
-    here && pages::indices(&spec.attrs).is_none()
+    here && pages::indices(&spec.attrs).is_none() && Counted::of(spec).is_none()
 }
 
 /// The order in which the input's dimensions stand in the result of a `transpose`; `None` for another operation.
