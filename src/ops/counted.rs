@@ -115,7 +115,8 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
             at: call.span.into(),
         });
     };
-    call.needs_indices(counts)?;
+    let is_whole = matches!(counts.tensor.dtype, DType::I32 | DType::I64);
+    call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;
     for operand in [source, counts, &target] {
         if operand.tensor.space != Space::Device {
             let help = "rows that a tensor counts move between devices: `copy` brings the rest over";
