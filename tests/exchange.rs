@@ -3,6 +3,7 @@
 use aorta::backend::host::Host;
 use aorta::backend::sim::Sim;
 use aorta::base::MemoryId;
+use aorta::base::random::hash;
 use aorta::config::Profile;
 use aorta::exec::{Backend, Control, ExecError, LaunchMode, Ranks};
 use aorta::model::{MemoryKind, Program};
@@ -72,6 +73,62 @@ fn every_collective_leaves_what_it_should() {
     let zeros = vec![0.0; 6];
     let reduced = vec![zeros.clone(), zeros, sums];
     assert_eq!(results(&text("reduce(a -> y, root: 2)"), 3, "y"), reduced);
+}
+
+/// Rows that a tensor counts go where the definition says, by a collective and by copies, and come back.
+#[test]
+fn counted_rows_arrive_and_come_back() {
+    for (seed, world, own) in [(1, 1, 3), (2, 2, 1), (3, 3, 2), (4, 4, 1)] {
+        let parts = u64::from(world) * own;
+        let count = |rank: u64, part: u64| hash(seed, rank * parts + part) % 5;
+        // Each rank counts its own rows, and all ranks get all counts.
+        let (rows, room) = (4 * parts, 4 * parts * u64::from(world));
+        let list = |rank: u64| (0..parts).map(|part| count(rank, part).to_string()).collect::<Vec<_>>().join(", ");
+        let lists: Vec<String> = (0..u64::from(world)).map(|rank| format!("[{}]", list(rank))).collect();
+        let text = |there: &str, back: &str| {
+            format!(
+                "let counted = [{}]\nbuffer x: f32[{rows}, 2] = iota\nbuffer own: i32[{parts}] = zeros\n\
+                 buffer counts: i32[{world}, {parts}] = zeros\nbuffer inbox: f32[{room}, 2] = zeros\n\
+                 buffer y: f32[{rows}, 2] = zeros\nstream main\nstep {{ on main {{\n  map(x + rank * 1000 -> view(y, [{rows}, 2]))\n  \
+                 fill(0 -> inbox)\n  for part in 0..{parts} {{ fill(counted[rank][part] -> own[part..part + 1]) }}\n  \
+                 all_gather(own -> counts)\n  {there}\n  fill(0 -> y)\n  {back}\n}} }}\n",
+                lists.join(", ")
+            )
+        };
+        let forms = [
+            ("all_to_all(y, counts -> inbox)", "all_to_all(inbox, counts -> y, back: true)"),
+            (
+                "for turn in 0..world { copy(y, counts -> inbox at (rank + turn) % world) }",
+                "for turn in 0..world { copy(inbox, counts -> y at (rank + turn) % world, back: true) }",
+            ),
+        ];
+        let value = |rank: u64, row: u64, column: u64| (rank * 1000 + 2 * row + column) as f64;
+        let ranks = 0..u64::from(world);
+        let pairs = |rank: u64, rows: std::ops::Range<u64>| {
+            rows.flat_map(move |row| [value(rank, row, 0), value(rank, row, 1)])
+        };
+        let arrived = |to: u64| {
+            let of = |from: u64| {
+                let before = |part: u64| (0..part).map(|part| count(from, part)).sum::<u64>();
+                pairs(from, before(to * own)..before((to + 1) * own))
+            };
+            let mut all: Vec<f64> = ranks.clone().flat_map(of).collect();
+            all.resize(2 * room as usize, 0.0);
+            all
+        };
+        let returned = |rank: u64| {
+            let mut all: Vec<f64> = pairs(rank, 0..(0..parts).map(|part| count(rank, part)).sum()).collect();
+            all.resize(2 * rows as usize, 0.0);
+            all
+        };
+        for (there, back) in forms {
+            let text = text(there, back);
+            let expected: Vec<Vec<f64>> = ranks.clone().map(arrived).collect();
+            assert_eq!(results(&text, world, "inbox"), expected, "{text}");
+            let expected: Vec<Vec<f64>> = ranks.clone().map(returned).collect();
+            assert_eq!(results(&text, world, "y"), expected, "{text}");
+        }
+    }
 }
 
 #[test]

@@ -224,6 +224,44 @@ fn grouped_products_of_any_form() {
     file.check();
 }
 
+/// Few tiles with a long depth, which blocks share.
+#[test]
+fn grouped_products_with_few_deep_tiles() {
+    let mut file = File::new(18);
+    for case in 0..cases(6) {
+        let dtype = file.pick(&["bf16", "f16"]);
+        let output = file.pick(&[dtype, "f32"]);
+        let groups = file.pick(&[1, 3, 5]);
+        let [short, columns] = [file.pick(&[7, 40, 130]), file.pick(&[33, 64, 130])];
+        let long = 2000 + file.below(1500);
+        let index = file.count;
+        file.count += 1;
+        let in_depth = case % 2 == 0;
+        let length = if in_depth { long } else { short };
+        let _ = writeln!(file.buffers, "buffer n{index}: i32[{groups}] = iota\nbuffer e{index}: i32[{groups}]");
+        let power = file.pick(&["1", "2", "0.3"]);
+        file.add(&format!("map(floor({length} * pow((n{index} + 1) / {groups}, {power})) -> e{index})"));
+        let [turned_a, turned_b] = [(); 2].map(|()| file.below(2) == 0);
+        let matrix = |rows: u64, columns: u64, turned: bool| if turned { [columns, rows] } else { [rows, columns] };
+        let (a, b, c) = match in_depth {
+            true => (
+                file.tensor(dtype, &matrix(short, long, turned_a)),
+                file.tensor(dtype, &matrix(long, columns, turned_b)),
+                file.tensor(output, &[groups, short, columns]),
+            ),
+            false => (
+                file.tensor(dtype, &matrix(short, long, turned_a)),
+                file.tensor(dtype, &[&[groups], matrix(long, columns, turned_b).as_slice()].concat()),
+                file.tensor(output, &[short, columns]),
+            ),
+        };
+        let epilogue = file.pick(&["", ", epilogue: silu"]);
+        let turns = format!("transpose_a: {turned_a}, transpose_b: {turned_b}");
+        file.add(&format!("grouped_gemm({a}, {b}, e{index} -> {c}, {turns}{epilogue})"));
+    }
+    file.check();
+}
+
 #[test]
 fn routes_of_any_form() {
     let mut file = File::new(14);
@@ -462,12 +500,14 @@ fn products_with_epilogues() {
             let _ = writeln!(file.buffers, "buffer {name}: {dtype}{sizes:?}");
             format!("{name}[{}..{columns}]", ".., ".repeat(sizes.len() - 1) + "0")
         };
+        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"]);
+        let is_gated = function.ends_with("glu") || function == "geglu_tanh";
+        let (width, n) = (n, if is_gated { 2 * n } else { n });
         let shared = file.below(2) == 0;
-        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, n));
+        let (a, c) = (matrix(&mut file, dtype, &lead, m, k), matrix(&mut file, out, &lead, m, width));
         let b = matrix(&mut file, dtype, if shared { &[] } else { &lead }, k, n);
         let bias = if file.below(3) > 0 { format!(", {}", file.tensor(out, &[n])) } else { String::new() };
-        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
-        let accumulate = file.below(2) == 0;
+        let accumulate = file.below(2) == 0 && !is_gated;
         file.add(&format!("gemm({a}, {b}{bias} -> {c}, epilogue: {function}, accumulate: {accumulate})"));
     }
     file.check();

@@ -159,3 +159,28 @@ fn experts_of_all_ranks_do_what_those_of_one_do() {
         assert!(expected[0].iter().any(|value| value.abs() > 0.1), "experts compute something");
     }
 }
+
+/// Experts without a capacity give the same on one rank as spread over several, which send rows by counts.
+#[test]
+fn dropless_experts_of_all_ranks_do_what_those_of_one_do() {
+    let text = |world: u32| {
+        let count = 4 / world;
+        format!(
+            "use std.experts\nmesh ep = world\nbuffer x, y: f32[10, 8] = random(1)\nbuffer w_gate: f32[8, 4] = random(2)\n\
+             buffer up: f32[4, 8, 6] = random(3)\nbuffer down: f32[4, 6, 8] = random(4)\n\
+             buffer own_up: f32[{count}, 8, 6]\nbuffer own_down: f32[{count}, 6, 8]\nstep {{\n  \
+             broadcast(x -> x, root: 0) broadcast(w_gate -> w_gate, root: 0) \
+             broadcast(up -> up, root: 0) broadcast(down -> down, root: 0)\n  let first = rank * {count}\n  \
+             copy(up[first..first + {count}] -> own_up)  copy(down[first..first + {count}] -> own_down)\n  \
+             experts.dropless(x, w_gate, own_up, own_down, 2, 20, 20 * world, f32, {count}, 8, ep -> y)\n}}\n"
+        )
+    };
+    let expected = values(&text(1), 1, "y").swap_remove(0);
+    assert!(expected.iter().any(|value| value.abs() > 0.1), "experts compute something");
+    for world in [2, 4] {
+        for rank in values(&text(world), world, "y") {
+            let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-4;
+            assert!(rank.iter().zip(&expected).all(near), "{world} ranks: {rank:?}\n{expected:?}");
+        }
+    }
+}

@@ -53,7 +53,21 @@ def draw_scaled_gemm(draw):
         return Case(f"i8 [{m}, {k}] x [{k}, {n}]", {"a": (a, [m, k]), "b": (b, [n, k]), "y": ("i32", [m, n])},
                     "gemm(a, b -> y, transpose_b: true)", lambda t, torch: (lambda: torch._int_mm(t["a"], t["b"].T)),
                     m * k + n * k + 4 * m * n)
-    each = draw.random() < 0.4
+    kind = draw.random()
+    if kind < 0.3 and (a, b) == ("e4m3", "e4m3"):
+        # Factors of blocks: PyTorch and cuBLASLt want rows of factors in multiples of 16 bytes.
+        m, n, k = max(16, m // 16 * 16), max(128, n // 128 * 128), max(512, k // 512 * 512)
+        buffers = {"a": (a, [m, k]), "b": (b, [n, k]), "s": ("f32", [k // 128, m]), "v": ("f32", [n // 128, k // 128]),
+                   "y": ("bf16", [m, n])}
+
+        def blocks(t, torch):
+            s, v, w = t["s"].abs().t(), t["v"].abs().t(), t["b"].T
+            return lambda: torch._scaled_mm(t["a"], w, scale_a=s, scale_b=v, out_dtype=torch.bfloat16)
+
+        moved = sum(SIZES[kind] * count(dims) for kind, dims in buffers.values())
+        return Case(f"{a} x {b} [{m}, {k}] x [{k}, {n}], factors of blocks", buffers,
+                    "scaled_gemm(a, b, s, v -> y, transpose_b: true)", blocks, moved)
+    each = kind > 0.6
     rows, columns = (m, n) if each else (1, 1)
     buffers = {"a": (a, [m, k]), "b": (b, [n, k]), "s": ("f32", [rows]), "v": ("f32", [columns]), "y": ("bf16", [m, n])}
 

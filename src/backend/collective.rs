@@ -187,6 +187,10 @@ pub struct Exchange {
     collective: Collective,
     source: u64,
     target: u64,
+    /// The address of the counts of rows; 0 without.
+    counts: u64,
+    /// Of counted rows, for each rank: the first element and the number of those that go there, and that come from there.
+    ways: Vec<[u64; 4]>,
 }
 
 impl Exchange {
@@ -195,7 +199,32 @@ impl Exchange {
         let barrier = collective.kind == CollectiveKind::Barrier;
         let address = |operand: Option<u8>| if barrier { scratch } else { operand.map_or(0, &at) };
         let (source, target) = (address(collective.source), address(collective.target));
-        Exchange { collective: collective.clone(), source, target }
+        let counts = collective.counted.map_or(0, |counted| at(counted.operand));
+        let ways = Vec::with_capacity(if counts == 0 { 0 } else { collective.ranks as usize });
+        Exchange { collective: collective.clone(), source, target, counts, ways }
+    }
+
+    /// Address and size in bytes of the counts of rows that the host has to read first; `None` without.
+    pub fn counts(&self) -> Option<(u64, usize)> {
+        let counted = self.collective.counted?;
+        Some((self.counts, (counted.counts() * counted.dtype.size()) as usize))
+    }
+
+    /// Sets what the rank exchanges with each other to what the counts say, which the host has read.
+    pub fn count(&mut self, counts: &[u8]) {
+        let (Some(counted), Collective { rank, ranks, .. }) = (self.collective.counted, &self.collective) else {
+            return;
+        };
+        let size = counted.dtype.size() as usize;
+        let count = |place: u64| {
+            let bytes = &counts[place as usize * size..][..size];
+            counted.dtype.load(bytes) as i64
+        };
+        self.ways.clear();
+        self.ways.extend((0..*ranks).map(|other| {
+            let (sent, received) = (counted.way(count, *rank, other), counted.way(count, other, *rank));
+            [sent.from, sent.rows, received.to, received.rows].map(|rows| rows * counted.row)
+        }));
     }
 }
 
@@ -316,7 +345,7 @@ impl Collectives {
     ///
     /// As for [`Collectives::issue`].
     unsafe fn one(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
-        let Exchange { collective, source, target } = exchange;
+        let Exchange { collective, source, target, .. } = exchange;
         let Table { all_reduce, all_gather, reduce_scatter, broadcast, reduce, send, recv, .. } = self.table;
         let (from, to) = (*source as *const c_void, *target as *mut c_void);
         let (count, kind) = (collective.count as usize, number(collective.dtype));
@@ -345,6 +374,7 @@ impl Collectives {
                 }
                 CollectiveKind::Send => self.check("ncclSend", send(from, count, kind, peer, comm, stream)),
                 CollectiveKind::Recv => self.check("ncclRecv", recv(to, count, kind, peer, comm, stream)),
+                CollectiveKind::AllToAll if collective.counted.is_some() => self.ways(comm, exchange, stream),
                 CollectiveKind::AllToAll => match (&collective.parts, self.table.all_to_all) {
                     (None, Some(all_to_all)) => {
                         self.check("ncclAlltoAll", all_to_all(from, to, count, kind, comm, stream))
@@ -367,7 +397,7 @@ impl Collectives {
         parts: Option<&Parts>,
         stream: *mut c_void,
     ) -> Result<(), Box<Fault>> {
-        let Exchange { collective, source, target } = exchange;
+        let Exchange { collective, source, target, .. } = exchange;
         let (kind, size) = (number(collective.dtype), collective.dtype.size());
         let (mut from, mut to) = (*source, *target);
         // SAFETY: the caller vouches for handles and memory; the group that is started is ended.
@@ -383,6 +413,32 @@ impl Collectives {
                 self.check("ncclRecv", (self.table.recv)(into, received as usize, kind, peer, comm, stream))
             };
             let issued = (0..collective.ranks as usize).try_for_each(&mut transfer);
+            let ended = self.check("ncclGroupEnd", (self.table.group_end)());
+            issued.and(ended)
+        }
+    }
+
+    /// Issues an all-to-all of counted rows as one transfer between each pair of ranks.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Collectives::issue`].
+    unsafe fn ways(&self, comm: Comm, exchange: &Exchange, stream: *mut c_void) -> Result<(), Box<Fault>> {
+        let Exchange { collective, source, target, ways, .. } = exchange;
+        let (kind, size) = (number(collective.dtype), collective.dtype.size());
+        // SAFETY: the caller vouches for handles and memory, within which all ways lie; the group that is started is ended.
+        unsafe {
+            self.check("ncclGroupStart", (self.table.group_start)())?;
+            let issued = (0..).zip(ways).try_for_each(|(peer, &[from, sent, to, received])| {
+                let (from, to) = ((source + from * size) as *const c_void, (target + to * size) as *mut c_void);
+                if sent > 0 {
+                    self.check("ncclSend", (self.table.send)(from, sent as usize, kind, peer, comm, stream))?;
+                }
+                match received {
+                    0 => Ok(()),
+                    _ => self.check("ncclRecv", (self.table.recv)(to, received as usize, kind, peer, comm, stream)),
+                }
+            });
             let ended = self.check("ncclGroupEnd", (self.table.group_end)());
             issued.and(ended)
         }

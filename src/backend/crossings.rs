@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::{Image, ImageOp};
-use crate::ops::{Launch, Peer};
+use crate::ops::{Launch, Peer, Sent};
 
 /// Maximum number of copies that share a synchronization; each is compared with all before it.
 const MOST: usize = 256;
@@ -46,7 +46,7 @@ impl Crossings {
         let (mut targets, mut sends) = (BTreeMap::new(), BTreeMap::new());
         for (number, op) in image.ops.iter().enumerate() {
             let Some(peer) = peer_of(image, op) else { continue };
-            let outputs = &image.operands(op)[usize::from(peer.sends.is_some())..];
+            let outputs = &image.operands(op)[peer.sends.as_ref().map_or(0, Sent::inputs)..];
             targets.insert(op.crossing, peer.from.iter().copied().zip(outputs.iter().map(|at| at.offset)).collect());
             sends.extend(peer.sends.iter().map(|sent| (op.crossing, Sending { to: sent.to, lane: op.lane, number })));
         }

@@ -240,6 +240,7 @@ mod tests {
             reduction: Reduction::Sum,
             peer: 1,
             parts: None,
+            counted: None,
         }
     }
 

@@ -52,7 +52,7 @@ impl Gate {
         let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
             Some("a `host_sync()` makes the host wait for the device".to_owned())
         } else if blocks {
-            Some("a copy from or to ordinary host memory makes the host wait for the device".to_owned())
+            Some("a copy from or to ordinary host memory, or rows that a tensor counts, make the host wait for the device".to_owned())
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
         } else {
@@ -214,7 +214,11 @@ fn blocks(image: &Image, period: &[StepCommands]) -> bool {
     period.iter().flat_map(|step| &step.commands).any(|command| match *command {
         Step::Launch { op, .. } => {
             let work = &image.works[image.ops[op as usize].work as usize];
-            work.launches.iter().any(|launch| matches!(launch, Launch::Copy(copy) if copy.pageable))
+            work.launches.iter().any(|launch| match launch {
+                Launch::Copy(copy) => copy.pageable,
+                Launch::Collective(all) => all.iter().any(|one| one.counted.is_some()),
+                _ => false,
+            })
         }
         Step::Record { .. } | Step::Wait { .. } | Step::HostSync => false,
     })

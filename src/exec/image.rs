@@ -43,6 +43,8 @@ pub struct Image {
     pub addresses: Vec<Address>,
     /// Number of algorithms of the vendor's library that are timed for each matrix product.
     pub gemm_candidates: u32,
+    /// Whether chosen algorithms of matrix products are kept on disk.
+    pub keep_algorithms: bool,
     /// Longest time that ranks may make no progress while they prepare.
     pub timeout: Nanos,
 }
@@ -199,6 +201,7 @@ pub fn lower(rank: &Rank, extra_lanes: &[ImageLane], stamps: u32, gemm_candidate
         ops: Vec::new(),
         addresses: Vec::new(),
         gemm_candidates,
+        keep_algorithms: false,
         timeout: Nanos(i64::MAX),
     };
     let period = lower_period(rank, &mut image, &mut comms);

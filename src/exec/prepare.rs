@@ -25,6 +25,8 @@ pub struct Options {
     /// Timeout of an iteration, and of preparation without progress.
     pub timeout: Nanos,
     pub gemm_candidates: u32,
+    /// Whether chosen algorithms are kept on disk.
+    pub keep_algorithms: bool,
     /// Most operations that an observed iteration may have.
     pub observed_operations: usize,
     /// How operations are timed in observed iterations.
@@ -45,6 +47,7 @@ impl Options {
             timeout: settings.timeout,
             // Speed does not matter where nothing is measured.
             gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
+            keep_algorithms: settings.keep_algorithms,
             observed_operations: settings.observed_operations,
             observe: settings.observe,
             gate_depth: if settings.gate == GateSetting::Auto { settings.gate_depth } else { 0 },
@@ -135,6 +138,7 @@ pub(super) fn lower(
     let overlapping = schedule.sync == Sync::End;
     let extra: Vec<_> = overlapping.then(image::clock_lane).into_iter().collect();
     let (mut image, mut commands) = image::lower(rank, &extra, stamps, options.gemm_candidates);
+    image.keep_algorithms = options.keep_algorithms;
     if let Some(init) = options.contents {
         image.replace_random(init);
     }

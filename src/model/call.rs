@@ -201,7 +201,7 @@ impl<'a> Analyzer<'a> {
         let group = self.group_over(operation, call);
         self.inputs(operation, call, operands);
         let options_good = self.op_options(operation, call, &mut operands.attrs);
-        self.outputs(operation, call, &mut operands.outputs)?;
+        self.outputs(operation, call, &operands.attrs, &mut operands.outputs)?;
         let peer = self.peer(operation, call);
         let group = group.filter(|_| fits && options_good && !operands.failed)?;
         let peer = peer.ok()?;
@@ -414,8 +414,14 @@ impl<'a> Analyzer<'a> {
         self.program.views.whole(memory, &layout)
     }
 
-    fn outputs(&mut self, operation: &dyn Operation, call: &Call, outputs: &mut Vec<Output>) -> Option<()> {
-        let count = operation.outputs(call.inputs.len(), call.outputs.len());
+    fn outputs(
+        &mut self,
+        operation: &dyn Operation,
+        call: &Call,
+        attrs: &Attrs,
+        outputs: &mut Vec<Output>,
+    ) -> Option<()> {
+        let count = operation.outputs(attrs, call.inputs.len(), call.outputs.len());
         if call.outputs.len() > count {
             let expected = match count {
                 0 => "no outputs".to_owned(),

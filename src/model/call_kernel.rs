@@ -467,7 +467,7 @@ impl<'a> Analyzer<'a> {
             };
             parts.push(part);
         }
-        let count = operation.outputs(call.inputs.len(), operands.written.len());
+        let count = operation.outputs(&inner.attrs, call.inputs.len(), operands.written.len());
         if count < operands.written.len() {
             let why = format!(
                 "gives {}, and the kernel has {}",

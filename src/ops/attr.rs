@@ -245,6 +245,14 @@ impl Attrs {
             .expect("an operation asks for options of its own signature, and the model fills in all of them")
     }
 
+    /// The word of an option; `None` if it has no value, since its use is wrong.
+    pub fn find_word(&self, name: &str) -> Option<&'static str> {
+        match self.values.iter().find(|(candidate, ..)| *candidate == name)? {
+            (_, Attr::Word(word), _) => Some(word),
+            _ => None,
+        }
+    }
+
     pub(super) fn span(&self, name: &str) -> Option<SrcSpan> {
         self.values.iter().find(|(candidate, ..)| *candidate == name)?.2
     }

@@ -34,6 +34,7 @@ pub(super) fn options(via: &'static str) -> Attrs {
     let mut attrs = Attrs::default();
     attrs.push("via", Attr::Word(via), None);
     attrs.push("indices", Attr::Absent, None);
+    attrs.push("back", Attr::Bool(false), None);
     attrs
 }
 
@@ -109,8 +110,8 @@ impl Operation for Copy {
         true
     }
 
-    fn elements(&self, _: &Spec) -> Option<Expression> {
-        Some(Expression::identity())
+    fn elements(&self, spec: &Spec) -> Option<Expression> {
+        Counted::of(spec).is_none().then(Expression::identity)
     }
 
     fn summary(&self) -> &'static str {
@@ -124,7 +125,7 @@ impl Operation for Copy {
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
-                inputs: &[Input::Tensor("src")],
+                inputs: &[Input::Tensor("src"), Input::Optional("counts")],
                 outputs: &["dst"],
                 options: &[
                     OptionSpec::word(
@@ -133,6 +134,7 @@ impl Operation for Copy {
                         "a copy engine, a kernel, or what is faster: a kernel for short rows and for pages within a device, else the runtime's copy",
                     ),
                     pages::INDICES,
+                    counted::BACK,
                 ],
             }
         }
@@ -141,6 +143,17 @@ impl Operation for Copy {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let source = &call.inputs[0];
         let list = pages::indices(call.attrs);
+        if counted::has_counts(call)? {
+            if list.is_some() || call.attrs.word("via") == "dma" {
+                let (option, why) = if list.is_some() {
+                    ("indices", "counts say which rows go")
+                } else {
+                    ("via", "an engine reads no counts")
+                };
+                return Err(call.bad_option(option, why.to_owned(), format!("remove `{option}`")));
+            }
+            return counted::infer(call);
+        }
         let copied = match list {
             Some(list) => pages::infer(call, list)?,
             None => source.tensor.dims,
@@ -208,6 +221,17 @@ impl Operation for Copy {
 
     fn cost(&self, spec: &Spec) -> Cost {
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+        if let Some(counted) = Counted::of(spec) {
+            let rows = Traffic::of(Space::Device, counted.usual_bytes(source.dtype));
+            let read = rows + Traffic::of(Space::Device, spec.inputs[1].bytes());
+            return Cost {
+                read,
+                written: rows,
+                blocks: rows.device.div_ceil(1 << 14).max(1),
+                share: 4,
+                ..Cost::default()
+            };
+        }
         let bytes = target.bytes();
         let blocks = match by_kernel(spec) {
             true => target.elements().div_ceil(1024).max(1),
@@ -222,14 +246,19 @@ impl Operation for Copy {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let rank = spec.team.rank;
         match pages::indices(&spec.attrs) {
+            _ if inputs.len() > 1 => {
+                let counted = Counted::of(spec).expect("an input counts the rows");
+                counted.copy(inputs[1], (rank, inputs[0]), (rank, &mut outputs[0]));
+            }
             Some(list) => pages::copy(list, inputs[0], &mut outputs[0]),
             None => outputs[0].copy_from_slice(inputs[0]),
         }
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        if pages::indices(&spec.attrs).is_some() {
+        if pages::indices(&spec.attrs).is_some() || Counted::of(spec).is_some() {
             return None;
         }
         check::same_elements(spec)
@@ -237,6 +266,9 @@ impl Operation for Copy {
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+        if let Some(counted) = Counted::of(spec) {
+            return vec![counted::kernel(spec, &counted, (spec.team.rank, spec.team.rank))];
+        }
         match pages::indices(&spec.attrs) {
             Some(list) if by_kernel(spec) => pages::kernels(list, source, target),
             Some(list) => pages::stretches(list, source, target).into_iter().map(|part| engine(spec, &part)).collect(),
@@ -251,6 +283,9 @@ impl Operation for Copy {
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         if pages::indices(&rule.spec.attrs).is_some() {
             return Err("a copy of pages has no gradient yet: `gather` has one");
+        }
+        if Counted::of(rule.spec).is_some() {
+            return Err("a copy of counted rows has no gradient: write the copy with `back` turned around");
         }
         backward::same_elements(rule)
     }

@@ -70,7 +70,7 @@ impl Operation for Map {
         outputs.map(one).collect()
     }
 
-    fn outputs(&self, inputs: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, inputs: usize, _: usize) -> usize {
         inputs.clamp(1, OUTPUTS.len())
     }
 

@@ -166,8 +166,19 @@ pub struct Gemm {
 pub struct Scales {
     /// Operands that hold the factors of `a` and of `b`.
     pub operands: [u8; 2],
-    /// Whether each row of `a` and each column of `b` has its own factor; otherwise each matrix has one.
-    pub each: bool,
+    pub form: ScaleForm,
+}
+
+/// The elements of a matrix that share a scaling factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScaleForm {
+    /// The whole matrix.
+    Tensor,
+    /// A row of `a` and a column of `b`.
+    RowsAndColumns,
+    /// 1 × 128 elements of `a` and 128 × 128 elements of `b`, along the k dimension and the columns of `b`. Factors of `a`
+    /// are stored by blocks of k, then by row; factors of `b` are contiguous along k.
+    Blocks,
 }
 
 /// The epilogue of a product: `c = function(c + bias)`, elementwise.
@@ -334,8 +345,17 @@ pub struct Peer {
 pub struct Sent {
     /// Rank that receives the data.
     pub to: u32,
-    /// A copy or a kernel whose second operand is in the receiver's memory.
+    /// A copy or a kernel whose last operand is in the receiver's memory.
     pub launch: Box<Launch>,
+    /// The rows that are sent, if a tensor counts them: the rank's second operand.
+    pub counted: Option<Counted>,
+}
+
+impl Sent {
+    /// Operands of the rank itself.
+    pub fn inputs(&self) -> usize {
+        1 + usize::from(self.counted.is_some())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -384,12 +404,32 @@ pub struct Collective {
     pub peer: u32,
     /// Sizes of the parts of an uneven `all_to_all`; `None` if all parts are equal.
     pub parts: Option<Arc<Parts>>,
+    /// For an `all_to_all` of rows that a tensor counts.
+    pub counted: Option<Counted>,
+}
+
+/// Rows that go from each rank to each, counted by a matrix of whole numbers that all ranks have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Counted {
+    /// The operand with the counts, and their type.
+    pub operand: u8,
+    pub dtype: DType,
+    pub ranks: u32,
+    /// Counts of each rank, of which equal shares belong to each receiver.
+    pub parts: u64,
+    /// Whether rows go back the way that these counts have brought them.
+    pub back: bool,
+    /// Elements of a row.
+    pub row: u64,
+    /// Rows of the tensor that is sent from, and of the one that is received into.
+    pub source: u64,
+    pub target: u64,
 }
 
 impl Collective {
     /// Whether both are parts of the same collective call. Parts that do not match never complete, or fail.
     pub fn meets(&self, other: &Collective) -> bool {
-        let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer);
+        let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)
     }
 }

@@ -17,6 +17,7 @@ mod compiled;
 mod concat;
 mod conv;
 mod copies;
+mod counted;
 mod derivative;
 mod dropout;
 mod elementwise;
@@ -164,15 +165,25 @@ pub trait Operation: Sync {
         Err("nothing that it computes has a derivative")
     }
 
-    /// Number of outputs of a call with `inputs` inputs and `given` named outputs. These are the first outputs of the
-    /// signature.
-    fn outputs(&self, _inputs: usize, _given: usize) -> usize {
+    /// Number of outputs of a call with these options, `inputs` inputs and `given` named outputs. These are the first outputs
+    /// of the signature.
+    fn outputs(&self, _attrs: &Attrs, _inputs: usize, _given: usize) -> usize {
         self.signature().outputs.len()
     }
 
     /// Types of hidden inputs: memory that each call owns and the text does not name. They follow the other inputs.
     fn own_inputs(&self, _attrs: &Attrs) -> Vec<(DType, Dims)> {
         Vec::new()
+    }
+
+    /// How many of the outputs, from the first on, a gradient is given of.
+    fn outputs_with_gradients(&self, spec: &Spec) -> usize {
+        spec.outputs.len()
+    }
+
+    /// Who computes the operation, as far as that is known before a run and not plain from its name; `None` otherwise.
+    fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
+        None
     }
 
     /// Whether an output may be the same slice as an input.

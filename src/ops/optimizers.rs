@@ -130,7 +130,7 @@ impl Operation for Optimizer {
         }
     }
 
-    fn outputs(&self, _: usize, given: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
         match self {
             Optimizer::AdamW => ADAMW.outputs.len(),
             Optimizer::Sgd => given.clamp(1, SGD.outputs.len()),

@@ -23,6 +23,13 @@ pub struct Crossing {
     pub from: Vec<u32>,
 }
 
+impl Crossing {
+    /// The rows that this rank sends, if a tensor counts them.
+    pub fn counted(&self) -> Option<Counted> {
+        self.sends.as_ref().and_then(|(_, copy)| Counted::of(copy))
+    }
+}
+
 impl PeerCopy {
     /// Returns the part of the rank that `team` describes: what it sends, and the ranks that write to it with their
     /// outputs.
@@ -72,11 +79,13 @@ impl Operation for PeerCopy {
         let Crossing { sends, from } = own(spec);
         let rank = spec.team.rank;
         let arrives = from.iter().zip(&spec.outputs).filter(|(from, _)| **from != rank);
-        let received = arrives.map(|(_, output)| output.bytes()).sum();
+        // Of rows that are counted, each rank gets as many as it sends on average.
+        let bytes = |tensor: &Tensor| own(spec).counted().map_or(tensor.bytes(), |rows| rows.usual_bytes(tensor.dtype));
+        let received = arrives.map(|(_, output)| bytes(output)).sum();
         match sends {
             Some((to, copy)) if *to == rank => Cost { received, ..copy.cost() },
             Some((_, copy)) => {
-                let sent = copy.inputs[0].bytes();
+                let sent = bytes(&copy.inputs[0]);
                 Cost { read: Traffic::NONE, written: Traffic::NONE, sent, received, ..copy.cost() }
             }
             None => Cost { received, ..Cost::default() },
@@ -90,35 +99,49 @@ impl Operation for PeerCopy {
     }
 
     fn exchange(&self, members: &mut [Member]) {
-        let sent: Vec<(u32, u32, &[f64])> = members
+        let sent: Vec<(u32, u32, Option<Counted>, &[Vec<f64>])> = members
             .iter()
             .filter_map(|member| {
-                let (to, _) = own(member.spec).sends.as_ref()?;
-                Some((member.spec.team.rank, *to, member.inputs[0].as_slice()))
+                let crossing = own(member.spec);
+                let (to, _) = crossing.sends.as_ref()?;
+                Some((member.spec.team.rank, *to, crossing.counted(), member.inputs))
             })
             .collect();
         for member in members.iter_mut() {
             let to = member.spec.team.rank;
             for (from, output) in own(member.spec).from.iter().zip(member.outputs.iter_mut()) {
-                let found = sent.iter().find(|(sender, receiver, _)| sender == from && *receiver == to);
-                if let Some((.., values)) = found {
-                    output.copy_from_slice(values);
+                let found = sent.iter().find(|(sender, receiver, ..)| sender == from && *receiver == to);
+                match found {
+                    Some((.., Some(counted), inputs)) => counted.copy(&inputs[1], (*from, &inputs[0]), (to, output)),
+                    Some((.., None, inputs)) => output.copy_from_slice(&inputs[0]),
+                    None => {}
                 }
             }
         }
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
+        if own(spec).counted().is_some() {
+            return None;
+        }
         let mut operands = spec.inputs.iter().chain(&spec.outputs);
         let elements = operands.clone().next()?.elements();
         operands.all(|tensor| tensor.contiguous() && tensor.elements() == elements).then_some(Pieces::Blocks(elements))
     }
 
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        own(spec).counted().map(|_| counted::CARRIED_OUT)
+    }
+
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let Crossing { sends, from } = own(spec);
         let sends = sends.as_ref().map(|(to, copy)| {
-            let launch = copies::launch_to_peer(copy);
-            Sent { to: *to, launch: Box::new(launch) }
+            let counted = Counted::of(copy);
+            let launch = match &counted {
+                Some(counted) => counted::kernel(copy, counted, (spec.team.rank, *to)),
+                None => copies::launch_to_peer(copy),
+            };
+            Sent { to: *to, launch: Box::new(launch), counted }
         });
         vec![Launch::Peer(Peer { rank: spec.team.rank, sends, from: from.as_slice().into() })]
     }

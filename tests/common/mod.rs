@@ -92,6 +92,7 @@ pub fn exec_options() -> exec::Options {
         in_flight: 2,
         timeout: aorta::base::Nanos(20_000_000_000),
         gemm_candidates: 1,
+        keep_algorithms: false,
         observed_operations: 100_000,
         observe: aorta::config::ObserveSetting::Auto,
         gate_depth: 512,

@@ -94,7 +94,10 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
                 let own = if turned { vec![b, a] } else { vec![a, b] };
                 [if with { lead.clone() } else { Vec::new() }, own].concat()
             };
-            let epilogue = d.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
+            let epilogue = d.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"]);
+            // A gate takes half of the columns.
+            let width = n;
+            let n = if epilogue.ends_with("glu") { 2 * n } else { n };
             let has_bias = d.below(2) == 1;
             text = format!(
                 "f: gemm($0, $1{} -> @0, transpose_a: {turned_a}, transpose_b: {turned_b}, epilogue: {epilogue})",
@@ -102,14 +105,16 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             );
             let mut inputs = vec![matrix(with_a, m, k, turned_a), matrix(with_b, k, n, turned_b)];
             inputs.extend(has_bias.then(|| vec![n]));
-            Function { statement: &text, inputs, outputs: vec![matrix(true, m, n, false)], ..PLAIN }
+            Function { statement: &text, inputs, outputs: vec![matrix(true, m, width, false)], ..PLAIN }
         }
         "grouped_gemm" => {
             let (groups, rows, depth, columns) = (d.size(), d.size() + 1, d.size(), d.size());
             let [turned_a, turned_b, in_depth] = [(); 3].map(|()| d.below(2) == 1);
             let matrix =
                 |rows: u64, columns: u64, turned: bool| if turned { vec![columns, rows] } else { vec![rows, columns] };
-            let epilogue = d.pick(&["none", "relu", "gelu", "gelu_tanh", "silu"]);
+            let epilogue = d.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu"]);
+            let width = columns;
+            let columns = if epilogue.ends_with("glu") { 2 * columns } else { columns };
             // Ends that do not ascend, and some below the number of rows: the last rows are of no group.
             let more = format!("buffer i, ends: i32[{groups}] = iota\n");
             text = format!(
@@ -119,11 +124,11 @@ fn cases(name: &str, seed: u64) -> Option<Case> {
             );
             let (inputs, output) = match in_depth {
                 true => {
-                    (vec![matrix(depth, rows, turned_a), matrix(rows, columns, turned_b)], vec![groups, depth, columns])
+                    (vec![matrix(depth, rows, turned_a), matrix(rows, columns, turned_b)], vec![groups, depth, width])
                 }
                 false => (
                     vec![matrix(rows, depth, turned_a), [vec![groups], matrix(depth, columns, turned_b)].concat()],
-                    vec![rows, columns],
+                    vec![rows, width],
                 ),
             };
             return Some(Function { more: &more, statement: &text, inputs, outputs: vec![output], ..PLAIN }.case(seed));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::backend::libraries::{Opened, functions};
 use crate::base::DType;
 use crate::exec::{ExecError, Fault};
-use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix};
+use crate::ops::{Activation, Arithmetic, Epilogue, Gemm, Matrix, ScaleForm};
 
 use super::api::{Addresses, Call};
 use super::runtime::Stream;
@@ -395,15 +395,28 @@ impl<const WORDS: usize> Layouts<WORDS> {
         if let Some(scales) = gemm.scales {
             // Each launch sets its own addresses. The heuristic only asks whether there are any.
             library.set_scales(layouts.desc, [16; 2])?;
-            if scales.each {
-                // CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F and HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F.
-                const OUTER_VECTOR: c_int = 3;
-                dialect.scale_modes.iter().try_for_each(|mode| library.set(layouts.desc, *mode, &OUTER_VECTOR))?;
+            if scales.form != ScaleForm::Tensor {
+                let modes = dialect.scale_modes.into_iter().zip(scale_modes(scales.form));
+                modes.into_iter().try_for_each(|(field, mode)| library.set(layouts.desc, field, &mode))?;
             }
         }
         layouts.a = library.layout(&gemm.b, (gemm.k, gemm.n), gemm.batch)?;
         layouts.b = library.layout(&gemm.a, (gemm.m, gemm.k), gemm.batch)?;
         layouts.c = library.layout(&gemm.c, (gemm.m, gemm.n), gemm.batch)?;
         Ok(layouts)
+    }
+}
+
+/// The modes of the factors of the library's first and second operand, which are `b` and `a`: values of
+/// `cublasLtMatmulMatrixScale_t` and `hipblasLtMatmulMatrixScale_t`. Those of blocks are known to cuBLAS from 12.9 on.
+fn scale_modes(form: ScaleForm) -> [c_int; 2] {
+    const SCALAR: c_int = 0;
+    const OUTER_VECTOR: c_int = 3;
+    const VECTOR_OF_128: c_int = 4;
+    const BLOCK_OF_128: c_int = 5;
+    match form {
+        ScaleForm::Tensor => [SCALAR; 2],
+        ScaleForm::RowsAndColumns => [OUTER_VECTOR; 2],
+        ScaleForm::Blocks => [BLOCK_OF_128, VECTOR_OF_128],
     }
 }

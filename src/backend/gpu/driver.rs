@@ -3,6 +3,7 @@
 mod prepare;
 
 use std::ffi::CString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::collective::{Collectives, Comm};
@@ -27,6 +28,10 @@ use super::runtime::{Event, Graph, Stream};
 use super::stamps::Stamps;
 use super::timer;
 use super::tracer::Recorder;
+
+/// The reason against a graph of rows that a tensor counts.
+const COUNTS_IN_GRAPH: &str = "the host reads how many rows go, and a graph has no host inside: run it as streams, or write \
+                               `copy(x, counts -> y at r)` for each rank, which reads the counts on the device";
 
 pub struct GpuDriver<A: Api> {
     api: Arc<A>,
@@ -67,6 +72,10 @@ pub struct GpuDriver<A: Api> {
     /// Address and size in bytes of the memory that is written to flush the caches.
     flush_memory: (u64, u64),
     capturing: bool,
+    /// The folder of compiled kernels and chosen algorithms; `None` if nothing is kept.
+    cache: Option<PathBuf>,
+    /// The counts of rows that the host has read last.
+    counts: Vec<u8>,
     captured_uses: CapturedUses,
     /// True while each operation is timed.
     observing: bool,
@@ -87,7 +96,7 @@ unsafe impl<A: Api> Send for GpuDriver<A> {}
 impl<A: Api> GpuDriver<A> {
     /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, convolutions, attentions, collectives, shared, host, capturing, .. } = self;
+        let Self { api, calls, products, convolutions, attentions, collectives, shared, host, capturing, counts, .. } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
@@ -134,7 +143,19 @@ impl<A: Api> GpuDriver<A> {
                         return Err(Fault::new("issue", "the communicators have been ended"));
                     }
                     let collectives = collectives.as_ref().expect("loaded where an image has collectives");
-                    let exchanges = &calls.exchanges[first as usize..last as usize];
+                    let exchanges = &mut calls.exchanges[first as usize..last as usize];
+                    for exchange in exchanges.iter_mut() {
+                        let Some((address, bytes)) = exchange.counts() else { continue };
+                        if *capturing {
+                            return Err(Fault::new("issue", COUNTS_IN_GRAPH));
+                        }
+                        while !api.idle(stream)? {
+                            std::thread::yield_now();
+                        }
+                        counts.resize(bytes, 0);
+                        api.read(address, counts)?;
+                        exchange.count(counts);
+                    }
                     collectives.issue(comm, exchanges, stream)
                 }
             }

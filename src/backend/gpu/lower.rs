@@ -9,7 +9,7 @@ use crate::backend::collective::{Comm, Exchange};
 use crate::backend::crossings::Sharing;
 use crate::base::Space;
 use crate::exec::{Address, ExecError, Image, ImageOp, NO_COMM};
-use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Shared, user_kernel};
+use crate::ops::{Arg, Conv, Copy as CopyLaunch, Gemm, Kernel, Launch, Peer, Sent, Shared, user_kernel};
 
 use super::api::{Addresses, Api, ConvAddresses, Step};
 use super::attention::Attention;
@@ -430,7 +430,11 @@ impl<A: Api> Context<'_, A> {
                     self.add_steps(&steps, stream, calls);
                     continue;
                 }
-                Part::Send { launch, target } => self.call(launch, op, &[operands[0], target], calls, products)?,
+                Part::Send { launch, target } => {
+                    let inputs = peer.sends.as_ref().map_or(0, Sent::inputs);
+                    let with_target: Vec<u64> = operands[..inputs].iter().copied().chain([target]).collect();
+                    self.call(launch, op, &with_target, calls, products)?
+                }
                 Part::Stage { copy, target, to } => {
                     calls.peers.push(to);
                     let peer = calls.peers.len() as u32 - 1;

@@ -8,6 +8,7 @@ pub(super) mod blas;
 mod comms;
 mod convolutions;
 mod declared;
+mod disk_cache;
 mod driver;
 mod engines;
 mod flags;

@@ -185,7 +185,7 @@ fn send<'a, A: Api>(
     own: &PeerDevice<A>,
     (crossing, rank, sent): (u32, u32, &'a Sent),
 ) -> Result<(Part<'a, A>, Option<SendFlags<A>>), ExecError> {
-    let Sent { to, launch } = sent;
+    let Sent { to, launch, .. } = sent;
     let receiver = devices.of(*to)?;
     let target = receiver.crossings.target(crossing, rank).map(|offset| receiver.base + offset);
     let target = target.ok_or_else(|| ExecError::Device {

@@ -4,11 +4,15 @@
 //! that has the product: the fastest alone is not always the fastest where products overlap. They are timed as a graph,
 //! since the host's call takes longer than a small product.
 
+use std::cell::OnceCell;
+use std::path::Path;
+
 use crate::base::Nanos;
-use crate::exec::ExecError;
+use crate::exec::{DeviceInfo, ExecError};
 use crate::ops::{Arithmetic, Gemm};
 
 use super::api::{Api, Call};
+use super::disk_cache;
 use super::lower::{Args, Prepared, Product, Use};
 use super::runtime::{Event, Graph, Stream};
 
@@ -54,6 +58,10 @@ pub struct Chooser<'a, A: Api> {
     pub workspaces: &'a [(u64, u64)],
     /// Number of algorithms that are timed for each product.
     pub candidates: u32,
+    /// The folder of kept choices; `None` if choices are not kept.
+    pub kept: Option<&'a Path>,
+    /// What choices depend on beside the product: known once the library is open.
+    pub machine: OnceCell<String>,
     /// Kernels of epilogues and convolutions, and the arguments of all kernels.
     pub alternatives: &'a [Prepared],
     pub args: &'a Args,
@@ -67,8 +75,20 @@ impl<A: Api> Chooser<'_, A> {
     /// The algorithm for a product.
     pub fn choose(&self, product: &Product) -> Result<Chosen<A>, ExecError> {
         let gemm = &product.gemm;
-        let candidates = self.candidates(product)?;
+        let mut candidates = self.candidates(product)?;
         let count = candidates.len();
+        let kept = self.kept.filter(|_| count > 1).map(|folder| {
+            let machine = self.machine.get_or_init(|| machine(&self.api.device()));
+            let splits: String = candidates.iter().map(|candidate| if candidate.split { 's' } else { 'w' }).collect();
+            let lanes: Vec<u64> = product.uses.iter().map(|one| self.workspaces[one.lane as usize].1).collect();
+            disk_cache::path(folder, &[machine, &format!("{gemm:?} {lanes:?} {splits}")], "choice")
+        });
+        if let Some(choice) = kept.as_deref().and_then(Choice::read).filter(|choice| choice.place < count) {
+            let Candidate { algorithm, split } = candidates.swap_remove(choice.place);
+            let note =
+                self.chosen(product, split, (choice.place, count), &format!("{} when it was chosen", choice.time));
+            return Ok(Chosen { product: algorithm, split, note: Some(note) });
+        }
         let mut first = None;
         let mut failed = None;
         let mut best: Option<(Nanos, usize, Candidate<A>)> = None;
@@ -89,23 +109,14 @@ impl<A: Api> Chooser<'_, A> {
             first.get_or_insert(candidate);
         }
         let what = describe(gemm);
-        let epilogue = |split: bool| match (split, gemm.epilogue) {
-            (true, _) => SPLIT,
-            (false, Some(_)) => ", with its epilogue",
-            (false, None) => "",
-        };
         match (best, first, failed) {
             (Some((time, place, Candidate { algorithm, split })), ..) => {
-                let streams = match product.uses.len() {
-                    1 => "alone".to_owned(),
-                    streams => format!("on {streams} streams at once"),
-                };
-                let epilogue = epilogue(split);
-                let note = format!("product {what}{epilogue}: algorithm {} of {count}, {time} {streams}", place + 1);
+                disk_cache::store(kept.as_deref(), &Choice { place, time }.packed());
+                let note = self.chosen(product, split, (place, count), &time.to_string());
                 Ok(Chosen { product: algorithm, split, note: Some(note) })
             }
             (None, Some(Candidate { algorithm, split }), Some(fault)) => {
-                let epilogue = epilogue(split);
+                let epilogue = epilogue(gemm, split);
                 let note =
                     format!("product {what}{epilogue}: algorithm 1 of {count}, since none could be timed: {fault}");
                 Ok(Chosen { product: algorithm, split, note: Some(note) })
@@ -122,6 +133,16 @@ impl<A: Api> Chooser<'_, A> {
                 }),
             }),
         }
+    }
+
+    /// The note on a choice.
+    fn chosen(&self, product: &Product, split: bool, (place, count): (usize, usize), time: &str) -> String {
+        let streams = match product.uses.len() {
+            1 => "alone".to_owned(),
+            streams => format!("on {streams} streams at once"),
+        };
+        let (what, epilogue) = (describe(&product.gemm), epilogue(&product.gemm, split));
+        format!("product {what}{epilogue}: algorithm {} of {count}, {time} {streams}", place + 1)
     }
 
     /// The algorithms that are timed: those that compute the epilogue too, then those that leave it to a kernel.
@@ -238,7 +259,66 @@ impl<A: Api> Chooser<'_, A> {
     }
 }
 
+/// In a note: who computes the epilogue.
+fn epilogue(gemm: &Gemm, split: bool) -> &'static str {
+    match (split, gemm.epilogue) {
+        (true, _) => SPLIT,
+        (false, Some(_)) => ", with its epilogue",
+        (false, None) => "",
+    }
+}
+
+/// The device and the versions of the driver and of libraries.
+fn machine(device: &DeviceInfo) -> String {
+    let decides = ["architecture", "cuda", "hip", "driver", "cublaslt", "hipblaslt", "rocblas"];
+    let facts = device.facts.iter().filter(|(name, _)| decides.contains(&name.as_str()));
+    let facts: Vec<String> = facts.map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{} {:?} {}", device.name, device.units, facts.join(", "))
+}
+
+/// A choice among the algorithms that the library proposes, as it is kept on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Choice {
+    /// Its place among the proposals.
+    place: usize,
+    /// The time that it was measured to take.
+    time: Nanos,
+}
+
+impl Choice {
+    fn packed(self) -> Vec<u8> {
+        [(self.place as u64).to_le_bytes(), self.time.0.to_le_bytes()].concat()
+    }
+
+    fn unpacked(bytes: &[u8]) -> Option<Choice> {
+        let (place, time) = bytes.split_first_chunk::<8>()?;
+        let time = Nanos(i64::from_le_bytes(time.try_into().ok()?));
+        Some(Choice { place: usize::try_from(u64::from_le_bytes(*place)).ok()?, time })
+    }
+
+    /// The choice in a file of the cache; `None` if it is missing, damaged, or of another product.
+    fn read(path: &Path) -> Option<Choice> {
+        Choice::unpacked(&disk_cache::read(path)?)
+    }
+}
+
 fn describe(gemm: &Gemm) -> String {
     let batch = if gemm.batch > 1 { format!("{} × ", gemm.batch) } else { String::new() };
     format!("{batch}[{}, {}] × [{}, {}] {}", gemm.m, gemm.k, gemm.k, gemm.n, gemm.arithmetic.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_of_another_form_is_ignored() {
+        let choice = Choice { place: 3, time: Nanos(12_345) };
+        let bytes = choice.packed();
+        assert_eq!(Choice::unpacked(&bytes), Some(choice));
+        for length in 0..bytes.len() {
+            assert_eq!(Choice::unpacked(&bytes[..length]), None, "cut to {length}");
+        }
+        assert_eq!(Choice::unpacked(&[&bytes[..], &[0]].concat()), None);
+    }
 }

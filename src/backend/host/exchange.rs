@@ -20,26 +20,39 @@ type CopyDirection = (u32, u32, u32);
 /// Data that was sent and not yet received.
 #[derive(Debug, Default)]
 pub struct CopiesInFlight {
-    sent: Mutex<BTreeMap<CopyDirection, VecDeque<Vec<f64>>>>,
+    sent: Mutex<BTreeMap<CopyDirection, VecDeque<Arriving>>>,
     changed: Condvar,
 }
+
+/// Data on its way, and its place in the receiver's tensor.
+type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
     /// Takes part in a copy between ranks: sends `inputs`, and stores what arrives in `outputs`. Blocks until the other
     /// ranks have taken part.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(Sent { to, .. }), Some(values)) = (&peer.sends, inputs.first()) {
-            sent.entry((crossing, peer.rank, *to)).or_default().push_back(values.clone());
+        if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {
+            let arriving = match counted {
+                None => (0, values.clone()),
+                Some(counted) => {
+                    let counts = &inputs[usize::from(counted.operand)];
+                    let way = counted.way(|place| counts[place as usize] as i64, peer.rank, *to);
+                    let [from, place, length] = [way.from, way.to, way.rows].map(|rows| (rows * counted.row) as usize);
+                    (place, values[from..from + length].to_vec())
+                }
+            };
+            sent.entry((crossing, peer.rank, *to)).or_default().push_back(arriving);
             self.changed.notify_all();
         }
         for (&from, output) in peer.from.iter().zip(outputs) {
-            *output = loop {
+            let (place, values) = loop {
                 if let Some(values) = sent.get_mut(&(crossing, from, peer.rank)).and_then(VecDeque::pop_front) {
                     break values;
                 }
                 sent = self.changed.wait(sent).unwrap_or_else(PoisonError::into_inner);
             };
+            output[place..place + values.len()].copy_from_slice(&values);
         }
     }
 }

@@ -163,7 +163,8 @@ impl<'a> Analyzer<'a> {
         };
         let inputs = self.expansion.step.inputs(op).iter().enumerate().map(name);
         let names = spec.output_names().into_iter().map(str::to_owned);
-        let outputs = names.zip(self.expansion.step.outputs(op).iter().copied()).collect();
+        let outputs = names.zip(self.expansion.step.outputs(op).iter().copied());
+        let outputs = outputs.take(spec.operation.outputs_with_gradients(spec)).collect();
         Some(Target { label, text, ops, inputs: inputs.collect(), outputs })
     }
 

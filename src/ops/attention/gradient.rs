@@ -72,7 +72,7 @@ impl Operation for AttentionBackward {
         fused::launches(fused, kernels)
     }
 
-    fn outputs(&self, _: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
         3
     }
 

@@ -86,7 +86,7 @@ impl Operation for Attention {
         fused::launches(FusedAttention::of(spec, AttentionForm::Forward, &[0, 1, 2, 3, 4]), kernels)
     }
 
-    fn outputs(&self, _: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
         2
     }
 

@@ -69,6 +69,14 @@ pub fn broadcast(rule: &mut Backward) -> Result<(), NoRule> {
 pub fn all_to_all(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (tensor, team) = (rule.spec.inputs[0], rule.spec.team);
+    if rule.spec.inputs.len() > 1 {
+        // Rows that are not sent have no gradient.
+        let (found, counts) = (rule.zeros(tensor.dtype, tensor.dims), rule.input(1));
+        let back = ("back", Attr::Bool(!rule.spec.attrs.bool("back")));
+        rule.tape.write_in(team, "all_to_all", &[back], &[gradient, counts], &[found]);
+        rule.set(0, found);
+        return Ok(());
+    }
     let Some(counts) = rule.spec.attrs.counts("counts") else {
         transposed(rule, "all_to_all", &[], 1.0);
         return Ok(());

@@ -1,7 +1,7 @@
 //! Gradients of matrix products: products with transposed factors.
 
 use super::super::derivative::Derivatives;
-use super::super::matrix::{Finish, Function};
+use super::super::matrix::{Finish, Function, Gate, factors};
 use super::*;
 
 /// `gemm`.
@@ -17,7 +17,10 @@ pub fn gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let compute = Attr::Word(rule.spec.attrs.word("compute"));
     let options =
         [("transpose_a", Attr::Bool(turned_a)), ("transpose_b", Attr::Bool(turned_b)), ("compute", compute.clone())];
-    let gradient = of_sums(rule, finish, gradient, &options)?;
+    let gradient = match Gate::of(rule.spec, factors(rule.spec)) {
+        Some(gate) => gate.backward(rule, gradient)?,
+        None => of_sums(rule, finish, gradient, &options)?,
+    };
     if let Some(before) = finish.before
         && rule.wants(before)
     {
@@ -84,7 +87,10 @@ pub fn grouped_gemm(rule: &mut Backward) -> Result<(), NoRule> {
     let dtype = rule.spec.inputs[0].dtype;
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| rule.spec.attrs.bool(name));
     let options = [("transpose_a", Attr::Bool(turned_a)), ("transpose_b", Attr::Bool(turned_b))];
-    let gradient = of_sums(rule, Finish::of_sums(Function::of_word(rule.spec)), gradient, &options)?;
+    let gradient = match Gate::of(rule.spec, 3) {
+        Some(gate) => gate.backward(rule, gradient)?,
+        None => of_sums(rule, Finish::of_sums(Function::of_word(rule.spec)), gradient, &options)?,
+    };
     let gradient = rule.convert(gradient, dtype);
     let [a, b, ends] = [0, 1, 2].map(|input| rule.input(input));
     let product = |rule: &mut Backward, factors: [Value; 2], turned: [bool; 2], size: &[u64]| {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::base::{DType, Dims};
 
+use super::counted::row;
 use super::reduce::needs_equal_parts;
 use super::*;
 
@@ -25,19 +26,29 @@ impl Operation for AllToAll {
 
     fn signature(&self) -> &'static Signature {
         &Signature {
-            inputs: &[Input::Tensor("src")],
+            inputs: &[Input::Tensor("src"), Input::Optional("counts")],
             outputs: &["dst"],
-            options: &[OptionSpec {
-                name: "counts",
-                kind: OptionType::Counts,
-                default: Preset::Absent,
-                doc: "rows of the first dimension from each rank to each: a list for each sender, or one for all",
-            }],
+            options: &[
+                OptionSpec {
+                    name: "counts",
+                    kind: OptionType::Counts,
+                    default: Preset::Absent,
+                    doc: "rows of the first dimension from each rank to each: a list for each sender, or one for all",
+                },
+                counted::BACK,
+            ],
         }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         needs_stretches(call)?;
+        if counted::has_counts(call)? {
+            if call.attrs.counts("counts").is_some() {
+                let why = "a tensor counts the rows already".to_owned();
+                return Err(call.bad_option("counts", why, "remove the option, or the second operand".to_owned()));
+            }
+            return counted::infer(call);
+        }
         match call.attrs.counts("counts") {
             None => {
                 let source = &call.inputs[0];
@@ -49,6 +60,12 @@ impl Operation for AllToAll {
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        if let Some(counted) = Counted::of(spec) {
+            let bytes = counted.usual_bytes(spec.inputs[0].dtype) * u64::from(counted.ranks);
+            let [read, written] =
+                [bytes + spec.inputs[1].bytes(), bytes].map(|bytes| Traffic::of(Space::Device, bytes));
+            return Cost { read, written, ..Cost::default() };
+        }
         match uneven_parts(spec) {
             None => traffic(spec),
             Some(parts) => {
@@ -62,6 +79,10 @@ impl Operation for AllToAll {
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         // With one rank, the only part stays on that rank.
+        if let Some(counted) = Counted::of(spec) {
+            counted.copy(inputs[1], (0, inputs[0]), (0, &mut outputs[0]));
+            return;
+        }
         let count = uneven_parts(spec).map_or(inputs[0].len(), |parts| parts.sent[0] as usize);
         copy(&inputs[0][..count], &mut outputs[0]);
     }
@@ -69,6 +90,14 @@ impl Operation for AllToAll {
     fn exchange(&self, members: &mut [Member]) {
         let ranks = members.len();
         let sent: Vec<Vec<f64>> = members.iter().map(|member| member.inputs[0].clone()).collect();
+        if let Some(counted) = Counted::of(members[0].spec) {
+            for (to, member) in (0..).zip(members.iter_mut()) {
+                for (from, values) in (0..).zip(&sent) {
+                    counted.copy(&member.inputs[1], (from, values), (to, &mut member.outputs[0]));
+                }
+            }
+            return;
+        }
         for (to, member) in members.iter_mut().enumerate() {
             let counts = member.spec.attrs.counts("counts");
             let row = row(&member.spec.inputs[0]);
@@ -87,28 +116,30 @@ impl Operation for AllToAll {
     }
 
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
-        let even = spec.attrs.counts("counts").is_none();
+        let even = spec.attrs.counts("counts").is_none() && Counted::of(spec).is_none();
         even.then(|| Pieces::Blocks(spec.inputs[0].elements() / u64::from(spec.team.ranks)))
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let collective = entry(spec, CollectiveKind::AllToAll);
-        let parts = uneven_parts(spec).map(Arc::new);
-        let count = match parts {
-            None => collective.count / u64::from(spec.team.ranks),
-            Some(_) => 0,
+        let (parts, counted) = (uneven_parts(spec).map(Arc::new), Counted::of(spec));
+        let ranks = u64::from(spec.team.ranks);
+        let count = match (&parts, &counted) {
+            (Some(_), _) => 0,
+            (None, Some(rows)) => rows.source.min(rows.target) * rows.row / ranks,
+            (None, None) => collective.count / ranks,
         };
-        launched(Collective { count, parts, ..collective })
+        launched(Collective { count, parts, counted, ..collective })
+    }
+
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        Counted::of(spec)
+            .map(|_| "the host reads the counts first and waits for the device: as streams, never as a graph")
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::all_to_all(rule)
     }
-}
-
-/// Elements per index of the first dimension.
-fn row(tensor: &Tensor) -> u64 {
-    tensor.dims.iter().skip(1).product()
 }
 
 /// Numbers of elements exchanged with each rank; `None` if all parts are equal.

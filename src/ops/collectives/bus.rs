@@ -33,9 +33,12 @@ impl Collective {
         elements * self.dtype.size()
     }
 
-    /// Bytes that this rank transfers; `None` for a barrier. A send or receive counts in its own direction, any other
-    /// collective in both.
+    /// Bytes that this rank transfers; `None` for a barrier, and if a tensor determines the sizes. A send or receive counts
+    /// in its own direction, any other collective in both.
     fn bus_bytes(&self) -> Option<BusBytes> {
+        if self.counted.is_some() {
+            return None;
+        }
         if let Some(parts) = &self.parts {
             let others = |counts: &[u64]| {
                 let all: u64 = counts.iter().sum();
@@ -84,7 +87,10 @@ impl std::iter::Sum for BusBytes {
 /// Bytes that all collectives of an operation transfer; `None` if no data crosses a network.
 pub fn bus_bytes(spec: &Spec) -> Option<BusBytes> {
     let crosses = |bytes: &BusBytes| bytes.larger() > 0.0;
-    if crossing(spec).is_some() {
+    if let Some(crossing) = crossing(spec) {
+        if crossing.counted().is_some() {
+            return None;
+        }
         let cost = spec.cost();
         return Some(BusBytes { sent: cost.sent as f64, received: cost.received as f64 }).filter(crosses);
     }

@@ -105,6 +105,7 @@ fn entry(spec: &Spec, kind: CollectiveKind) -> Collective {
         reduction: Reduction::Sum,
         peer: 0,
         parts: None,
+        counted: None,
     }
 }
 

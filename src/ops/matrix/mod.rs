@@ -2,6 +2,7 @@
 
 mod check;
 mod epilogue;
+mod gated;
 mod grouped;
 mod product;
 mod tiling;
@@ -12,6 +13,7 @@ use super::layout::collapse;
 use super::*;
 pub use check::{MISSES, product_radii};
 pub use epilogue::{Added, Finish, Function, epilogue_of};
+pub use gated::Gate;
 pub use grouped::GroupedGemm;
 pub use product::Factors;
 
@@ -49,8 +51,9 @@ const OPTIONS: [OptionSpec; 5] = [
     OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
     OptionSpec::word(
         "epilogue",
-        &epilogue::NAMES,
-        "activation of the result; `gelu` is exact, `gelu_tanh` is the tanh approximation",
+        &gated::NAMES,
+        "activation of the result; `gelu` is exact, `gelu_tanh` is the tanh approximation; the gated forms `swiglu`, `geglu`, \
+         `geglu_tanh` and `reglu` multiply the activation of the first half of the columns by the second half",
     ),
 ];
 
@@ -64,7 +67,7 @@ impl Operation for Gemm {
 
     fn summary(&self) -> &'static str {
         if matches!(self, Gemm::Scaled) {
-            return "matrix multiplication of 8-bit floats with f32 scales, one per tensor or one per row of `a` and column of `b`";
+            return "matrix multiplication of 8-bit floats with f32 scales: one per tensor, per row of `a` and column of `b`, or per block";
         }
         "(batched) matrix multiplication, accumulated in f32, with an optional bias and activation"
     }
@@ -79,7 +82,7 @@ impl Operation for Gemm {
                 const {
                     &Signature {
                         inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
-                        outputs: &["c"],
+                        outputs: &["c", "sums"],
                         options: &OPTIONS,
                     }
                 }
@@ -94,7 +97,7 @@ impl Operation for Gemm {
                             Input::Tensor("scale_b"),
                             Input::Optional("bias"),
                         ],
-                        outputs: &["c"],
+                        outputs: &["c", "sums"],
                         options: &OPTIONS,
                     }
                 }
@@ -102,7 +105,17 @@ impl Operation for Gemm {
         }
     }
 
+    /// A gated epilogue needs the sums, which are an output of their own.
+    fn outputs(&self, attrs: &Attrs, _: usize, _: usize) -> usize {
+        1 + usize::from(gated::function(attrs).is_some())
+    }
+
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+        let is_gated = gated::function(call.attrs).is_some();
+        if is_gated && call.attrs.bool("accumulate") {
+            let why = "a gated epilogue has half as many columns as the product".to_owned();
+            return Err(call.bad_option("accumulate", why, "remove `accumulate`, and add with `map`".to_owned()));
+        }
         if call.attrs.bool("accumulate") && call.outputs[0].is_none() {
             return Err(OpError::OutputMissing {
                 op: self.name(),
@@ -186,12 +199,15 @@ impl Operation for Gemm {
             _ if narrow => DType::BF16,
             _ => a.dtype,
         };
-        let result = call.output(0, dtype, dims)?;
+        let results = match is_gated {
+            true => Gate::outputs(call, (dtype, dims))?,
+            false => vec![call.output(0, dtype, dims)?],
+        };
         if a.dtype == DType::I8 {
             whole_sums_fit(call, k)?;
         }
         if let Gemm::Scaled = self {
-            factors_fit(call, (m, n), dims.len())?;
+            factors_fit(call, (m, n, k), dims.len())?;
         }
         let factors = self.factors();
         let has_bias = call.inputs.len() - usize::from(call.attrs.bool("accumulate")) > factors;
@@ -217,10 +233,13 @@ impl Operation for Gemm {
                 });
             }
         }
-        Ok(vec![result])
+        Ok(results)
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
+        if let Some(gate) = self.gate(spec) {
+            return gate.cost(spec, self.cost(&gate.sums(spec)));
+        }
         let (m, n, k, batch) = sizes(spec);
         let arithmetic = arithmetic(spec);
         let finish = Finish::of(spec);
@@ -247,12 +266,20 @@ impl Operation for Gemm {
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        if let Some(gate) = self.gate(spec) {
+            self.reference(&gate.sums(spec), &inputs[..self.factors()], &mut outputs[1..]);
+            return gate.apply(spec, inputs, outputs);
+        }
         let finish = Finish::of(spec);
         sums(spec, inputs, &mut outputs[0]);
         outputs[0].iter_mut().for_each(|value| *value = finish.apply(*value));
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        if let Some(gate) = self.gate(spec) {
+            let of_sums = self.enclose(&gate.sums(spec), &inputs[..self.factors()], &mut outputs[1..]);
+            return gate.enclosed(spec, inputs, outputs, of_sums);
+        }
         let finish = Finish::of(spec);
         sums(spec, inputs, &mut outputs[0]);
         let tolerance = check::tolerance(spec, inputs, &outputs[0]);
@@ -261,6 +288,10 @@ impl Operation for Gemm {
     }
 
     fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        if let Some(gate) = self.gate(spec) {
+            let of_sums = check::check(&gate.sums(spec), &inputs[..self.factors()], &actual[1]);
+            return vec![gate.check(spec, inputs, actual), of_sums];
+        }
         vec![check::check(spec, inputs, &actual[0])]
     }
 
@@ -269,6 +300,9 @@ impl Operation for Gemm {
     }
 
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
+        if let Some(gate) = self.gate(spec) {
+            return gate.launch(spec, self.launch(&gate.sums(spec)));
+        }
         let (m, n, k, _) = sizes(spec);
         let output = &spec.outputs[0];
         let finish = Finish::of(spec);
@@ -330,12 +364,34 @@ impl Operation for Gemm {
         products.chain(kernel.map(Launch::Kernel)).collect()
     }
 
+    fn outputs_with_gradients(&self, _: &Spec) -> usize {
+        1
+    }
+
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        if self.gate(spec).is_some() {
+            return Some(gated::CARRIED_OUT);
+        }
+        match (Finish::of(spec).has_epilogue(), library_epilogue(spec)) {
+            (true, Some(_)) => {
+                Some("the library's epilogue, or a generated kernel behind the product where that is faster")
+            }
+            (true, None) => Some("a generated kernel behind the library's product computes the epilogue"),
+            (false, _) => None,
+        }
+    }
+
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::gemm(rule)
     }
 }
 
 impl Gemm {
+    /// The gate of a product; `None` without one.
+    fn gate(&self, spec: &Spec) -> Option<Gate> {
+        Gate::of(spec, self.factors())
+    }
+
     /// Number of inputs that come before the bias.
     fn factors(&self) -> usize {
         match self {
@@ -366,31 +422,52 @@ fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Fails unless there is a factor for each matrix, or for each row of the first and each column of the second.
-fn factors_fit(call: &Call, (m, n): (u64, u64), rank: usize) -> Result<(), OpError> {
-    let [a, b] = [2, 3].map(|input| call.inputs[input].tensor.dims);
-    let row = |size: u64, dims: Dims| dims.len() == 1 && dims[0] == size && rank == 2;
-    let fits = (row(m, a) && row(n, b)) || [a, b].iter().all(|dims| dims.iter().all(|&size| size == 1));
-    if !fits {
+/// Sides of the blocks that a factor belongs to.
+const BLOCK: u64 = 128;
+
+/// Elements to whose multiples the rows of the factors of blocks of `b` are padded: cuBLASLt reads them so.
+const BLOCK_ROW: u64 = 4;
+
+/// Fails unless there is a factor for each matrix, for each row of the first and each column of the second, or for each block.
+fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(), OpError> {
+    let [a, b] = [2, 3].map(|input| call.inputs[input].tensor);
+    let row = |size: u64, tensor: &Tensor| tensor.dims.len() == 1 && tensor.dims[0] == size && rank == 2;
+    let one = |tensor: &Tensor| tensor.dims.iter().all(|&size| size == 1);
+    let depth = k.div_ceil(BLOCK);
+    let blocks = rank == 2 && a.dims[..] == [depth, m] && b.dims[..] == [n.div_ceil(BLOCK), depth];
+    if !(row(m, &a) && row(n, &b) || one(&a) && one(&b) || blocks) {
         let help = match rank {
-            2 => "give one factor for each matrix, `f32[1]`, or one for each row of `a` and one for each column of `b`",
-            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`",
+            2 => format!(
+                "give one factor for each matrix, `f32[1]`; or one for each row of `a` and one for each column of `b`; or \
+                 `f32[{depth}, {m}]`, one for each {BLOCK} terms of each row of `a`, and `f32[{}, {depth}]`, one for each \
+                 block of {BLOCK} × {BLOCK} of `b`",
+                n.div_ceil(BLOCK)
+            ),
+            _ => "products of several matrices have one factor for all of `a`, `f32[1]`, and one for all of `b`"
+                .to_owned(),
         };
         return Err(call.differs(
             2,
-            format!("this is {a}"),
+            format!("this is {}", a.dims),
             3,
-            format!("this is {b}, for a product of {m} × {n}"),
-            help,
+            format!("this is {}, for a product of {m} × {n} with {k} terms", b.dims),
+            &help,
         ));
     }
-    let gaps = |input: &usize| !call.inputs[*input].tensor.contiguous();
-    match [2, 3].iter().find(|input| gaps(input)) {
-        Some(&input) => Err(OpError::Gaps {
-            op: call.operation.name(),
-            help: "factors have to lie side by side: copy the slice first",
-            at: call.inputs[input].span.into(),
-        }),
+    let gaps = |help| {
+        move |input: usize| OpError::Gaps { op: call.operation.name(), help, at: call.inputs[input].span.into() }
+    };
+    if blocks && !one(&b) {
+        let row = depth.next_multiple_of(BLOCK_ROW);
+        if b.dims[0] > 1 && b.strides[0] != row || b.strides[1] != 1 && depth > 1 || !a.contiguous() {
+            let help = "the library reads factors of blocks of `b` in rows of a multiple of 4: take `f32[.., 0..depth]` of a wider \
+                        buffer where the depth has another number of blocks; those of `a` have no gaps";
+            return Err(gaps(help)(if a.contiguous() { 3 } else { 2 }));
+        }
+        return Ok(());
+    }
+    match [2, 3].into_iter().find(|&input| !call.inputs[input].tensor.contiguous()) {
+        Some(input) => Err(gaps("factors have to lie side by side: copy the slice first")(input)),
         None => Ok(()),
     }
 }
@@ -398,25 +475,38 @@ fn factors_fit(call: &Call, (m, n): (u64, u64), rank: usize) -> Result<(), OpErr
 /// The factors of both matrices; `None` without.
 fn scales(spec: &Spec) -> Option<Scales> {
     let factors = spec.inputs.get(2..4).filter(|_| spec.operation.name() == Gemm::Scaled.name())?;
-    let each = factors.iter().any(|factor| factor.elements() > 1);
-    Some(Scales { operands: [2, 3], each })
+    let form = match factors {
+        _ if factors.iter().all(|factor| factor.elements() == 1) => ScaleForm::Tensor,
+        [a, _] if a.dims.len() == 2 => ScaleForm::Blocks,
+        _ => ScaleForm::RowsAndColumns,
+    };
+    Some(Scales { operands: [2, 3], form })
 }
 
 /// The inputs, with both matrices multiplied by their factors in `room`.
 fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
     let mut all = inputs.to_vec();
-    if scales(spec).is_none() {
-        return all;
-    }
+    let Some(Scales { form, .. }) = scales(spec) else { return all };
     let (m, n, k, _) = sizes(spec);
-    // A row of `a`, and a column of `b`, by the place of an element in memory.
+    let depth = k.div_ceil(BLOCK);
+    // Row and term of `a`, and column and term of `b`, by the place of an element in memory.
     let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
-    let row = |place: u64| if turned[0] { place % m } else { place / k };
-    let column = |place: u64| if turned[1] { place / k } else { place % n };
+    let in_a = |place: u64| if turned[0] { (place % m, place / m) } else { (place / k, place % k) };
+    let in_b = |place: u64| if turned[1] { (place / k, place % k) } else { (place % n, place / n) };
+    let factor_a = |place: u64| match (form, in_a(place)) {
+        (ScaleForm::Tensor, _) => 0,
+        (ScaleForm::RowsAndColumns, (row, _)) => row,
+        (ScaleForm::Blocks, (row, term)) => term / BLOCK * m + row,
+    };
+    let factor_b = |place: u64| match (form, in_b(place)) {
+        (ScaleForm::Tensor, _) => 0,
+        (ScaleForm::RowsAndColumns, (column, _)) => column,
+        (ScaleForm::Blocks, (column, term)) => column / BLOCK * depth + term / BLOCK,
+    };
     let [a, b] = room;
-    let factor = |factors: &[f64], place: u64| if factors.len() == 1 { factors[0] } else { factors[place as usize] };
-    *a = inputs[0].iter().zip(0..).map(|(value, place)| value * factor(inputs[2], row(place))).collect();
-    *b = inputs[1].iter().zip(0..).map(|(value, place)| value * factor(inputs[3], column(place))).collect();
+    // One factor serves all matrices of a batch.
+    *a = inputs[0].iter().zip(0..).map(|(value, place)| value * inputs[2][factor_a(place) as usize]).collect();
+    *b = inputs[1].iter().zip(0..).map(|(value, place)| value * inputs[3][factor_b(place) as usize]).collect();
     (all[0], all[1]) = (a, b);
     all
 }

@@ -146,8 +146,9 @@ fn transfers(crossing: &Crossing, spec: &Spec) -> Vec<Collective> {
         reduction: Reduction::Sum,
         peer,
         parts: None,
+        counted: None,
     };
-    let sends = crossing.sends.iter().map(|(to, copy)| transfer(CollectiveKind::Send, *to, &copy.inputs[0]));
+    let sends = crossing.sends.iter().map(|(to, copy)| transfer(CollectiveKind::Send, *to, &copy.outputs[0]));
     let arrives = crossing.from.iter().zip(&spec.outputs);
     sends.chain(arrives.map(|(from, tensor)| transfer(CollectiveKind::Recv, *from, tensor))).collect()
 }

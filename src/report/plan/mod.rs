@@ -159,6 +159,10 @@ pub struct Operation {
     /// The sends and receives of a copy between ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
+    /// Who computes it, such as a library or a generated kernel; `None` where its kind says so, and in documents of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried_out: Option<Text>,
     pub flops: f64,
     pub bytes: u64,
     /// Modelled duration when the operation has the device alone.

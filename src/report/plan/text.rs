@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use indexmap::IndexMap;
+
 use crate::base::{Bytes, Flops, Nanos, counted};
 use crate::measure::record::FusionRecord;
 
@@ -24,6 +26,7 @@ pub fn text(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
         operations(document, (slot, iteration), out)?;
         totals(iteration, out)?;
         kept(iteration, out)?;
+        carried_out(iteration, out)?;
     }
     streams(document, out)?;
     let lines = document.fusion.iter().flat_map(FusionRecord::lines);
@@ -181,6 +184,30 @@ fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
         let time = Nanos(kept.to_ns.0 - kept.from_ns.0);
         let [from, to] = [kept.from, kept.to].map(|op| iteration.operations[op as usize].name());
         writeln!(out, "  {name:<value$}  {bytes:>size$}  for {time}, from #{} {from} to #{} {to}", kept.from, kept.to)?;
+    }
+    Ok(())
+}
+
+/// Operations whose kind does not say who computes them.
+fn carried_out(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
+    /// Operations that a line names.
+    const NAMED: usize = 8;
+    let mut ways: IndexMap<&str, Vec<u32>> = IndexMap::new();
+    for operation in &iteration.operations {
+        if let Some(way) = &operation.carried_out {
+            ways.entry(way).or_default().push(operation.id);
+        }
+    }
+    for (number, (way, operations)) in ways.iter().enumerate() {
+        if number == 0 {
+            writeln!(out, "carried out:")?;
+        }
+        let named: Vec<String> = operations.iter().take(NAMED).map(|id| format!("#{id}")).collect();
+        let more = match operations.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        writeln!(out, "  {}{more}: {way}", named.join(", "))?;
     }
     Ok(())
 }

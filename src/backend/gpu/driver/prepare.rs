@@ -1,6 +1,7 @@
 //! Prepares an image on a device: streams, memory, kernels, communicators, and calls with resolved arguments. The
 //! measured loop then only issues these calls.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,6 +137,8 @@ impl<A: Api> GpuDriver<A> {
             cells: None,
             flush_memory: (0, 0),
             capturing: false,
+            counts: Vec::new(),
+            cache: cache.map(Path::to_owned),
             captured_uses: CapturedUses::default(),
             observing: false,
             recorder: None,
@@ -351,6 +354,8 @@ impl<A: Api> GpuDriver<A> {
             streams: &self.streams,
             workspaces: &self.workspaces,
             candidates: self.image.gemm_candidates,
+            kept: self.cache.as_deref().filter(|_| self.image.keep_algorithms),
+            machine: OnceCell::new(),
             alternatives: &self.calls.alternatives,
             args: &self.calls.args,
             from: event(true)?,

@@ -22,6 +22,8 @@ pub struct Tiling {
     resident: u64,
     /// Whether matrix units multiply. Otherwise each thread has 4 × 4 elements of a tile.
     by_units: bool,
+    /// Whether blocks may share the depth of tiles. The kernel decides by the ends of the groups.
+    splits: bool,
 }
 
 /// Terms of the sums that are in shared memory together.
@@ -29,6 +31,21 @@ const DEPTH: u64 = 64;
 
 /// The mean rows of a group up to which tiles have as many.
 const SMALL_ROWS: u64 = 32;
+
+/// Steps of a block's share of the depth, at least.
+const LEAST_STEPS: u64 = 12;
+
+/// Steps that joining the parts of a tile takes the time of.
+const JOIN_STEPS: u64 = 10;
+
+/// Rounds of tiles beyond which the blocks that the last round leaves idle are not worth a second kernel.
+const ROUNDS: u64 = 8;
+
+/// Blocks that join the parts of one tile.
+const JOINERS: u64 = 16;
+
+/// Bytes of a shared tile's description in the workspace.
+const SHARED_TILE: u64 = 28;
 
 /// Groups up to which four stages of the largest tiles fit beside what a block keeps of each group.
 const FEW_GROUPS: u64 = 383;
@@ -45,6 +62,7 @@ impl Tiling {
             stages,
             resident,
             by_units: true,
+            splits: false,
         };
         if spec.inputs[0].dtype.size() > 2 {
             return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
@@ -65,11 +83,40 @@ impl Tiling {
         ];
         let fitting = all.into_iter().filter(|(tiling, _)| tiling.rows < 192 || shape.groups <= FEW_GROUPS);
         let time = |(tiling, share): &(Tiling, f64)| {
-            let at_once = UNITS * tiling.resident;
-            (tiling.tiles().div_ceil(at_once) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
+            let (whole, shared) = tiling.steps();
+            (whole.min(shared) * tiling.rows * tiling.columns * tiling.resident) as f64 / share
         };
         let best = fitting.min_by(|one, other| time(one).total_cmp(&time(other)));
-        best.map_or(small, |(tiling, _)| tiling)
+        let best = best.map_or(small, |(tiling, _)| tiling);
+        Tiling { splits: best.may_share(), ..best }
+    }
+
+    /// Blocks that the device holds at the same time.
+    fn at_once(&self) -> u64 {
+        UNITS * self.resident
+    }
+
+    /// Steps of the depth that a block takes at most if the groups have equal sizes: where blocks compute whole tiles, and where
+    /// they share them.
+    fn steps(&self) -> (u64, u64) {
+        let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
+        let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
+        let blocks = (tiles * steps / LEAST_STEPS).clamp(1, self.at_once());
+        (tiles.div_ceil(self.at_once()) * steps, (tiles * steps).div_ceil(blocks) + JOIN_STEPS)
+    }
+
+    /// Whether some sizes of the groups let blocks share the depth with a gain.
+    fn may_share(&self) -> bool {
+        let (whole, shared) = self.steps();
+        // One group of the depth may have all of it.
+        let uneven =
+            self.shape.in_depth && self.shape.groups > 1 && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + JOIN_STEPS);
+        self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
+    }
+
+    /// Bytes of the sums of shared tiles, two for each block, and of their descriptions.
+    fn workspace(&self) -> u64 {
+        self.at_once() * (2 * 4 * self.rows * self.columns + SHARED_TILE)
     }
 
     /// Bytes for the end of each group and the tiles up to it.
@@ -98,7 +145,7 @@ impl Tiling {
     }
 
     fn blocks(&self) -> u64 {
-        self.most_tiles().clamp(1, UNITS * self.resident)
+        if self.splits { self.at_once() } else { self.most_tiles().clamp(1, self.at_once()) }
     }
 
     pub fn cost(&self, spec: &Spec) -> Cost {
@@ -108,14 +155,14 @@ impl Tiling {
             flops: 2.0 * rows as f64 * columns as f64 * depth as f64 + of_epilogue * spec.outputs[0].elements() as f64,
             read: Spec::bytes_of(&spec.inputs),
             written: Spec::bytes_of(&spec.outputs),
-            blocks: self.tiles().max(1),
+            blocks: if self.splits { self.tiles().max(self.blocks()) } else { self.tiles().max(1) },
             share: Cost::WHOLE_UNIT / self.resident as u32,
             matrix: Some(arithmetic(spec)),
             ..Cost::default()
         }
     }
 
-    pub fn launch(&self, spec: &Spec) -> Launch {
+    pub fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
         let c = &spec.outputs[0];
         let Shape { in_depth, groups, rows, columns, depth } = self.shape;
@@ -125,7 +172,7 @@ impl Tiling {
             let group = if last == 2 { tensor.strides[0] } else { 0 };
             Arg::Words(vec![group, tensor.strides[last - 1], tensor.strides[last]])
         };
-        let params = [
+        let mut params: Vec<String> = [
             "const T* a",
             "const T* b",
             "const I* ends",
@@ -139,13 +186,15 @@ impl Tiling {
             "u32 columns",
             "u32 depth",
         ]
-        .map(str::to_owned);
+        .map(str::to_owned)
+        .into();
         let mut args: Vec<Arg> = (0..4).map(Arg::Operand).collect();
         args.extend([strides(a), strides(b), strides(c), Arg::U64(ends.strides[0])]);
         args.extend([groups, rows, columns, depth].map(|size| Arg::U32(size as u32)));
         let types = format!(
             "{}typedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
-             #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define MOST_GROUPS {MOST_GROUPS}\n",
+             #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
+             #define MOST_GROUPS {MOST_GROUPS}\n",
             bounds(self.threads as u32),
             c_type(a.dtype),
             c_type(c.dtype),
@@ -158,49 +207,62 @@ impl Tiling {
             self.threads,
             self.rows,
             self.columns,
+            u32::from(self.splits),
         );
         // A group may begin at any place, so packs of elements along it do not lie at multiples of their size.
         let [along_a, along_b] = match in_depth {
             true => [!turned[0], turned[1]],
             false => [turned[0], false],
         };
-        let (source, shared) = match self.by_units {
-            false => {
-                let before = format!("{types}{}", text::SCHEDULE);
-                (source("grouped_gemm_elements", &before, &params, text::ELEMENTS), Shared::Bytes(0))
-            }
-            true => {
-                let before = format!(
-                    "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PAIRS {}\n#define BK {DEPTH}\n\
-                     #define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
-                    mma::FUNCTIONS,
-                    !along_a && in_packs(a, 8),
-                    !along_b && in_packs(b, 8),
-                    in_packs(c, 2),
-                    self.row_warps,
-                    self.stages,
-                    self.table(),
-                    text::SCHEDULE,
-                    text::TILES,
-                    warpgroups::functions(&[warpgroups::product(
-                        "multiply_together",
-                        a.dtype,
-                        self.columns,
-                        Some(turned[0]),
-                        !turned[1],
-                    )]),
-                );
-                let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
-                (source("grouped_gemm", &before, &params, text::UNITS), Shared::AtMost(bytes as u32))
-            }
+        let kernel = |name: &str,
+                      params: &[String],
+                      args: Vec<Arg>,
+                      (before, body): (&str, &str),
+                      grid: [u64; 3],
+                      shared: Shared| {
+            let source = source(name, before, params, body);
+            Launch::Kernel(Kernel { source, grid, block: Kernel::along_x(self.threads as u32), shared, args })
         };
-        Launch::Kernel(Kernel {
-            source,
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(self.threads as u32),
-            shared,
-            args,
-        })
+        let grid = Kernel::along_x(self.blocks());
+        if !self.by_units {
+            let before = format!("{types}{}", text::SCHEDULE);
+            let texts = (&*before, text::ELEMENTS);
+            return vec![kernel("grouped_gemm_elements", &params, args, texts, grid, Shared::Bytes(0))];
+        }
+        let before = format!(
+            "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PAIRS {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
+             #define JOIN_STEPS {JOIN_STEPS}\n#define ROW_WARPS_AT_MOST {}\n#define STAGES_AT_MOST {}\n#define TABLE {}\n{}{}{}",
+            mma::FUNCTIONS,
+            !along_a && in_packs(a, 8),
+            !along_b && in_packs(b, 8),
+            in_packs(c, 2),
+            self.row_warps,
+            self.stages,
+            self.table(),
+            text::SCHEDULE,
+            text::TILES,
+            warpgroups::functions(&[warpgroups::product(
+                "multiply_together",
+                a.dtype,
+                self.columns,
+                Some(turned[0]),
+                !turned[1],
+            )]),
+        );
+        if self.splits {
+            params.push("Pack<f32, 4>* workspace".to_owned());
+            args.push(Arg::Workspace(self.workspace()));
+        }
+        let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
+        let texts = (&*before, text::UNITS);
+        let mut launches = vec![kernel("grouped_gemm", &params, args, texts, grid, Shared::AtMost(bytes as u32))];
+        if self.splits {
+            let params = ["O* c", "const Strides sc", "u32 columns", "Pack<f32, 4>* workspace"].map(str::to_owned);
+            let args = vec![Arg::Operand(3), strides(c), Arg::U32(columns as u32), Arg::Workspace(self.workspace())];
+            let grid = [self.blocks(), JOINERS, 1];
+            launches.push(kernel("grouped_gemm_join", &params, args, (&before, text::JOIN), grid, Shared::Bytes(0)));
+        }
+        launches
     }
 }
 

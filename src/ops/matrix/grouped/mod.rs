@@ -11,13 +11,17 @@ use crate::base::{DType, Dims};
 
 use super::super::*;
 use super::check::Rounding;
-use super::epilogue::{self, Finish, Function};
+use super::epilogue::{Finish, Function};
+use super::gated::{self, Gate};
 use super::product::Factors;
 use super::rows_columns;
 use kernel::Tiling;
 
 /// `grouped_gemm(a, b, ends -> c)`, as `torch._grouped_mm`.
 pub struct GroupedGemm;
+
+/// Inputs of a product: both factors and the ends of the groups.
+const FACTORS: usize = 3;
 
 /// The most groups: a block keeps where each of them ends in shared memory.
 const MOST_GROUPS: u64 = 1024;
@@ -30,8 +34,8 @@ const OPTIONS: [OptionSpec; 3] = [
     OptionSpec::bool("transpose_b", false, "multiply by the transpose of each matrix of `b`"),
     OptionSpec::word(
         "epilogue",
-        &epilogue::NAMES,
-        "activation of the result; `gelu` is exact, `gelu_tanh` is the tanh approximation",
+        &gated::NAMES,
+        "activation of the result, as in `gemm`",
     ),
 ];
 
@@ -52,10 +56,14 @@ impl Operation for GroupedGemm {
         const {
             &Signature {
                 inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Tensor("ends")],
-                outputs: &["c"],
+                outputs: &["c", "sums"],
                 options: &OPTIONS,
             }
         }
+    }
+
+    fn outputs(&self, attrs: &Attrs, _: usize, _: usize) -> usize {
+        1 + usize::from(gated::function(attrs).is_some())
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -115,14 +123,24 @@ impl Operation for GroupedGemm {
             _ => a.tensor.dtype,
         };
         let dims = Dims::from_slice(sizes).expect("at most three dimensions");
-        Ok(vec![call.output(0, dtype, dims)?])
+        match gated::function(call.attrs) {
+            Some(_) => Gate::outputs(call, (dtype, dims)),
+            None => Ok(vec![call.output(0, dtype, dims)?]),
+        }
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
-        Tiling::of(spec).cost(spec)
+        match Gate::of(spec, FACTORS) {
+            Some(gate) => gate.cost(spec, self.cost(&gate.sums(spec))),
+            None => Tiling::of(spec).cost(spec),
+        }
     }
 
     fn reference(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        if let Some(gate) = Gate::of(spec, FACTORS) {
+            self.reference(&gate.sums(spec), inputs, &mut outputs[1..]);
+            return gate.apply(spec, inputs, outputs);
+        }
         let finish = finish(spec);
         outputs[0].fill(0.0);
         for (range, factors) in parts(spec, inputs) {
@@ -133,6 +151,10 @@ impl Operation for GroupedGemm {
     }
 
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
+        if let Some(gate) = Gate::of(spec, FACTORS) {
+            let of_sums = self.enclose(&gate.sums(spec), inputs, &mut outputs[1..]);
+            return gate.enclosed(spec, inputs, outputs, of_sums);
+        }
         let (finish, rounding) = (finish(spec), rounding(spec));
         let mut radii = vec![0.0; outputs[0].len()];
         outputs[0].fill(0.0);
@@ -145,7 +167,12 @@ impl Operation for GroupedGemm {
         vec![Tolerance::Within(radii)]
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], prior: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        if let Some(gate) = Gate::of(spec, FACTORS) {
+            let mut all = vec![gate.check(spec, inputs, actual)];
+            all.extend(self.check(&gate.sums(spec), inputs, prior, &actual[1..]));
+            return all;
+        }
         let (rounding, flops) = (rounding(spec), spec.cost().flops);
         let (c, mut all, mut end) = (&actual[0], Check::none(), 0);
         for (range, factors) in parts(spec, inputs) {
@@ -159,9 +186,26 @@ impl Operation for GroupedGemm {
         vec![all]
     }
 
-    /// One kernel, whose blocks find the tiles of each group by the ends.
+    /// One kernel, whose blocks find the tiles of each group by the ends, and where they share tiles one that joins the parts.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        vec![Tiling::of(spec).launch(spec)]
+        match Gate::of(spec, FACTORS) {
+            Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
+            None => Tiling::of(spec).launch(spec),
+        }
+    }
+
+    fn outputs_with_gradients(&self, _: &Spec) -> usize {
+        1
+    }
+
+    fn carried_out(&self, spec: &Spec) -> Option<&'static str> {
+        match Gate::of(spec, FACTORS) {
+            Some(_) => Some(gated::CARRIED_OUT),
+            None if self.launch(spec).len() > 1 => {
+                Some("blocks may share the depth of tiles, and a second kernel adds up the parts")
+            }
+            None => None,
+        }
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

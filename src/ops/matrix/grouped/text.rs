@@ -1,13 +1,22 @@
 //! The texts of the kernels. [`super::kernel`] defines their names.
 
-/// Offsets of the tiles. A block has `BM` rows and `BN` columns of one group's result at a time.
+/// The order of the tiles, and how blocks share them. A block has `BM` rows and `BN` columns of one group's result at a time.
 ///
 /// Tiles of a group follow each other, those of `BAND` rows of tiles column by column, so that blocks that run together read
 /// the same rows and columns.
+///
+/// With `SPLIT`, blocks share the depth of the last tiles if that takes fewer steps ("stream-k": Osama et al., "Stream-K:
+/// work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second kernel adds up the
+/// parts of a tile. Which block has which steps follows from the ends alone, so equal inputs give equal results.
 pub const SCHEDULE: &str = r#"
 #define BAND 16
 struct Strides { i64 group, row, column; };
 struct Larger { __device__ u32 operator()(u32 a, u32 b) const { return a > b ? a : b; } };
+// A block's part of a tile: steps of the depth, of as many as the tile has.
+struct Part {
+  u32 tile, first, last, steps;
+  __device__ inline bool is_whole() const { return first == 0 && last == steps; }
+};
 struct Total { __device__ u32 operator()(u32 a, u32 b) const { return a + b; } };
 // Joins each of `count` numbers in shared memory with all before it. `room` has as many.
 template <typename F> __device__ inline void join_all(u32* values, u32* room, u32 count, F join) {
@@ -27,12 +36,15 @@ struct Place {
 };
 struct Schedule {
   // For each group its end, and the rows of tiles of all groups up to it. Where groups are rows, those behind the last are a
-  // group without terms.
+  // group without terms. Where they are parts of the depth, all groups have as many tiles, and the second number counts the
+  // steps of one tile of each group up to it.
   const u32 *ends, *tiles;
-  u32 groups, parts, columns, total;
+  u32 groups, parts, columns, total, row_tiles, steps;
 
   // `table` has two numbers for each group and two more, which stay; `room` has half as many.
   __device__ inline Schedule(u32* table, u32* room, const I* given, u64 step, u32 groups, u32 rows, u32 columns, u32 depth) {
+    row_tiles = (rows + BM - 1) / BM;
+    steps = steps_of(depth);
     u32 *own_ends = table, *own_tiles = table + groups + 1;
     i64 length = IN_DEPTH ? depth : rows;
     for (u32 g = threadIdx.x; g < groups; g += THREADS) {
@@ -45,32 +57,102 @@ struct Schedule {
     this->groups = groups;
     parts = groups + !IN_DEPTH;
     for (u32 g = threadIdx.x; g < parts; g += THREADS) {
-      u32 own = IN_DEPTH ? rows : own_ends[g] - (g > 0 ? own_ends[g - 1] : 0);
-      own_tiles[g] = (own + BM - 1) / BM;
+      u32 own = own_ends[g] - (g > 0 ? own_ends[g - 1] : 0);
+      own_tiles[g] = IN_DEPTH ? steps_of(own) : (own + BM - 1) / BM;
     }
     __syncthreads();
     join_all(own_tiles, room, parts, Total());
     ends = own_ends;
     tiles = own_tiles;
     this->columns = (columns + BN - 1) / BN;
-    total = tiles[parts - 1] * this->columns;
+    total = (IN_DEPTH ? groups * row_tiles : tiles[parts - 1]) * this->columns;
   }
 
-  __device__ inline Place place(u32 tile, u32 rows, u32 depth) const {
+  // Steps of a tile; one without terms takes one too.
+  __device__ static inline u32 steps_of(u32 terms) { return terms == 0 ? 1 : (terms + BK - 1) / BK; }
+
+  // The first part of the table whose sum, times `each`, is beyond a number.
+  __device__ inline u32 find(u32 number, u32 each) const {
     u32 low = 0, high = parts - 1;
     while (low < high) {
       u32 middle = (low + high) / 2;
-      if (tiles[middle] * columns > tile) high = middle; else low = middle + 1;
+      if (tiles[middle] * each > number) high = middle; else low = middle + 1;
     }
-    u32 before = low > 0 ? tiles[low - 1] : 0, begin = low > 0 ? ends[low - 1] : 0, end = ends[low];
+    return low;
+  }
+
+  __device__ inline Place place(u32 tile, u32 rows, u32 depth) const {
+    u32 group = IN_DEPTH ? tile / (row_tiles * columns) : find(tile, columns);
+    u32 before = IN_DEPTH ? group * row_tiles : group > 0 ? tiles[group - 1] : 0;
+    u32 begin = group > 0 ? ends[group - 1] : 0, end = ends[group];
     u32 own = tile - before * columns, band = own / (BAND * columns) * BAND;
-    u32 left = tiles[low] - before - band, in_band = left < BAND ? left : BAND;
+    u32 left = (IN_DEPTH ? row_tiles : tiles[group] - before) - band, in_band = left < BAND ? left : BAND;
     own -= band * columns;
     u32 row = (band + own % in_band) * BM, column = own / in_band * BN;
-    if (IN_DEPTH) return {low, row, column, rows, begin, end};
-    return {low, begin + row, column, end, 0, low < groups ? depth : 0};
+    if (IN_DEPTH) return {group, row, column, rows, begin, end};
+    return {group, begin + row, column, end, 0, group < groups ? depth : 0};
+  }
+
+  // Steps of all tiles before one.
+  __device__ inline u32 steps_before(u32 tile) const {
+    if (IN_DEPTH) {
+      u32 each = row_tiles * columns, group = tile / each;
+      if (group == groups) return tiles[groups - 1] * each;
+      u32 before = group > 0 ? tiles[group - 1] : 0;
+      return before * each + tile % each * (tiles[group] - before);
+    }
+    u32 filled = tiles[groups - 1] * columns;
+    return tile < filled ? tile * steps : filled * steps + (tile - filled);
+  }
+
+  // The rest of a tile from a step on, of the steps of all tiles.
+  __device__ inline Part part(u32 step) const {
+    if (IN_DEPTH) {
+      u32 each = row_tiles * columns, group = find(step, each), before = group > 0 ? tiles[group - 1] : 0;
+      u32 own = tiles[group] - before, within = step - before * each;
+      return {group * each + within / own, within % own, own, own};
+    }
+    u32 filled = tiles[groups - 1] * columns;
+    if (step < filled * steps) return {step / steps, step % steps, steps, steps};
+    return {filled + step - filled * steps, 0, 1, 1};
   }
 };
+
+#if SPLIT
+// How blocks share the depth of the last tiles: each has as many steps, whichever tiles they belong to.
+struct Shares {
+  // The first tile whose steps are shared, the steps before it, and the steps of all tiles.
+  u32 tile, begin, end, blocks;
+
+  // `room` has two numbers for each group.
+  __device__ inline Shares(const Schedule& schedule, u32* room) {
+    u32 total = schedule.total, at_once = gridDim.x;
+    u32 most = schedule.steps;
+    if (IN_DEPTH) {
+      for (u32 g = threadIdx.x; g < schedule.groups; g += THREADS) room[g] = schedule.tiles[g] - (g > 0 ? schedule.tiles[g - 1] : 0);
+      __syncthreads();
+      join_all(room, room + schedule.groups, schedule.groups, Larger());
+      most = room[schedule.groups - 1];
+      __syncthreads();
+    }
+    tile = total < 2 * at_once ? 0 : (total / at_once - 1) * at_once;
+    begin = schedule.steps_before(tile);
+    end = schedule.steps_before(total);
+    blocks = (end - begin) / LEAST_STEPS;
+    blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
+    // Time in steps if blocks compute whole tiles, and if they share them.
+    u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_STEPS;
+    if (shared >= whole) tile = total, begin = end;
+  }
+
+  __device__ inline u32 first(u32 block) const {
+    return block >= blocks ? end : begin + (u32)((u64)(end - begin) * block / blocks);
+  }
+};
+
+// A tile that several blocks share, which begins in the steps of one of them: as many blocks after it have the rest.
+struct Shared { Place place; u32 others; };
+#endif
 "#;
 
 /// How the warps of a block share a tile, and how many parts of the depth are in shared memory. Tiles lie there as columns of
@@ -104,6 +186,37 @@ pub const TILES: &str = r#"
 #define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
 #define ROW_STEP (WARPGROUPS ? 64 : 16)
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
+// The first row and column, within a tile, of a warp's sums.
+__device__ inline u32 first_row() {
+  u32 warp = threadIdx.x / LANES;
+  return WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
+}
+__device__ inline u32 first_column() { return WARPGROUPS ? 0 : threadIdx.x / LANES / ROW_WARPS * (NT * 16); }
+// Writes the sums of a place of a warp's share in a tile.
+__device__ inline void store_sums(O* c, const Strides& sc, const Place& place, u32 columns, u32 m, u32 n, const Sums& sum) {
+  O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
+  EACH(h, LANE_ROWS) {
+    u32 row = place.row + first_row() + m * ROW_STEP + lane_row(h);
+    if (row >= place.row_end) continue;
+    O* of_row = own + row * sc.row;
+    EACH(j, 2) {
+      u32 column = place.column + first_column() + n * 16 + lane_column(2 * j);
+      Pack<O, 2> two;
+      EACH(i, 2) store<f32>(two.at[i], finished(sum.at[h][2 * j + i]));
+      if (PAIRS) {
+        if (column < columns) *(Pack<O, 2>*)(of_row + column) = two;
+      } else {
+        EACH(i, 2) if (column + i < columns) of_row[(i64)(column + i) * sc.column] = two.at[i];
+      }
+    }
+  }
+}
+#if SPLIT
+// The sums of a block's part of a tile that begins in its steps, or of one that has begun before.
+__device__ inline Pack<f32, 4>* own_parts(Pack<f32, 4>* workspace, u32 block, bool begins) {
+  return workspace + (u64)(2 * block + begins) * (BM * BN / 4);
+}
+#endif
 "#;
 
 /// The product of 16-bit factors.
@@ -115,9 +228,7 @@ pub const UNITS: &str = r#"#if MMA
   u16* stages = (u16*)memory;
   // The loads of the first tile come after all use of the room.
   Schedule schedule((u32*)(stages + STAGES * STAGE), (u32*)stages, ends, se, groups, rows, columns, depth);
-  u32 warp = threadIdx.x / LANES;
-  u32 own_row = WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
-  u32 own_column = WARPGROUPS ? 0 : warp / ROW_WARPS * (NT * 16);
+  u32 own_row = first_row(), own_column = first_column();
   auto tile_a = [&](u32 stage) { return stages + stage * STAGE; };
   auto tile_b = [&](u32 stage) { return stages + stage * STAGE + BM * BK; };
   auto load = [&](const Place& place, u32 stage, u32 step) {
@@ -144,24 +255,61 @@ pub const UNITS: &str = r#"#if MMA
       }
     }
   };
-  auto steps_of = [&](const Place& place) { return (place.depth_end - place.depth + BK - 1) / BK; };
-  auto begin = [&](const Place& place) {
+  Place place = {}, next = {};
+  u32 tile = blockIdx.x, steps = 0, next_steps = 0;
+#if SPLIT
+  Shares shares(schedule, (u32*)stages);
+  u32 whole = shares.tile, shared = shares.first(blockIdx.x), shared_end = shares.first(blockIdx.x + 1);
+  Part part = {}, next_part = {};
+  Shared* own_shared = (Shared*)own_parts(workspace, gridDim.x, false) + blockIdx.x;
+  if (threadIdx.x == 0) own_shared->others = 0;
+#else
+  u32 whole = schedule.total;
+#endif
+  // Takes the next tile, or the block's part of one, and begins to load it. Returns whether there is any.
+  auto advance = [&]() -> bool {
+    if (tile < whole) {
+      next = schedule.place(tile, rows, depth);
+#if SPLIT
+      next_part = {tile, 0, 1, 1};
+#endif
+      tile += gridDim.x;
+#if SPLIT
+    } else if (shared < shared_end) {
+      next_part = schedule.part(shared);
+      u32 left = shared_end - shared;
+      if (left < next_part.last - next_part.first) next_part.last = next_part.first + left;
+      shared += next_part.last - next_part.first;
+      next = schedule.place(next_part.tile, rows, depth);
+      if (next_part.first == 0 && !next_part.is_whole()) {
+        u32 block = blockIdx.x + 1, end = schedule.steps_before(next_part.tile + 1);
+        while (shares.first(block + 1) < end) block++;
+        if (threadIdx.x == 0) *own_shared = {next, block - blockIdx.x};
+      }
+      u32 end = next.depth + next_part.last * BK;
+      next.depth += next_part.first * BK;
+      if (end < next.depth_end) next.depth_end = end;
+#endif
+    } else {
+      return false;
+    }
+    next_steps = (next.depth_end - next.depth + BK - 1) / BK;
     EACH(stage, AHEAD) {
-      if (stage < steps_of(place)) load(place, stage, stage);
+      if (stage < next_steps) load(next, stage, stage);
       loads_issued();
     }
+    return true;
   };
 
-  Place place = {}, next = {};
-  u32 tile = blockIdx.x;
-  if (tile < schedule.total) {
-    place = schedule.place(tile, rows, depth);
-    begin(place);
-  }
-  while (tile < schedule.total) {
+  bool more = advance();
+  while (more) {
+    place = next;
+    steps = next_steps;
+#if SPLIT
+    part = next_part;
+#endif
     Sums sum[MT][NT];
     EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) EACH(i, 4) sum[m][n].at[h][i] = 0;
-    u32 steps = steps_of(place);
     for (u32 step = 0; step < steps; step++) {
       u32 stage = step % STAGES;
       if (AHEAD > 0) {
@@ -182,7 +330,7 @@ pub const UNITS: &str = r#"#if MMA
 #if WARPGROUPS
       multiply_begin();
       EACH(c, BK / 16) EACH(m, MT) {
-        u32 row = warp / 4 * (MT * 64) + m * 64;
+        u32 row = threadIdx.x / 128 * (MT * 64) + m * 64;
         u16* of_a = TURNED_A ? tile_a(stage) + (row + c * 16) * 64 : tile_a(stage) + row * 64 + c * 16;
         u16* of_b = TURNED_B ? tile_b(stage) + c * 16 : tile_b(stage) + c * 16 * 64;
         multiply_together(sum[m], described<BK>(of_a), described<BK>(of_b), true);
@@ -208,30 +356,40 @@ pub const UNITS: &str = r#"#if MMA
 #if WARPGROUPS
     multiply_pending<0>();
 #endif
-    // The first parts of the next tile are on their way while this one is written.
-    tile += gridDim.x;
+    // The first steps of the next tile are on their way while this one is written.
     __syncthreads();
-    if (tile < schedule.total) {
-      next = schedule.place(tile, rows, depth);
-      begin(next);
-    }
-    O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
-    EACH(m, MT) EACH(h, LANE_ROWS) {
-      u32 row = place.row + own_row + m * ROW_STEP + lane_row(h);
-      if (row >= place.row_end) continue;
-      O* of_row = own + row * sc.row;
-      EACH(n, NT) EACH(j, 2) {
-        u32 column = place.column + own_column + n * 16 + lane_column(2 * j);
-        Pack<O, 2> two;
-        EACH(i, 2) store<f32>(two.at[i], finished(sum[m][n].at[h][2 * j + i]));
-        if (PAIRS) {
-          if (column < columns) *(Pack<O, 2>*)(of_row + column) = two;
-        } else {
-          EACH(i, 2) if (column + i < columns) of_row[(i64)(column + i) * sc.column] = two.at[i];
-        }
+    more = advance();
+#if SPLIT
+    if (!part.is_whole()) {
+      Pack<f32, 4>* room = own_parts(workspace, blockIdx.x, part.first == 0);
+      EACH(m, MT) EACH(n, NT) EACH(h, LANE_ROWS) {
+        Pack<f32, 4> four;
+        EACH(i, 4) four.at[i] = sum[m][n].at[h][i];
+        room[((m * NT + n) * LANE_ROWS + h) * THREADS + threadIdx.x] = four;
       }
+      continue;
     }
-    place = next;
+#endif
+    EACH(m, MT) EACH(n, NT) store_sums(c, sc, place, columns, m, n, sum[m][n]);
+  }
+"#;
+
+/// Adds up the parts of each shared tile, in the order of its blocks, which is that of its depth.
+pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace, gridDim.x, false))[blockIdx.x];
+  if (shared.others == 0) return;
+  for (u32 own = blockIdx.y; own < MT * NT; own += gridDim.y) {
+    Sums sum;
+    EACH(h, LANE_ROWS) {
+      u32 at = (own * LANE_ROWS + h) * THREADS + threadIdx.x;
+      Pack<f32, 4> all = own_parts(workspace, blockIdx.x, true)[at];
+#pragma unroll 8
+      for (u32 other = 1; other <= shared.others; other++) {
+        Pack<f32, 4> four = own_parts(workspace, blockIdx.x + other, false)[at];
+        EACH(i, 4) all.at[i] += four.at[i];
+      }
+      EACH(i, 4) sum.at[h][i] = all.at[i];
+    }
+    store_sums(c, sc, shared.place, columns, own / NT, own % NT, sum);
   }
 "#;
 

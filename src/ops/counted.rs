@@ -1,0 +1,293 @@
+//! Rows whose numbers are data: a tensor counts those that go from each rank to each, as tokens go to experts.
+//!
+//! Counts are a matrix that all ranks have, such as `all_gather` makes of each rank's own: a row for each rank, and equal shares
+//! of its columns for each receiver. The rows of a rank lie in the order of the columns, and what arrives in the order of the
+//! senders.
+
+use crate::base::{DType, Dims, Space};
+
+use super::kernel::{bounds, c_type, source};
+use super::launch::Counted;
+use super::*;
+
+/// The option by which rows go back the way that counts have brought them.
+pub const BACK: OptionSpec =
+    OptionSpec::bool("back", false, "rows go back to the ranks that they came from by the same counts; needs `counts`");
+
+/// Who copies counted rows.
+pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writes the rows to the other rank";
+
+/// Threads of a block of the kernel.
+const THREADS: u32 = 256;
+
+/// Blocks of the kernel at most: as many as saturate a link between devices.
+const MOST_BLOCKS: u64 = 64;
+
+/// Packs that a thread has under way at the same time.
+const UNROLL: u64 = 4;
+
+/// The rows that one rank sends to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The first of them in the sender's tensor, and its place in the receiver's.
+    pub from: u64,
+    pub to: u64,
+    pub rows: u64,
+}
+
+impl Counted {
+    /// The counted rows of an operation; `None` if no tensor counts them.
+    pub fn of(spec: &Spec) -> Option<Counted> {
+        let counts = spec.inputs.get(1)?;
+        let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
+        Some(Counted {
+            operand: 1,
+            dtype: counts.dtype,
+            ranks: spec.team.ranks,
+            parts: counts.dims[1],
+            back: spec.attrs.bool("back"),
+            row: row(source),
+            source: source.dims[0],
+            target: target.dims[0],
+        })
+    }
+
+    /// Elements of the matrix of counts.
+    pub fn counts(&self) -> u64 {
+        u64::from(self.ranks) * self.parts
+    }
+
+    /// The rows that rank `from` sends to rank `to`. `count` is an element of the matrix. No count lets a row lie outside of the
+    /// tensors.
+    pub fn way(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> Way {
+        let (sender, receiver) = if self.back { (to, from) } else { (from, to) };
+        let (sender, receiver) = (u64::from(sender), u64::from(receiver));
+        let own = self.parts / u64::from(self.ranks);
+        let at = |rank: u64, column: u64| u64::try_from(count(rank * self.parts + column)).unwrap_or(0);
+        let sum = |rank: u64, columns: std::ops::Range<u64>| {
+            columns.map(|column| at(rank, column)).fold(0, u64::saturating_add)
+        };
+        let share = receiver * own..(receiver + 1) * own;
+        let sent_before = sum(sender, 0..share.start);
+        let arrived_before = (0..sender).map(|rank| sum(rank, share.clone())).fold(0, u64::saturating_add);
+        let (from, to) = if self.back { (arrived_before, sent_before) } else { (sent_before, arrived_before) };
+        let (from, to) = (from.min(self.source), to.min(self.target));
+        Way { from, to, rows: sum(sender, share).min(self.source - from).min(self.target - to) }
+    }
+
+    /// Writes the rows that `source` of rank `from` has for rank `to` to `target` of that rank.
+    pub fn copy(&self, counts: &[f64], (from, source): (u32, &[f64]), (to, target): (u32, &mut [f64])) {
+        let way = self.way(|place| counts[place as usize] as i64, from, to);
+        let [begin, place, length] = [way.from, way.to, way.rows].map(|rows| (rows * self.row) as usize);
+        target[place..place + length].copy_from_slice(&source[begin..begin + length]);
+    }
+
+    /// Bytes that a rank sends to each other, if all counts are equal and rows fill the tensors.
+    pub fn usual_bytes(&self, dtype: DType) -> u64 {
+        self.source.min(self.target) * self.row * dtype.size() / u64::from(self.ranks)
+    }
+}
+
+/// Elements of a row of the first dimension.
+pub fn row(tensor: &Tensor) -> u64 {
+    tensor.dims.iter().skip(1).product()
+}
+
+/// Whether `back` is written, which is of use with counts alone, or an error.
+pub fn has_counts(call: &Call) -> Result<bool, OpError> {
+    let counted = call.inputs.len() > 1;
+    if !counted && call.attrs.bool("back") {
+        let why = "nothing counts the rows".to_owned();
+        let help = "give the counts of all ranks behind the tensor: `(src, counts -> dst, back: true)`".to_owned();
+        return Err(call.bad_option("back", why, help));
+    }
+    Ok(counted)
+}
+
+/// The type and shape of the output of an operation whose second input counts rows.
+pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
+    let op = call.operation.name();
+    let (source, counts) = (&call.inputs[0], &call.inputs[1]);
+    let Some(target) = call.outputs[0] else {
+        return Err(OpError::OutputMissing {
+            op,
+            help: "how many rows arrive is data: write `-> dst`, a tensor with room for all that may come",
+            at: call.span.into(),
+        });
+    };
+    let is_whole = matches!(counts.tensor.dtype, DType::I32 | DType::I64);
+    call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;
+    for operand in [source, counts, &target] {
+        if operand.tensor.space != Space::Device {
+            let help = "rows that a tensor counts move between devices: `copy` brings the rest over";
+            return Err(OpError::Space { op, space: operand.tensor.space.name(), help, at: operand.span.into() });
+        }
+        if !operand.tensor.contiguous() {
+            let help = "rows that a tensor counts, and their counts, lie one behind the other: copy the slice first";
+            return Err(OpError::Gaps { op, help, at: operand.span.into() });
+        }
+    }
+    let ranks = u64::from(call.team.ranks);
+    let fits = counts.tensor.dims.len() == 2
+        && counts.tensor.dims[0] == ranks
+        && counts.tensor.dims[1] > 0
+        && counts.tensor.dims[1].is_multiple_of(ranks);
+    if !fits {
+        return Err(OpError::Rank {
+            op,
+            needs: format!(
+                "counts of all ranks, `[{ranks}, parts]` with a multiple of {ranks} as `parts`, as `all_gather` makes them"
+            ),
+            found: counts.tensor.to_string(),
+            at: counts.span.into(),
+        });
+    }
+    call.needs_rank(0, 1, "to count rows of the first")?;
+    let (from, to) = (&source.tensor, &target.tensor);
+    if from.dtype != to.dtype || to.dims.is_empty() || row(from) != row(to) {
+        return Err(OpError::Output {
+            op,
+            expected: format!("rows of {} {} each", row(from), from.dtype),
+            found: to.to_string(),
+            over: None,
+            at: target.span.into(),
+            call: source.span.into(),
+        });
+    }
+    Ok(vec![(to.dtype, to.dims)])
+}
+
+/// The kernel that copies the rows which rank `from` sends to rank `to`, whose tensor it writes. It reads the counts itself.
+pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch {
+    let (source_tensor, target) = (&spec.inputs[0], &spec.outputs[0]);
+    let bytes = counted.row * source_tensor.dtype.size();
+    let aligned = |unit: &u64| {
+        [source_tensor, target].iter().all(|tensor| u64::from(tensor.align).is_multiple_of(*unit))
+            && bytes.is_multiple_of(*unit)
+    };
+    let unit = [16, 8, 4, 2].into_iter().find(aligned).unwrap_or(1);
+    let (sender, receiver) = if counted.back { (to, from) } else { (from, to) };
+    let params = [
+        "const Unit* source",
+        "const I* counts",
+        "Unit* target",
+        "u32 sender",
+        "u32 receiver",
+        "u32 parts",
+        "u32 own",
+        "u64 row",
+        "u64 source_rows",
+        "u64 target_rows",
+    ]
+    .map(str::to_owned);
+    let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
+    let own = counted.parts / u64::from(counted.ranks);
+    args.extend([u64::from(sender), u64::from(receiver), counted.parts, own].map(|size| Arg::U32(size as u32)));
+    args.extend([bytes / unit, counted.source, counted.target].map(Arg::U64));
+    let before = format!(
+        "{}#define BACK {}\n#define UNROLL {UNROLL}\ntypedef {} I;\ntypedef Pack<{}, {}> Unit;\n",
+        bounds(THREADS),
+        u32::from(counted.back),
+        c_type(counted.dtype),
+        if unit >= 4 { "u32" } else { "u8" },
+        if unit >= 4 { unit / 4 } else { unit },
+    );
+    let blocks =
+        (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MOST_BLOCKS);
+    Launch::Kernel(Kernel {
+        source: source("counted_copy", &before, &params, BODY),
+        grid: Kernel::along_x(blocks),
+        block: Kernel::along_x(THREADS),
+        shared: Shared::Bytes(0),
+        args,
+    })
+}
+
+const BODY: &str = r#"  __shared__ u64 sums[3];
+  if (threadIdx.x < 3) sums[threadIdx.x] = 0;
+  __syncthreads();
+  // Rows that the sender has for ranks before the receiver, and for the receiver; and what ranks before the sender have for it.
+  u64 mine[3] = {0, 0, 0};
+  u32 first = receiver * own;
+  auto count = [&](u32 rank, u32 column) -> u64 {
+    I found = counts[(u64)rank * parts + column];
+    return found < 0 ? 0 : (u64)found;
+  };
+  for (u32 j = threadIdx.x; j < first; j += blockDim.x) mine[0] += count(sender, j);
+  for (u32 j = threadIdx.x; j < own; j += blockDim.x) mine[1] += count(sender, first + j);
+  for (u32 j = threadIdx.x; j < sender * own; j += blockDim.x) mine[2] += count(j / own, first + j % own);
+  for (int i = 0; i < 3; i++) if (mine[i] != 0) atomicAdd(&sums[i], mine[i]);
+  __syncthreads();
+  u64 from = BACK ? sums[2] : sums[0], to = BACK ? sums[0] : sums[2], rows = sums[1];
+  from = from < source_rows ? from : source_rows;
+  to = to < target_rows ? to : target_rows;
+  rows = rows < source_rows - from ? rows : source_rows - from;
+  rows = rows < target_rows - to ? rows : target_rows - to;
+  const Unit* read = source + from * row;
+  Unit* written = target + to * row;
+  u64 all = rows * row, step = (u64)gridDim.x * blockDim.x;
+  for (u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x; at < all; at += UNROLL * step) {
+    Unit units[UNROLL];
+#pragma unroll
+    for (int i = 0; i < UNROLL; i++) if (at + i * step < all) units[i] = read[at + i * step];
+#pragma unroll
+    for (int i = 0; i < UNROLL; i++) if (at + i * step < all) written[at + i * step] = units[i];
+  }
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::random::hash;
+
+    /// Each row that is sent arrives once, behind those of the senders before, and comes back to where it was.
+    #[test]
+    fn rows_arrive_and_come_back() {
+        for seed in 0..40 {
+            let (ranks, own) = (1 + hash(seed, 0) % 4, 1 + hash(seed, 1) % 3);
+            let parts = ranks * own;
+            let counts: Vec<f64> = (0..ranks * parts).map(|place| (hash(seed, 2 + place) % 5) as f64).collect();
+            let room = 20 * parts;
+            let counted = Counted {
+                operand: 1,
+                dtype: DType::I32,
+                ranks: ranks as u32,
+                parts,
+                back: false,
+                row: 2,
+                source: room,
+                target: room,
+            };
+            let number = |rank: u64, row: u64| (rank * 1000 + row) as f64;
+            let sources: Vec<Vec<f64>> =
+                (0..ranks).map(|rank| (0..room).flat_map(|row| [number(rank, row); 2]).collect()).collect();
+            let mut arrived = vec![vec![-1.0; 2 * room as usize]; ranks as usize];
+            let mut returned = arrived.clone();
+            let pairs = || (0..ranks as u32).flat_map(|from| (0..ranks as u32).map(move |to| (from, to)));
+            for (from, to) in pairs() {
+                counted.copy(&counts, (from, &sources[from as usize]), (to, &mut arrived[to as usize]));
+            }
+            for rank in 0..ranks as usize {
+                let of = |from: usize| -> Vec<f64> {
+                    let sent = |columns: std::ops::Range<usize>| {
+                        counts[from * parts as usize..][columns].iter().sum::<f64>() as usize
+                    };
+                    let own = own as usize;
+                    let begin = sent(0..rank * own);
+                    sources[from][2 * begin..][..2 * sent(rank * own..(rank + 1) * own)].to_vec()
+                };
+                let expected: Vec<f64> = (0..ranks as usize).flat_map(of).collect();
+                assert_eq!(arrived[rank][..expected.len()], expected[..], "seed {seed}, rank {rank}");
+                assert!(arrived[rank][expected.len()..].iter().all(|&value| value == -1.0));
+            }
+            let back = Counted { back: true, ..counted };
+            for (from, to) in pairs() {
+                back.copy(&counts, (from, &arrived[from as usize]), (to, &mut returned[to as usize]));
+            }
+            for rank in 0..ranks as usize {
+                let sent = counts[rank * parts as usize..][..parts as usize].iter().sum::<f64>() as usize;
+                assert_eq!(returned[rank][..2 * sent], sources[rank][..2 * sent], "seed {seed}, rank {rank}");
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Gated epilogues: a function of the first half of a product's columns times the second half, as in SwiGLU (Shazeer, "GLU variants
+//! improve Transformer", 2020).
+//!
+//! The vendors' libraries have none of them. The product writes its sums to a second output, and one generated kernel reads both
+//! halves of these. The gradients use the sums again.
+
+use super::super::elementwise::{self, compute_type};
+use super::super::expression::Expression;
+use super::super::formula::Formula;
+use super::super::walk::{self, Operand as Walked, Task};
+use super::super::*;
+use super::epilogue::Function;
+use crate::base::{DType, Dims};
+
+/// Names of the functions with a gate in the text.
+const GATED: [(&str, Function); 4] = [
+    ("swiglu", Function::Silu),
+    ("geglu", Function::Gelu),
+    ("geglu_tanh", Function::GeluTanh),
+    ("reglu", Function::Relu),
+];
+
+/// Names of all epilogues, with those of [`super::epilogue::NAMES`].
+pub const NAMES: [&str; 9] =
+    ["none", "relu", "gelu", "gelu_tanh", "silu", GATED[0].0, GATED[1].0, GATED[2].0, GATED[3].0];
+
+/// Who computes a product with a gate.
+pub const CARRIED_OUT: &str = "the product writes its sums, and a generated kernel behind it computes the gate";
+
+/// The gate of a product.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    function: Function,
+    /// The input with a row that is added to the sums.
+    bias: Option<usize>,
+    /// Inputs of the product itself.
+    factors: usize,
+}
+
+/// The function of the gate that options name; `None` without a gate.
+pub fn function(attrs: &Attrs) -> Option<Function> {
+    // Options of a wrong use are not all there when its outputs are counted.
+    let word = attrs.find_word("epilogue")?;
+    GATED.iter().find(|(name, _)| *name == word).map(|(_, function)| *function)
+}
+
+impl Gate {
+    /// The gate of a product whose first `factors` inputs are its own; `None` without one.
+    pub fn of(spec: &Spec, factors: usize) -> Option<Gate> {
+        let function = function(&spec.attrs)?;
+        Some(Gate { function, bias: (spec.inputs.len() > factors).then_some(factors), factors })
+    }
+
+    /// The types and shapes of both outputs, given that of the sums.
+    pub fn outputs(call: &Call, (dtype, dims): (DType, Dims)) -> Result<Vec<(DType, Dims)>, OpError> {
+        let last = dims.len() - 1;
+        if dims[last] % 2 != 0 {
+            let why = format!("the product has {} columns, which no two halves are", dims[last]);
+            let help = "`b` has the columns of the gate, and behind them as many that are gated".to_owned();
+            return Err(call.bad_option("epilogue", why, help));
+        }
+        let mut half = dims;
+        half.set(last, dims[last] / 2);
+        Ok(vec![call.output(0, dtype, half)?, call.output(1, dtype, dims)?])
+    }
+
+    /// The product without its epilogue, which writes the second output.
+    pub fn sums(&self, spec: &Spec) -> Spec {
+        let attrs = spec.attrs.with("epilogue", Attr::Word("none"));
+        let inputs = spec.inputs[..self.factors].to_vec();
+        Spec { attrs, inputs, outputs: vec![spec.outputs[1]], ..spec.clone() }
+    }
+
+    /// The result of an element of both halves of the sums, and of the bias where there is one.
+    fn expression(&self) -> Expression {
+        let mut formula = Formula::default();
+        let [mut gate, mut up] = [0, 1].map(|input| formula.input(input));
+        if self.bias.is_some() {
+            let [of_gate, of_up] = [2, 3].map(|input| formula.input(input));
+            (gate, up) = (formula.add(gate, of_gate), formula.add(up, of_up));
+        }
+        let open = self.function.of(&mut formula, gate);
+        let result = formula.multiply(open, up);
+        formula.with_outputs([result])
+    }
+
+    /// The epilogue as an operation on elements, whose inputs lie without gaps.
+    fn elements(&self, spec: &Spec) -> Spec {
+        let output = &spec.outputs[0];
+        let tensor = |dtype: DType, dims: Dims| Tensor { dtype, dims, strides: dims.contiguous_strides(), ..*output };
+        let row = Dims::from_slice(&output.dims[output.dims.len() - 1..]).unwrap_or_default();
+        let mut inputs = vec![tensor(spec.outputs[1].dtype, output.dims); 2];
+        inputs.extend(self.bias.iter().flat_map(|&bias| [tensor(spec.inputs[bias].dtype, row); 2]));
+        Spec { inputs, outputs: vec![tensor(output.dtype, output.dims)], ..spec.clone() }
+    }
+
+    /// Both halves of the sums and of the bias.
+    fn values(&self, spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Vec<Vec<f64>> {
+        let columns = spec.outputs[1].dims.last().copied().unwrap_or(1) as usize;
+        let half = |values: &[f64], part: usize| -> Vec<f64> {
+            values.chunks(columns).flat_map(|row| row[part * columns / 2..][..columns / 2].to_vec()).collect()
+        };
+        let mut all: Vec<Vec<f64>> = [0, 1].map(|part| half(sums, part)).into();
+        all.extend(self.bias.iter().flat_map(|&bias| [0, 1].map(|part| half(inputs[bias], part))));
+        all
+    }
+
+    /// Arithmetic and traffic of the kernel, which the cost of the product does not have.
+    pub fn cost(&self, spec: &Spec, product: Cost) -> Cost {
+        let own = elementwise::cost(&self.expression(), &self.elements(spec));
+        Cost {
+            flops: product.flops + own.flops,
+            written: product.written + own.written,
+            reread: product.reread + own.read,
+            ..product
+        }
+    }
+
+    /// Writes the result of the sums in the second output to the first.
+    pub fn apply(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
+        let [result, sums] = outputs else { return };
+        let values = self.values(spec, inputs, sums);
+        let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+        elementwise::evaluate(&self.expression(), &self.elements(spec), &values, std::slice::from_mut(result));
+    }
+
+    /// How far the first output may be from the reference's, if the sums may be off by `radii`.
+    fn enclose(&self, spec: &Spec, inputs: &[&[f64]], (sums, radii): (&[f64], &[f64])) -> Vec<f64> {
+        let all = self.values(spec, inputs, sums);
+        let off = self.values(spec, &[], radii);
+        let (compute, output) = (compute_type(spec), spec.outputs[0].dtype);
+        let finish = super::Finish::of_sums(self.function);
+        let columns = spec.outputs[0].dims.last().copied().unwrap_or(1) as usize;
+        let bias = |half: usize, place: usize| self.bias.map_or(0.0, |_| all[2 + half][place % columns]);
+        let one = |place: usize| {
+            let (gate, up) = (all[0][place] + bias(0, place), all[1][place] + bias(1, place));
+            let rounded = compute.epsilon() * (gate.abs() + up.abs());
+            let (of_gate, of_up) = (off[0][place] + rounded, off[1][place] + rounded);
+            let open = finish.radius((compute, output), gate, of_gate);
+            let value = finish.apply(gate);
+            open * (up.abs() + of_up) + (value.abs() + open) * of_up + 4.0 * compute.epsilon() * (value * up).abs()
+        };
+        (0..all[0].len()).map(one).collect()
+    }
+
+    /// How far both outputs, which hold the reference's, may be off: the sums as far as `of_sums` says.
+    pub fn enclosed(
+        &self,
+        spec: &Spec,
+        inputs: &[&[f64]],
+        outputs: &mut [Vec<f64>],
+        of_sums: Vec<Tolerance>,
+    ) -> Vec<Tolerance> {
+        self.apply(spec, inputs, outputs);
+        let exact = vec![0.0; outputs[1].len()];
+        let radii = match of_sums.first() {
+            Some(Tolerance::Within(radii)) => radii,
+            _ => &exact,
+        };
+        let own = self.enclose(spec, inputs, (&outputs[1], radii));
+        [Tolerance::Within(own)].into_iter().chain(of_sums).collect()
+    }
+
+    /// Compares the first output with what the device's own sums give.
+    pub fn check(&self, spec: &Spec, inputs: &[&[f64]], actual: &[Vec<f64>]) -> Check {
+        let values = self.values(spec, inputs, &actual[1]);
+        let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+        elementwise::compare(&self.expression(), &self.elements(spec), &values, &actual[..1]).swap_remove(0)
+    }
+
+    /// The launches of the product, whose sums are the second output, and the kernel behind them.
+    pub fn launch(&self, spec: &Spec, product: Vec<Launch>) -> Vec<Launch> {
+        let inputs = spec.inputs.len();
+        // The product alone numbers its output behind its own inputs.
+        let number = |operand: u8| if usize::from(operand) == self.factors { inputs as u8 + 1 } else { operand };
+        let to_sums = |launch: Launch| match launch {
+            Launch::Gemm(mut gemm, kernel) => {
+                gemm.c.operand = number(gemm.c.operand);
+                Launch::Gemm(gemm, kernel)
+            }
+            kernel => kernel.with_operands(&(0..=self.factors as u8).map(number).collect::<Vec<u8>>()),
+        };
+        let (output, sums, expression) = (&spec.outputs[0], &spec.outputs[1], self.expression());
+        let (last, half) = (output.dims.len() - 1, output.dims[output.dims.len() - 1]);
+        let both = |operand: Walked, axis: usize| [0, half].map(|from| operand.cut(axis, from, half));
+        let mut operands = both(Walked::of(inputs + 1, sums, sums.strides), last).to_vec();
+        if let Some(bias) = self.bias {
+            let tensor = &spec.inputs[bias];
+            // The strides are those of a row of half the columns.
+            let mut row = *tensor;
+            row.dims.set(0, half);
+            operands.extend(both(Walked::of(bias, tensor, broadcast_strides(&row, output.dims)), 0));
+        }
+        let task = Task {
+            expression: &expression,
+            dims: output.dims,
+            outputs: vec![Walked::of(inputs, output, output.strides)],
+            inputs: operands,
+        };
+        let kernel = walk::launch_all("gated_epilogue", &[task], compute_type(spec));
+        product.into_iter().map(to_sums).chain([kernel]).collect()
+    }
+
+    /// The gradient of the sums of the product, both halves, from that of the result.
+    pub fn backward(&self, rule: &mut Backward, gradient: backward::Value) -> Result<backward::Value, NoRule> {
+        if rule.given(1).is_some() {
+            return Err("the sums of a gated product have no gradient of their own: write the product and `map`");
+        }
+        let sums = rule.output(1);
+        let (dims, dtype) = (rule.tape.dims(sums), rule.tape.dtype(sums));
+        let last = dims.len() - 1;
+        let (mut half, mut start) = (dims, dims);
+        half.set(last, dims[last] / 2);
+        (0..dims.len()).for_each(|axis| start.set(axis, 0));
+        let mut behind = start;
+        behind.set(last, dims[last] / 2);
+        let mut operands: Vec<backward::Value> = [start, behind].map(|start| rule.tape.slice(sums, start, half)).into();
+        if let Some(bias) = self.bias {
+            let row = Dims::from_slice(&[dims[last] / 2]).unwrap_or_default();
+            let bias = rule.input(bias);
+            for from in [0, dims[last] / 2] {
+                let start = Dims::from_slice(&[from]).unwrap_or_default();
+                operands.push(rule.tape.slice(bias, start, row));
+            }
+        }
+        operands.push(gradient);
+        let expression = self.expression();
+        let slopes = super::super::derivative::Derivatives::of(&expression, operands.len() - 1, &[true], 1.0)
+            .ok_or("its epilogue has no derivative")?;
+        let (expression, used) = slopes.select(&[0, 1]);
+        let operands: Vec<backward::Value> = used.iter().map(|&place| operands[place]).collect();
+        let found = rule.tape.scratch(dtype, dims);
+        let outputs = [start, behind].map(|start| rule.tape.slice(found, start, half));
+        rule.tape.map(expression, &operands, &outputs);
+        Ok(found)
+    }
+}
