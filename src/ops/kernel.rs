@@ -219,8 +219,9 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 /// launched before the kernel in front of it has ended.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
     let params = params.join(", ");
-    let text =
-        format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n  BEGIN_AFTER_LAUNCH();\n{body}}}\n");
+    let text = format!(
+        "{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n  BEGIN_AFTER_LAUNCH();\n{body}}}\n"
+    );
     Arc::new(Source { name: name.to_owned(), text, code: None })
 }
 

@@ -420,7 +420,15 @@ impl<A: Api> Context<'_, A> {
             };
             let args = [Arg::U64(raised), Arg::U32(value), Arg::U64(awaited)];
             let args = calls.args.push(&args, (&[], 0), |_| 0);
-            calls.calls.push(Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args, overlaps: false });
+            calls.calls.push(Prepared::Kernel {
+                function,
+                grid: [1; 3],
+                block: [1; 3],
+                shared: 0,
+                stream,
+                args,
+                overlaps: false,
+            });
         }
     }
 
