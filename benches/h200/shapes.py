@@ -33,6 +33,9 @@ from drawn_case import FLOATS, Case, count
 
 CALLS = 20
 
+# Bytes that a case moves from which on memory limits it, and no cache helps.
+LARGE = 64 << 20
+
 # Memory that is written to flush the caches, once made.
 FLUSHED = []
 
@@ -248,10 +251,10 @@ def main():
                     beside.append(compiled / mine[number])
                 speed, share = eager / mine[number], case.bytes / mine[number] / peak
                 # What a cache serves has no share of the memory's bandwidth.
-                if case.total() > 128 << 20:
+                if case.bytes >= LARGE:
                     shares.append(share)
                     large += share < 0.85
-                speeds.append(max(speed, share / 0.85) if case.total() > 128 << 20 else speed)
+                speeds.append(max(speed, share / 0.85) if case.bytes >= LARGE else speed)
                 ratios.append(simulated[number] / mine[number])
                 details.append(f"| {name} | {case.what} | {eager:.2f} | {compiled:.2f} | {mine[number]:.2f} | {speed:.2f} | {share:.2f} | "
                                f"{simulated[number]:.2f} |")

@@ -32,15 +32,7 @@ struct e5m2 { unsigned char bits; };
 #define SHUFFLE_XOR(value, mask) __shfl_xor(value, mask)
 __device__ inline f32 half_to_float(unsigned short bits) { union { unsigned short u; _Float16 h; } v; v.u = bits; return (f32)v.h; }
 __device__ inline unsigned short float_to_half(f32 x) { union { unsigned short u; _Float16 h; } v; v.h = (_Float16)x; return v.u; }
-#define BEGIN_AFTER_LAUNCH()
 #else
-// A launch of an operation may begin while the one before it ends: it waits here until all of that has been written. Once
-// every block has begun, the next launch may begin.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define BEGIN_AFTER_LAUNCH() asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory")
-#else
-#define BEGIN_AFTER_LAUNCH()
-#endif
 __device__ inline u64 global_timer() { u64 t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)); return t; }
 #define WHOLE_CLOCK() global_timer()
 #define SHUFFLE_XOR(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
@@ -215,13 +207,11 @@ template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 "#;
 
 /// A kernel from its parameters and body: `extern "C" __global__ void <name>(<params>) { <body> }`, after `before`, which
-/// may define `BOUNDS` anew: how many threads its blocks have, where that keeps its registers few enough. The kernel can be
-/// launched before the kernel in front of it has ended.
+/// may define `BOUNDS` anew: how many threads its blocks have, where that keeps its registers few enough.
 pub fn source(name: &str, before: &str, params: &[String], body: &str) -> Arc<Source> {
     let params = params.join(", ");
-    let text = format!(
-        "{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n  BEGIN_AFTER_LAUNCH();\n{body}}}\n"
-    );
+    let text =
+        format!("{TYPES}{FUNCTIONS}\n{before}\nextern \"C\" __global__ void BOUNDS {name}({params}) {{\n{body}}}\n");
     Arc::new(Source { name: name.to_owned(), text, code: None })
 }
 

@@ -168,7 +168,8 @@ fn is_in_packs(spec: &Spec) -> bool {
     let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
     let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
     let size = y.dtype.size();
-    y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
+    // A pack of shorter rows has parts of many of them, each of which takes as long as several single elements.
+    y.dims[last] >= pack && (y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE))
 }
 
 /// The kernel for an output without gaps: each thread writes a pack of 16 bytes, whose elements may be those of several rows.

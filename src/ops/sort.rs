@@ -328,12 +328,15 @@ const MERGE: &str = r#"  __shared__ K list[RUN];
     }
     return low;
   };
-  // The same, by 32 threads that look at as many places of memory at once.
-  auto cut_together = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d) {
+  // The same, by 32 threads that look at as many places of memory at once. All threads of a wave, which may be 64, go round
+  // as often.
+  auto cut_together = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d, u32 width) {
     u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
-    while (low < high) {
+    for (u32 most = width; most > 0; most = (most - 1) / 32) {
       auto probe = [&](u32 lane) { return low + (u32)((u64)(high - low) * lane / 32); };
-      const u32 middle = probe(threadIdx.x % 32), count = sum32((u32)(a[middle] <= b[d - 1 - middle]));
+      const u32 middle = probe(threadIdx.x % 32);
+      const u32 count = sum32((u32)(low < high && a[middle] <= b[d - 1 - middle]));
+      if (low == high) continue;
       const u32 from = count > 0 ? probe(count - 1) + 1 : low;
       high = count == 0 ? low : count < 32 ? probe(count) : high;
       low = from;
@@ -348,7 +351,7 @@ const MERGE: &str = r#"  __shared__ K list[RUN];
   const u32* a_places = places_of(keys, rows * n) + side * rows * n + row * n + pair;
   u32 from = begin - pair, to = of_a + of_b - from < RUN ? of_a + of_b : from + RUN, count = to - from;
   if (threadIdx.x < 64) {
-    const u32 found = cut_together(a, of_a, a + of_a, of_b, threadIdx.x < 32 ? from : to);
+    const u32 found = cut_together(a, of_a, a + of_a, of_b, threadIdx.x < 32 ? from : to, width);
     if (threadIdx.x % 32 == 0) cuts[threadIdx.x / 32] = found;
   }
   __syncthreads();

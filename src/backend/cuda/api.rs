@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUmemorytype};
+use cudarc::driver::sys::{CUDA_MEMCPY2D_st, CUmemorytype};
 
 use crate::backend::collective::Collectives;
 use crate::backend::gpu::runtime::{Event, Function, Runtime, Stream};
@@ -123,41 +123,6 @@ impl Api for Cuda {
     fn compile(&self, source: &Source) -> Result<Vec<u8>, String> {
         let nvrtc = self.nvrtc().map_err(|error| error.to_string())?;
         nvrtc.compile(source, &self.architecture)
-    }
-
-    #[inline]
-    unsafe fn launch_overlapping(
-        &self,
-        function: Function,
-        grid: [u32; 3],
-        block: [u32; 3],
-        shared: u32,
-        stream: Stream,
-        args: *mut *mut c_void,
-    ) -> Call {
-        let Some(launch) = self.driver.table.launch_kernel_ex.filter(|_| self.launches_overlap) else {
-            // SAFETY: the same contract.
-            return unsafe { self.launch(function, grid, block, shared, stream, args) };
-        };
-        let ([x, y, z], [i, j, k]) = (grid, block);
-        // SAFETY: the structure is of numbers, for which zeros are valid.
-        let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
-        attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        attribute.value.programmaticStreamSerializationAllowed = 1;
-        let config = CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: z,
-            blockDimX: i,
-            blockDimY: j,
-            blockDimZ: k,
-            sharedMemBytes: shared,
-            hStream: stream.cast(),
-            attrs: &mut attribute,
-            numAttrs: 1,
-        };
-        // SAFETY: the configuration is valid for the call; the caller vouches for handles and arguments.
-        self.check("cuLaunchKernelEx", unsafe { launch(&config, function.cast(), args, std::ptr::null_mut()) })
     }
 
     unsafe fn take_all_shared(&self, function: Function) -> Call<u32> {

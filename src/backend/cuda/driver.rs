@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUlaunchConfig, CUstream, CUstreamBatchMemOpParams_v1,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUstream, CUstreamBatchMemOpParams_v1,
 };
 
 use crate::backend::gpu::runtime::{Names, Runtime};
@@ -70,8 +70,6 @@ functions! {
         device_can_access_peer = "cuDeviceCanAccessPeer"(*mut c_int, CUdevice, CUdevice);
         ctx_enable_peer_access = "cuCtxEnablePeerAccess"(CUcontext, c_uint);
         memcpy_peer_async = "cuMemcpyPeerAsync"(CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
-        // Since CUDA 11.8.
-        launch_kernel_ex = "cuLaunchKernelEx"(*const CUlaunchConfig, CUfunction, *mut *mut c_void, *mut *mut c_void);
         // Since CUDA 11.7.
         stream_batch_mem_op = "cuStreamBatchMemOp_v2"(CUstream, c_uint, *mut CUstreamBatchMemOpParams_v1, c_uint);
         // Copies to ranks in other processes.

@@ -82,8 +82,6 @@ pub struct Cuda {
     device: CUdevice,
     context: CUcontext,
     architecture: String,
-    /// True if a kernel's launch can overlap with the end of the kernel before it (compute capability 9.0 and later).
-    launches_overlap: bool,
     shared_limit: u32,
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,
@@ -127,7 +125,6 @@ impl Cuda {
         let (major, minor) = (attribute(number::ATTRIBUTE_MAJOR), attribute(number::ATTRIBUTE_MINOR));
         let cuda = Cuda {
             architecture: architecture(major, minor),
-            launches_overlap: major >= 9,
             shared_limit: attribute(number::ATTRIBUTE_SHARED_OPTIN).max(0) as u32,
             // 8 is the documented default.
             connections: connections.unwrap_or(8).clamp(1, 32),

@@ -228,22 +228,6 @@ pub trait Api: Send + Sync + 'static {
         self.check(runtime.names.launch_kernel, code)
     }
 
-    /// Launches a kernel that itself waits for the kernel before it on the stream, so that its launch may overlap with the
-    /// end of that kernel where the vendor can do so.
-    #[inline]
-    unsafe fn launch_overlapping(
-        &self,
-        function: Function,
-        grid: [u32; 3],
-        block: [u32; 3],
-        shared: u32,
-        stream: Stream,
-        args: *mut *mut c_void,
-    ) -> Call {
-        // SAFETY: the same contract.
-        unsafe { self.launch(function, grid, block, shared, stream, args) }
-    }
-
     // --- Streams and events ---------------------------------------------------------------------------------------
 
     fn stream(&self, priority: Priority) -> Call<Stream> {

@@ -88,11 +88,8 @@ impl<A: Api> GpuDriver<A> {
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {
-                Prepared::Kernel { function, grid, block, shared, stream, args, overlaps: false } => {
+                Prepared::Kernel { function, grid, block, shared, stream, args } => {
                     api.launch(function, grid, block, shared, stream, calls.args.pointers(args))
-                }
-                Prepared::Kernel { function, grid, block, shared, stream, args, overlaps: true } => {
-                    api.launch_overlapping(function, grid, block, shared, stream, calls.args.pointers(args))
                 }
                 Prepared::Multiply { product, operands, workspace, stream } => {
                     api.multiply(&products[product as usize], operands, workspace, stream)
@@ -350,7 +347,7 @@ impl<A: Api> Driver for GpuDriver<A> {
         self.pageable.words.fill(u64::from_ne_bytes([DType::POISON; 8]));
         let Self { api, fills, fill_args, .. } = self;
         for call in fills.iter() {
-            if let Prepared::Kernel { function, grid, block, shared, stream, args, .. } = *call {
+            if let Prepared::Kernel { function, grid, block, shared, stream, args } = *call {
                 // SAFETY: the kernel fills a buffer of this image.
                 unsafe { api.launch(function, grid, block, shared, stream, fill_args.pointers(args))? };
             }

@@ -31,9 +31,6 @@ pub enum Prepared {
         shared: u32,
         stream: Stream,
         args: u32,
-        /// True if the call before it launches a kernel of the same operation: the launch may overlap with the end of that
-        /// kernel, since generated kernels wait for it.
-        overlaps: bool,
     },
     Multiply {
         product: u32,
@@ -304,16 +301,12 @@ impl<A: Api> Context<'_, A> {
                 calls.observed.push((end, calls.calls.len() as u32));
                 continue;
             }
-            for (place, launch) in work.launches.iter().enumerate() {
+            for launch in work.launches.iter() {
                 if let Launch::Conv(conv, kernels) = launch {
                     self.convolve((conv, kernels), op, &operands, &mut calls)?;
                     continue;
                 }
-                let mut call = self.call(launch, op, &operands, &mut calls, &mut products)?;
-                if let Prepared::Kernel { overlaps, .. } = &mut call {
-                    let follows = place > 0 && matches!(work.launches[place - 1], Launch::Kernel(_));
-                    *overlaps = follows && user_kernel(&work.spec).is_none();
-                }
+                let call = self.call(launch, op, &operands, &mut calls, &mut products)?;
                 calls.calls.push(call);
                 if let (Launch::Gemm(_, Some(kernel)), Prepared::Multiply { product, stream, .. }) = (launch, call) {
                     let (workspace, _) = self.workspaces[op.lane as usize];
@@ -420,15 +413,7 @@ impl<A: Api> Context<'_, A> {
             };
             let args = [Arg::U64(raised), Arg::U32(value), Arg::U64(awaited)];
             let args = calls.args.push(&args, (&[], 0), |_| 0);
-            calls.calls.push(Prepared::Kernel {
-                function,
-                grid: [1; 3],
-                block: [1; 3],
-                shared: 0,
-                stream,
-                args,
-                overlaps: false,
-            });
+            calls.calls.push(Prepared::Kernel { function, grid: [1; 3], block: [1; 3], shared: 0, stream, args });
         }
     }
 
@@ -580,6 +565,6 @@ impl<A: Api> Context<'_, A> {
                 .map_err(|fault| ExecError::Device { fault: fault.to_string(), help: None })?,
         };
         let args = args.push(&kernel.args, operands, |time| self.api.ticks(time));
-        Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args, overlaps: false })
+        Ok(Prepared::Kernel { function, grid, block: kernel.block, shared, stream, args })
     }
 }
