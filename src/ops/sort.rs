@@ -18,6 +18,9 @@ pub struct Sort;
 /// that every device gives to a block.
 const RUN: u64 = 2048;
 
+/// Threads of a block that sorts, at most.
+const MOST_THREADS: u64 = 512;
+
 /// Neighbours that a thread sorts in registers, with keys of at most 33 bits and of 64.
 const EACH: u64 = 8;
 const EACH_WIDE: u64 = 4;
@@ -50,7 +53,8 @@ impl Split {
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
         let dtype = spec.inputs[0].dtype;
         let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
-        let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (RUN / run).max(1)) } else { 1 };
+        let most = RUN.min(MOST_THREADS * each);
+        let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
         let entry = if is_wide(dtype) { 12 } else { 8 };
         Split { rows, run, runs, several, entry, each }
     }

@@ -98,7 +98,8 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   const u32 x0 = (u32)sizes.x[0], x1 = (u32)sizes.x[1], x2 = (u32)sizes.x[2];
   auto read = [&](u32 a, u32 b, u32 c) { return load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]); };
   auto take = [&](C value, u32 a, u32 b, u32 c) {
-    if (MAX) best.join(value, (a * x1 + b) * x2 + c);
+    if (MAX && PLACES) best.join(value, (a * x1 + b) * x2 + c);
+    else if (MAX) best.value = f_max(best.value, value);
     else sum += value;
   };
   auto visit = [&](u32 a, u32 b, u32 c) { take(read(a, b, c), a, b, c); };
@@ -140,7 +141,8 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
     for (int mask = masks / 2; mask > 0; mask /= 2) {
       if (MAX) {
         C other = SHUFFLE_XOR(best.value, mask);
-        best.join(other, SHUFFLE_XOR(best.place, mask));
+        if (PLACES) best.join(other, SHUFFLE_XOR(best.place, mask));
+        else best.value = f_max(best.value, other);
       } else {
         sum += SHUFFLE_XOR(sum, mask);
       }
