@@ -315,7 +315,7 @@ def draw_triad(draw):
 
 def draw_reduction(draw):
     """A reduction of an expression over some of the dimensions: the inner ones, the outer ones, or any."""
-    name = draw.choice(("sum", "sum", "mean", "max", "min", "argmax", "logsumexp", "prod"))
+    name = draw.choice(("sum", "sum", "mean", "max", "min", "argmax", "argmin", "logsumexp", "prod"))
     dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
     rank = draw.randrange(1, 5)
     dims = shape(draw, rank, elements(draw, dtype, 1))
@@ -323,14 +323,14 @@ def draw_reduction(draw):
     some = draw.randrange(1, rank + 1)
     axes = {"inner": list(range(rank - some, rank)), "outer": list(range(some)), "all": list(range(rank)),
             "any": sorted(draw.sample(range(rank), some))}[kind]
-    if name in ("argmax", "prod"):
+    if name in ("argmax", "argmin", "prod"):
         axes = axes[-1:]
     kept = [n for axis, n in enumerate(dims) if axis not in axes] or [1]
-    out = "i32" if name == "argmax" else dtype
+    out = "i32" if name in ("argmax", "argmin") else dtype
     squares = name in ("sum", "mean") and draw.random() < 0.3
     arrow = "" if len(axes) == rank else " -> y"
     buffers = {"x": (dtype, dims)} if not arrow else {"x": (dtype, dims), "y": (out, kept)}
-    one = axes[0] if name in ("argmax", "prod") else axes
+    one = axes[0] if name in ("argmax", "argmin", "prod") else axes
 
     def body(t, torch):
         if squares:
@@ -387,7 +387,7 @@ def draw_group_norm(draw):
 def draw_loss(draw):
     """The loss of rows of logits, as PyTorch has it without a mean, or a loss of all elements."""
     dtype = draw.choice(("f32", "bf16", "bf16", "f16"))
-    name = draw.choice(("cross_entropy", "cross_entropy", "cross_entropy", "mse", "l1", "huber"))
+    name = draw.choice(("cross_entropy", "cross_entropy", "cross_entropy", "mse", "l1", "huber", "kl_div", "hinge"))
     if name == "cross_entropy":
         classes = draw.choice((size(draw, 2, 200_000), 32_000, 50_257, 128_256))
         rows = max(1, elements(draw, dtype, 1) // classes)
@@ -397,9 +397,15 @@ def draw_loss(draw):
                                       torch.nn.functional.cross_entropy(t["x"], target, reduction="none")),
                     rows * classes * SIZES[dtype] + rows * (4 + SIZES[dtype]))
     dims = shape(draw, draw.randrange(1, 4), elements(draw, dtype, 2))
-    loss = {"mse": "mse_loss", "l1": "l1_loss", "huber": "huber_loss"}[name]
+
+    def body(t, torch):
+        functional = torch.nn.functional
+        if name == "hinge":
+            return lambda: torch.relu(1 - t["x"] * t["t"]).mean()
+        loss = {"mse": functional.mse_loss, "l1": functional.l1_loss, "huber": functional.huber_loss, "kl_div": functional.kl_div}[name]
+        return lambda: loss(t["x"], t["t"], reduction="mean")
     return Case(f"{name} {dtype}{dims}", {"x": (dtype, dims), "t": (dtype, dims)}, f"{name}(x, t)",
-                lambda t, torch: (lambda: getattr(torch.nn.functional, loss)(t["x"], t["t"])), 2 * count(dims) * SIZES[dtype])
+                body, 2 * count(dims) * SIZES[dtype])
 
 
 def draw_scan(draw):

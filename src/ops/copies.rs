@@ -87,7 +87,8 @@ fn rows(source: &Tensor, target: &Tensor, direction: Direction) -> Option<super:
 
 /// Minimum length of a row, in bytes, from which the runtime copies rows as fast as a kernel, if they are aligned to
 /// 16 bytes. The runtime copies row by row: on an H200, 170 000 rows of two bytes took 108 µs instead of 3, and two
-/// unaligned rows of 16 MiB took 208 µs (docs/measurements/2026-11-23-unseen-shapes.md).
+/// unaligned rows of 16 MiB took 208 µs (docs/measurements/2026-11-23-unseen-shapes.md). It moves a single unaligned row at
+/// 0.6 to 0.8 of the bandwidth.
 const SHORT_ROW: u64 = 1 << 16;
 
 fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
@@ -131,7 +132,7 @@ impl Operation for Copy {
                     OptionSpec::word(
                         "via",
                         &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or what is faster: a kernel for short rows and for pages within a device, else the runtime's copy",
+                        "a copy engine, a kernel, or what is faster: within a device a kernel for short rows, for pages and for what no pack of 16 bytes divides, else the runtime's copy",
                     ),
                     pages::INDICES,
                     counted::BACK,
@@ -325,8 +326,9 @@ fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
         Way::Engine(copy)
             if via == "auto"
                 && copy.direction == Direction::DeviceToDevice
-                && copy.rows > 1
-                && (copy.row_bytes < SHORT_ROW || !copy.is_aligned()) =>
+                && (copy.rows > 1 && copy.row_bytes < SHORT_ROW
+                    || !copy.is_aligned()
+                    || [source, target].iter().any(|tensor| tensor.align < 16)) =>
         {
             Way::Kernel
         }

@@ -42,6 +42,8 @@ __device__ inline unsigned short float_to_half(f32 x) { unsigned short bits; asm
 #endif
 
 __device__ inline f32 bits_to_float(u32 bits) { union { u32 u; f32 f; } v; v.u = bits; return v.f; }
+// A quotient by zero would be computed, by a call.
+#define INFINITE bits_to_float(0x7f800000u)
 __device__ inline u32 float_to_bits(f32 x) { union { u32 u; f32 f; } v; v.f = x; return v.u; }
 
 template <typename C> __device__ inline C load(f64 x) { return (C)x; }

@@ -168,7 +168,8 @@ fn is_in_packs(spec: &Spec) -> bool {
     let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
     let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
     let size = y.dtype.size();
-    y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE)
+    // A pack of shorter rows has parts of many of them, each of which takes as long as several single elements.
+    y.dims[last] >= pack && (y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE))
 }
 
 /// The kernel for an output without gaps: each thread writes a pack of 16 bytes, whose elements may be those of several rows.
@@ -249,9 +250,8 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
     if (inside && place > -V && place < size) {
       part.low = place < 0 ? (int)-place : 0;
       part.high = size - place < V ? (int)(size - place) : V;
-      const u64 address = (u64)(from + place);
-      part.held.shift = (u32)(address % 16);
-      const Pack<u32, 4>* packs = (const Pack<u32, 4>*)(address - part.held.shift);
+      part.held.shift = (u32)((u64)(from + place) % 16);
+      const Pack<u32, 4>* packs = (const Pack<u32, 4>*)((const u8*)(from + place) - part.held.shift);
       const int ahead = (int)part.held.shift;
       if (ahead + part.low * (int)sizeof(E) < 16) part.held.packs[0] = packs[0];
       if (ahead + part.high * (int)sizeof(E) > 16) part.held.packs[1] = packs[1];

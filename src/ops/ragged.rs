@@ -36,10 +36,10 @@ template <typename Element> struct Held {
 // begins nor ends between two packs, and a pack without any element of the row is not read.
 template <typename Element> __device__ inline Held<Element> read_row(const Element* row, i64 j, i64 n) {
   const int low = j < -V ? V : j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
-  u64 at = (u64)(row + j);
   Held<Element> held = {};
-  held.shift = (u32)(at % 16);
-  const Pack<u32, 4>* from = (const Pack<u32, 4>*)(at - held.shift);
+  held.shift = (u32)((u64)(row + j) % 16);
+  // A number that became a pointer would be read as one into any memory, which takes longer.
+  const Pack<u32, 4>* from = (const Pack<u32, 4>*)((const u8*)(row + j) - held.shift);
   if (low < high && (int)held.shift + low * (int)sizeof(Element) < 16) held.packs[0] = from[0];
   if (low < high && (int)held.shift + high * (int)sizeof(Element) > 16) held.packs[1] = from[1];
   return held;

@@ -426,7 +426,7 @@ fn shift_alike(tensors: &[&Tensor], widest: u64) -> bool {
 const HELPERS: &str = r#"
 #undef BOUNDS
 #define BOUNDS __launch_bounds__(BLOCK)
-#define LOWEST (-C(1) / C(0))
+#define LOWEST (-C(INFINITE))
 #define EACH_ROW _Pragma("unroll") for (u32 r = 0; r < R; r++)
 // The packs of a thread are `T` packs apart, so that neighbouring threads access neighbouring packs. `EVEN` pieces
 // need no bounds check; contiguous (`BESIDE`) elements need no stride.
@@ -435,26 +435,27 @@ typedef i32 Place;
 #else
 typedef u32 Place;
 #endif
-#define EACH_PACK(start) \
+#define EACH_PACK_OF(start, shift) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
-    if (Place j = (Place)((start) + (k * T + lane) * V) - shift[r]; EVEN || j < (Place)n)
+    if (Place j = (Place)((start) + (k * T + threadIdx.x % T) * V) - (shift); EVEN || j < (Place)n)
+#define EACH_PACK(start) EACH_PACK_OF(start, shift[r])
 #define EACH _Pragma("unroll") for (int i = 0; i < V; i++)
 
 // Whether a pack is entirely inside the row. The first and last pack of a shifted row may not be.
 __device__ inline bool inside(Place j, u32 n) { return !SHIFTED || (j >= 0 && j + V <= (Place)n); }
 
-// Loads a pack and multiplies it by a factor. Elements outside of the row become the lowest value. The pack may start
-// before its row or end after it, which is safe because a pack never crosses the end of allocated memory.
-template <typename E> __device__ inline void read(const E* from, i64 step, Place j, u32 n, C scale, C* v) {
-  if (V > 1) {
-    Pack<E, V> pack = *(const Pack<E, V>*)(from + j);
-    EACH v[i] = load<C>(pack.at[i]) * scale;
-    if (!inside(j, n)) {
-      const i32 low = -(i32)j, high = (i32)(n - j);
-      EACH if (i < low || i >= high) v[i] = LOWEST;
-    }
-  } else {
-    v[0] = load<C>(from[BESIDE ? j : j * step]) * scale;
+// Loads the packs of a thread from element `start` of a row on, all before the first is used, and multiplies them by a
+// factor. Elements outside of the row become the lowest value. A pack may start before its row or end after it, which is
+// safe because a pack never crosses the end of allocated memory.
+template <typename E> __device__ inline void read(const E* from, i64 step, u32 start, Place shift, u32 n, C scale, C (*v)[V]) {
+  Pack<E, V> packs[K];
+  EACH_PACK_OF(start, shift) {
+    if (V > 1) packs[k] = *(const Pack<E, V>*)(from + j);
+    else packs[k].at[0] = from[BESIDE ? j : j * step];
+  }
+  EACH_PACK_OF(start, shift) {
+    const i32 low = -(i32)j, high = (i32)(n - j);
+    EACH v[k][i] = SHIFTED && (i < low || i >= high) ? LOWEST : load<C>(packs[k].at[i]) * scale;
   }
 }
 

@@ -136,7 +136,7 @@ const BODIES: RowBodies = RowBodies { once: ONCE, twice: TWICE, chunks: [PARTS, 
 
 /// The row is in registers.
 const ONCE: &str = r#"  C v[R][K][V], m[R], s[R];
-  EACH_ROW { EACH_PACK(0) { read(from[r], sx, j, n, scale, v[r][k]); } }
+  EACH_ROW read(from[r], sx, 0, shift[r], n, scale, v[r]);
   EACH_ROW {
     m[r] = LOWEST;
     EACH_PACK(0) { EACH if (v[r][k][i] > m[r]) m[r] = v[r][k][i]; }
@@ -158,7 +158,7 @@ const TWICE: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
     C top = m;
-    EACH_PACK(start) { read(from[r], sx, j, n, scale, v[k]); }
+    read(from[r], sx, start, shift[r], n, scale, v);
     EACH_PACK(start) { EACH if (v[k][i] > top) top = v[k][i]; }
     if (top > m) { s *= f_exp(m - top); m = top; }
     if (m > LOWEST) { EACH_PACK(start) { EACH s += f_exp(v[k][i] - m); } }
@@ -168,7 +168,7 @@ const TWICE: &str = r#"  const u32 r = 0;
   C share = C(1) / across(m > LOWEST ? s * f_exp(m - top) : s, 0, Sum());
   if (!live[r]) return;
   for (u32 start = 0; start < n + (SHIFTED ? V - 1 : 0); start += T * V * K) {
-    EACH_PACK(start) { read(from[r], sx, j, n, scale, v[k]); }
+    read(from[r], sx, start, shift[r], n, scale, v);
     EACH_PACK(start) { EACH v[k][i] = f_exp(v[k][i] - top) * share; write(to[r], sy, j, n, v[k]); }
   }
 "#;
@@ -176,7 +176,7 @@ const TWICE: &str = r#"  const u32 r = 0;
 /// Computes the maximum of a chunk and the sum of exponentials relative to it.
 const PARTS: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
-  EACH_PACK(0) { read(from[r], sx, j, n, scale, v[k]); }
+  read(from[r], sx, 0, shift[r], n, scale, v);
   EACH_PACK(0) { EACH if (v[k][i] > m) m = v[k][i]; }
   m = across(m, LOWEST, Larger());
   if (m > LOWEST) { EACH_PACK(0) { EACH s += f_exp(v[k][i] - m); } }
@@ -189,7 +189,7 @@ const PARTS: &str = r#"  const u32 r = 0;
 const SCALE: &str = r#"  const u32 r = 0;
   C v[K][V], m = LOWEST, s = 0;
   const C* of_row = parts + row * CHUNKS * 2;
-  EACH_PACK(0) { read(from[r], sx, j, n, scale, v[k]); }
+  read(from[r], sx, 0, shift[r], n, scale, v);
   for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) if (of_row[2 * c] > m) m = of_row[2 * c];
   m = across(m, LOWEST, Larger());
   for (u32 c = threadIdx.x; c < CHUNKS; c += BLOCK) {

@@ -18,15 +18,16 @@ pub struct Sort;
 /// that every device gives to a block.
 const RUN: u64 = 2048;
 
-/// Elements that a block of several short rows has at least.
-const LEAST_LIST: u64 = 2 * WARP;
-
-/// Threads of a block that sorts.
+/// Threads of a block that sorts, at most.
 const MOST_THREADS: u64 = 512;
 
-/// Instructions for a pair of elements in each step of the network, and for each element in a pass of merges. Of these 6 and
-/// 10 access shared memory, which takes as long as four others each.
-const OF_A_PAIR: f64 = 20.0 + 6.0 * 4.0;
+/// Neighbours that a thread sorts in registers, with keys of at most 33 bits and of 64.
+const EACH: u64 = 8;
+const EACH_WIDE: u64 = 4;
+
+/// Instructions for a pair of elements in each step of the network, and for each element in a pass of merges. Of these 1 and
+/// 10 access shared memory or shuffle, which takes as long as four others each.
+const OF_A_PAIR: f64 = 10.0 + 4.0;
 const OF_A_MERGE: f64 = 40.0 + 10.0 * 4.0;
 
 /// How rows are divided among blocks.
@@ -39,6 +40,8 @@ struct Split {
     several: u64,
     /// Bytes of an element's key and place.
     entry: u64,
+    /// Neighbours that a thread sorts in registers.
+    each: u64,
 }
 
 impl Split {
@@ -48,9 +51,12 @@ impl Split {
         let runs = rows.length.div_ceil(run);
         // Each unit of the device has blocks before a block has more rows than its threads need.
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
-        let several = if runs == 1 { spread.clamp(LEAST_LIST.div_ceil(run), (RUN / run).max(1)) } else { 1 };
-        let entry = if is_wide(spec.inputs[0].dtype) { 12 } else { 8 };
-        Split { rows, run, runs, several, entry }
+        let dtype = spec.inputs[0].dtype;
+        let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
+        let most = RUN.min(MOST_THREADS * each);
+        let several = if runs == 1 { spread.clamp((WARP * each).div_ceil(run), (most / run).max(1)) } else { 1 };
+        let entry = if is_wide(dtype) { 12 } else { 8 };
+        Split { rows, run, runs, several, entry, each }
     }
 
     /// Elements that a block has in shared memory.
@@ -59,7 +65,7 @@ impl Split {
     }
 
     fn threads(&self) -> u64 {
-        (self.list() / 2).clamp(WARP, MOST_THREADS)
+        self.list() / self.each
     }
 
     fn blocks(&self) -> u64 {
@@ -168,14 +174,16 @@ impl Operation for Sort {
         ];
         let launch = |name: &str, body: &str, threads: u64, blocks: u64, is_last: bool, width: u64, side: u64| {
             let before = format!(
-                "{}{}#define DESCENDS {}\n#define LAST {}\n#define RUN {}\n#define LIST {}\n#define THREADS {threads}\n\
-                 typedef {} Index;\n{ENTRIES}",
+                "{}{}#define DESCENDS {}\n#define LAST {}\n#define RUN {}\n#define LIST {}\n#define EACH {}\n\
+                 #define THREADS {threads}\ntypedef {} Packed;\ntypedef {} Index;\n{ENTRIES}",
                 bounds(threads as u32),
                 keys(x.dtype),
                 u32::from(spec.attrs.bool("descending")),
                 u32::from(is_last),
                 split.run,
                 split.list(),
+                split.list() / threads,
+                if x.dtype.size() <= 2 { "u32" } else { "u64" },
                 index_type(elements.max(blocks * split.several)),
             );
             let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::Workspace(2 * split.entries())];
@@ -219,42 +227,101 @@ __device__ inline u32* places_of(K* keys, u64 all) { return (u32*)(keys + 2 * al
   }
 "#;
 
-/// Sorts runs of `RUN` elements, each by itself. What is missing at the end of a row comes after all of its elements.
-const RUNS: &str = r#"  __shared__ K list[LIST];
-  __shared__ u32 places[LIST];
+/// Sorts runs of `RUN` elements, each by itself, by a bitonic network. A thread has `EACH` neighbours in registers: they meet
+/// elements of the same thread there, those of the same warp by shuffles, and others through shared memory. An entry is one
+/// number of key and place in the run, or both where keys have 64 bits. What is missing at the end of a row comes after all of
+/// its elements.
+const RUNS: &str = r#"#if BITS == 64
+  struct Entry {
+    K key;
+    u32 place;
+    __device__ inline bool before(const Entry& other) const {
+      return key < other.key || (key == other.key && place < other.place);
+    }
+    __device__ inline Entry of_lane(u32 mask) const { return {SHUFFLE_XOR(key, mask), SHUFFLE_XOR(place, mask)}; }
+  };
+  auto entry = [](K key, u32 place) { return Entry{key, place}; };
+  auto key_of_entry = [](const Entry& e) { return e.key; };
+  auto place_of_entry = [](const Entry& e) { return e.place; };
+  const Entry last = {~(K)0, ~0u};
+#else
+  typedef Packed Number;
+  struct Entry {
+    Number all;
+    __device__ inline bool before(const Entry& other) const { return all < other.all; }
+    __device__ inline Entry of_lane(u32 mask) const { return {SHUFFLE_XOR(all, mask)}; }
+  };
+  auto entry = [](K key, u32 place) { return Entry{((Number)key & (((Number)1 << BITS) - 1)) << 16 | place}; };
+  auto key_of_entry = [](const Entry& e) { return (K)(e.all >> 16); };
+  auto place_of_entry = [](const Entry& e) { return (u32)e.all & 0xffffu; };
+  const Entry last = {~(Number)0};
+#endif
+  // Neighbours of a thread lie in different banks.
+  __shared__ Entry list[LIST + LIST / 32];
+  auto padded = [](u32 i) { return i + i / 32; };
   for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
     Index unit = (Index)blockIdx.x * (LIST / RUN) + i / RUN, row = unit / runs;
     u32 j = (u32)(unit - row * runs) * RUN + i % RUN;
-    bool live = row < rows && j < n;
-    list[i] = live ? key_of(x[g.offset(row, 0) + (i64)j * sx]) : ~(K)0;
-    places[i] = live ? j : ~0u;
+    list[padded(i)] = row < rows && j < n ? entry(key_of(x[g.offset(row, 0) + (i64)j * sx]), i % RUN) : last;
   }
-  for (u32 size = 2; size <= RUN; size *= 2)
-    for (u32 step = size / 2; step > 0; step /= 2) {
-      __syncthreads();
-      for (u32 pair = threadIdx.x; pair < LIST / 2; pair += THREADS) {
-        u32 i = 2 * pair - (pair & (step - 1)), j = i + step;
-        K a = list[i], b = list[j];
-        u32 p = places[i], q = places[j];
-        bool first = a < b || (a == b && p < q);
-        if (first == ((i & (RUN - 1) & size) == 0)) continue;
-        list[i] = b; list[j] = a;
-        places[i] = q; places[j] = p;
-      }
+  __syncthreads();
+  const u32 first = threadIdx.x * EACH;
+  Entry own[EACH];
+#pragma unroll
+  for (u32 e = 0; e < EACH; e++) own[e] = list[padded(first + e)];
+  // Pairs of a thread: the smaller comes first, or the larger in every second part of `size` elements.
+  auto pairs = [&](u32 size, u32 step) {
+#pragma unroll
+    for (u32 e = 0; e < EACH; e++) {
+      if (e & step) continue;
+      const bool ascends = ((first + e) & (RUN - 1) & size) == 0;
+      Entry a = own[e], b = own[e | step];
+      const bool stays = a.before(b) == ascends;
+      own[e] = stays ? a : b;
+      own[e | step] = stays ? b : a;
     }
+  };
+  auto keep = [&](Entry& mine, const Entry& other, bool smaller) {
+    if (other.before(mine) == smaller) mine = other;
+  };
+#pragma unroll
+  for (u32 size = 2; size <= EACH; size *= 2) {
+#pragma unroll
+    for (u32 step = size / 2; step > 0; step /= 2) pairs(size, step);
+  }
+  for (u32 size = 2 * EACH; size <= RUN; size *= 2) {
+    const bool ascends = (first & (RUN - 1) & size) == 0;
+    u32 step = size / 2;
+    for (; step >= 32 * EACH; step /= 2) {
+      __syncthreads();
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) list[padded(first + e)] = own[e];
+      __syncthreads();
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) keep(own[e], list[padded((first ^ step) + e)], ((first & step) == 0) == ascends);
+    }
+    for (; step >= EACH; step /= 2) {
+#pragma unroll
+      for (u32 e = 0; e < EACH; e++) keep(own[e], own[e].of_lane(step / EACH), ((first & step) == 0) == ascends);
+    }
+#pragma unroll
+    for (u32 near = EACH / 2; near > 0; near /= 2) pairs(size, near);
+  }
+  __syncthreads();
+#pragma unroll
+  for (u32 e = 0; e < EACH; e++) list[padded(first + e)] = own[e];
   __syncthreads();
   for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
     Index unit = (Index)blockIdx.x * (LIST / RUN) + i / RUN, row = unit / runs;
-    u32 j = (u32)(unit - row * runs) * RUN + i % RUN;
-    if (row < rows && j < n) { LEAVE(row, j, list[i], places[i], 0) }
+    const u32 begin = (u32)(unit - row * runs) * RUN, j = begin + i % RUN;
+    if (row < rows && j < n) { LEAVE(row, j, key_of_entry(list[padded(i)]), begin + place_of_entry(list[padded(i)]), 0) }
   }
 "#;
 
 /// Merges pairs of runs of `width` elements. A block makes one tile of the result: it finds which elements of both runs
 /// belong there, has them in shared memory, and each thread merges as many (Green, McColl, Bader, "GPU merge path", 2012).
 /// Among equal keys, those of the first run come first.
-const MERGE: &str = r#"  const u32 EACH = RUN / THREADS;
-  __shared__ K list[RUN];
+const MERGE: &str = r#"  __shared__ K list[RUN];
   __shared__ u32 places[RUN], cuts[2];
   // How many of the first `d` elements of the result are those of `a`.
   auto cut = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d) {
@@ -265,6 +332,21 @@ const MERGE: &str = r#"  const u32 EACH = RUN / THREADS;
     }
     return low;
   };
+  // The same, by 32 threads that look at as many places of memory at once. All threads of a wave, which may be 64, go round
+  // as often.
+  auto cut_together = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d, u32 width) {
+    u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
+    for (u32 most = width; most > 0; most = (most - 1) / 32) {
+      auto probe = [&](u32 lane) { return low + (u32)((u64)(high - low) * lane / 32); };
+      const u32 middle = probe(threadIdx.x % 32);
+      const u32 count = sum32((u32)(low < high && a[middle] <= b[d - 1 - middle]));
+      if (low == high) continue;
+      const u32 from = count > 0 ? probe(count - 1) + 1 : low;
+      high = count == 0 ? low : count < 32 ? probe(count) : high;
+      low = from;
+    }
+    return low;
+  };
   u32 tiles = (n + RUN - 1) / RUN, begin = blockIdx.x % tiles * RUN;
   u64 row = blockIdx.x / tiles;
   u32 pair = begin / (2 * width) * (2 * width), left = n - pair;
@@ -272,7 +354,10 @@ const MERGE: &str = r#"  const u32 EACH = RUN / THREADS;
   const K* a = keys + side * rows * n + row * n + pair;
   const u32* a_places = places_of(keys, rows * n) + side * rows * n + row * n + pair;
   u32 from = begin - pair, to = of_a + of_b - from < RUN ? of_a + of_b : from + RUN, count = to - from;
-  if (threadIdx.x < 2) cuts[threadIdx.x] = cut(a, of_a, a + of_a, of_b, threadIdx.x == 0 ? from : to);
+  if (threadIdx.x < 64) {
+    const u32 found = cut_together(a, of_a, a + of_a, of_b, threadIdx.x < 32 ? from : to, width);
+    if (threadIdx.x % 32 == 0) cuts[threadIdx.x / 32] = found;
+  }
   __syncthreads();
   u32 first_a = cuts[0], some_a = cuts[1] - first_a, some_b = count - some_a;
   for (u32 i = threadIdx.x; i < count; i += THREADS) {

@@ -126,6 +126,10 @@ const ENOUGH_BLOCKS: u64 = 1024;
 /// The length from which on a side of a tile is one dimension: shorter ones take their neighbours too.
 const LONG: u64 = 32;
 
+/// The longest side that is short, and the bytes of shared memory in all banks.
+const SHORT: u64 = 16;
+const BANKS: u64 = 128;
+
 /// Instructions for a pack on its way to or from shared memory, and for each of its elements there: an access takes as long as
 /// four others.
 const OF_A_PACK: f64 = 16.0;
@@ -269,16 +273,30 @@ impl Tiles {
             "u64 tiles_read".into(),
             "u64 tiles_written".into(),
         ];
-        // The rows of a tile begin in different banks.
-        let row = read.tile + 4u64.div_ceil(dtype.size());
-        let (pr, pw, tr, tw) = (read.pack, written.pack, read.tile, written.tile);
+        let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
+        // Rows of a tile in shared memory lie along the side that is read, or, where that is short, along the other one: packs
+        // are then taken as they are written. Rows begin in different banks.
+        let turned = tr <= SHORT && tw * size >= BANKS;
+        let row = if turned { ((tw * size).next_multiple_of(BANKS) + 16) / size } else { tr + 4u64.div_ceil(size) };
+        let place = |v_read: &str, v_written: &str| match turned {
+            true => format!("(s * {tr} + r{v_read}) * {row} + w{v_written}"),
+            false => format!("(s * {tw} + w{v_written}) * {row} + r{v_read}"),
+        };
+        let take = match turned {
+            true => format!("p = *(const Pack<{element}, {pw}>*)(tiles + {});\n", place("", "")),
+            false => {
+                let of_one = format!("p.at[v] = tiles[{}];\n", place("", " + v"));
+                format!("\n#pragma unroll\n    for (int v = 0; v < {pw}; v++) {of_one}")
+            }
+        };
         let (side_read, side_written) = (index_type(read.length + tr), index_type(written.length + tw));
         // The first elements of the tile, as offsets into the tensors.
         let reach = spec.inputs[0].reach().max(spec.outputs[0].reach());
         let offset = index_type(reach);
         let steps = |pack: u64| self.elements().div_ceil(pack * u64::from(BLOCK));
         let body = format!(
-            r#"  __shared__ {element} tiles[{shared}];
+            r#"  __shared__ Pack<u32, 4> packs[{shared}];
+  {element}* tiles = ({element}*)packs;
   __shared__ {offset} xs[{several}], ys[{several}], xr[{tr}], yr[{tr}], xw[{tw}], yw[{tw}];
   {index} block = ({index})blockIdx.x;
   {index} turned = block / ({index})tiles_read, first = turned / ({index})tiles_written;
@@ -309,7 +327,7 @@ impl Tiles {
     if (s >= live_s || r >= live_r || w >= live_w) continue;
     Pack<{element}, {pr}> p = *(const Pack<{element}, {pr}>*)(x + xs[s] + xw[w] + xr[r]);
 #pragma unroll
-    for (int v = 0; v < {pr}; v++) tiles[(s * {tw} + w) * {row} + r + v] = p.at[v];
+    for (int v = 0; v < {pr}; v++) tiles[{put}] = p.at[v];
   }}
   __syncthreads();
 #pragma unroll
@@ -318,12 +336,11 @@ impl Tiles {
     u32 w = i % {packs_written} * {pw}, r = i / {packs_written} % {tr}, s = i / {of_written};
     if (s >= live_s || r >= live_r || w >= live_w) continue;
     Pack<{element}, {pw}> p;
-#pragma unroll
-    for (int v = 0; v < {pw}; v++) p.at[v] = tiles[(s * {tw} + w + v) * {row} + r];
-    *(Pack<{element}, {pw}>*)(y + ys[s] + yr[r] + yw[w]) = p;
+    {take}    *(Pack<{element}, {pw}>*)(y + ys[s] + yr[r] + yw[w]) = p;
   }}
 "#,
-            shared = several * tw * row,
+            shared = (several * row * if turned { tr } else { tw } * size).div_ceil(16),
+            put = place(" + v", ""),
             reads = steps(pr),
             writes = steps(pw),
             packs_read = tr / pr,

@@ -5,7 +5,7 @@
 /// A block has `BM` rows of one index of the geometry, whose operands are q, k, v, o and lse. A row is a query of one of
 /// `GROUP` heads that share keys. `rows` are `GROUP` times `queries`.
 pub const PLACES: &str = r#"
-#define LOWEST (-f32(1) / f32(0))
+#define LOWEST (-INFINITE)
 struct Larger { template <typename V> __device__ V operator()(V a, V b) const { return a > b ? a : b; } };
 struct Total { template <typename V> __device__ V operator()(V a, V b) const { return a + b; } };
 struct Steps { i64 query, head, element; };

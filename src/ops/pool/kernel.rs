@@ -1,11 +1,15 @@
 //! The kernels of pools.
 
-use super::super::kernel::{BLOCK, c_type, replaced, source};
+use super::super::kernel::{BLOCK, c_type, index_type, replaced, source};
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Windows of more elements have a warp each.
+/// Windows of more elements have a warp each, and larger ones a block.
 const LARGE: u64 = 64;
+const LARGER: u64 = 1024;
+
+/// Windows of at most that many elements are read at once.
+const AT_ONCE: u64 = 32;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +34,11 @@ const WINDOWS: &str = r#"
 struct Steps { i64 sample, channel, at[3]; };
 struct Sizes { u64 channels, x[3], y[3]; };
 struct Range { u32 from[3], to[3]; };
-__device__ inline u32 plane_of(u64 index, const u64 (&sizes)[3], u32 (&at)[3]) {
+__device__ inline u32 plane_of(Index index, const u64 (&sizes)[3], u32 (&at)[3]) {
 #pragma unroll
   for (int j = 2; j >= 0; j--) {
-    u64 rest = index / sizes[j];
-    at[j] = (u32)(index - rest * sizes[j]);
+    Index rest = index / (Index)sizes[j];
+    at[j] = (u32)(index - rest * (Index)sizes[j]);
     index = rest;
   }
   return (u32)index;
@@ -49,7 +53,7 @@ __device__ inline i64 offset_of(u32 plane, const u32 (&at)[3], const Steps& step
 __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
   Range range;
   EACH_DIM(j) {
-    u64 x = sizes.x[j], y = sizes.y[j];
+    Index x = (Index)sizes.x[j], y = (Index)sizes.y[j];
     if (ADAPTIVE) {
       range.from[j] = (u32)(window[j] * x / y);
       range.to[j] = (u32)(((window[j] + 1) * x + y - 1) / y);
@@ -81,39 +85,82 @@ struct Best {
 };
 "#;
 
-/// One window by `LANES` threads.
-const FORWARD: &str = r#"  u64 index = GLOBAL_INDEX / LANES;
+/// One window by `LANES` threads, which read several elements before they use the first.
+const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   u32 lane = threadIdx.x % LANES;
   if (index >= count) return;
   u32 window[3], plane = plane_of(index, sizes.y, window);
   Range range = range_of(window, sizes);
   const u32 none[3] = {0, 0, 0};
   const T* from = x + offset_of(plane, none, sx, sizes);
-  Best best = {-C(1) / C(0), 0xffffffffu};
+  Best best = {-C(INFINITE), 0xffffffffu};
   C sum = 0;
-  auto visit = [&](u32 a, u32 b, u32 c) {
-    C value = load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]);
-    if (MAX) best.join(value, (u32)((a * sizes.x[1] + b) * sizes.x[2] + c));
+  const u32 x0 = (u32)sizes.x[0], x1 = (u32)sizes.x[1], x2 = (u32)sizes.x[2];
+  auto read = [&](u32 a, u32 b, u32 c) { return load<C>(from[a * sx.at[0] + b * sx.at[1] + c * sx.at[2]]); };
+  auto take = [&](C value, u32 a, u32 b, u32 c) {
+    if (MAX && PLACES) best.join(value, (a * x1 + b) * x2 + c);
+    else if (MAX) best.value = f_max(best.value, value);
     else sum += value;
   };
-#if LANES == 1
+  auto visit = [&](u32 a, u32 b, u32 c) { take(read(a, b, c), a, b, c); };
+#if LANES == 1 && !ADAPTIVE && AT_ONCE
+  // Places before the first element are large numbers.
+#define EACH_PLACE \
+  _Pragma("unroll") for (u32 e = 0; e < SIZE(0) * SIZE(1) * SIZE(2); e++) \
+    if (u32 a = window[0] * STRIDE(0) + e / (SIZE(1) * SIZE(2)) * DILATION(0) - PADDING(0), \
+            b = window[1] * STRIDE(1) + e / SIZE(2) % SIZE(1) * DILATION(1) - PADDING(1), \
+            c = window[2] * STRIDE(2) + e % SIZE(2) * DILATION(2) - PADDING(2); a < x0 && b < x1 && c < x2)
+  C values[SIZE(0) * SIZE(1) * SIZE(2)];
+  EACH_PLACE values[e] = read(a, b, c);
+  EACH_PLACE take(values[e], a, b, c);
+#elif LANES == 1
   for (u32 a = range.from[0]; a < range.to[0]; a++)
     for (u32 b = range.from[1]; b < range.to[1]; b++)
       for (u32 c = range.from[2]; c < range.to[2]; c++) visit(a, b, c);
 #else
   u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
   u32 all = (range.to[0] - range.from[0]) * rows * columns;
-  for (u32 i = lane; i < all; i += LANES)
-    visit(range.from[0] + i / columns / rows, range.from[1] + i / columns % rows, range.from[2] + i % columns);
+  auto at = [&](u32 i, u32& a, u32& b, u32& c) {
+    u32 row = i / columns, slab = row / rows;
+    a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;
+  };
+  // Behind the last element, the last one is read once more.
+  for (u32 first = lane; first < all; first += 4 * LANES) {
+    C values[4];
+    u32 a[4], b[4], c[4];
 #pragma unroll
-  for (int mask = LANES / 2; mask > 0; mask /= 2) {
-    if (MAX) {
-      C other = SHUFFLE_XOR(best.value, mask);
-      best.join(other, SHUFFLE_XOR(best.place, mask));
-    } else {
-      sum += SHUFFLE_XOR(sum, mask);
+    for (u32 u = 0; u < 4; u++) {
+      at(first + u * LANES < all ? first + u * LANES : all - 1, a[u], b[u], c[u]);
+      values[u] = read(a[u], b[u], c[u]);
     }
+#pragma unroll
+    for (u32 u = 0; u < 4; u++) if (first + u * LANES < all) take(values[u], a[u], b[u], c[u]);
   }
+  auto join = [&](int masks) {
+#pragma unroll
+    for (int mask = masks / 2; mask > 0; mask /= 2) {
+      if (MAX) {
+        C other = SHUFFLE_XOR(best.value, mask);
+        if (PLACES) best.join(other, SHUFFLE_XOR(best.place, mask));
+        else best.value = f_max(best.value, other);
+      } else {
+        sum += SHUFFLE_XOR(sum, mask);
+      }
+    }
+  };
+  join(32);
+#if LANES > 32
+  __shared__ C parts[LANES / 32];
+  __shared__ u32 own_places[LANES / 32];
+  if (lane % 32 == 0) {
+    parts[lane / 32] = MAX ? best.value : sum;
+    own_places[lane / 32] = best.place;
+  }
+  __syncthreads();
+  best.value = sum = parts[lane % (LANES / 32)];
+  best.place = own_places[lane % (LANES / 32)];
+  join(LANES / 32);
+#endif
 #endif
   if (lane > 0) return;
 #if PLACES
@@ -124,13 +171,13 @@ const FORWARD: &str = r#"  u64 index = GLOBAL_INDEX / LANES;
 "#;
 
 /// One element by a thread, which goes over the windows that have it.
-const BACKWARD: &str = r#"  u64 index = GLOBAL_INDEX;
+const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
   u32 own[3], plane = plane_of(index, sizes.x, own);
-  u32 place = (u32)((own[0] * sizes.x[1] + own[1]) * sizes.x[2] + own[2]);
+  u32 place = (own[0] * (u32)sizes.x[1] + own[1]) * (u32)sizes.x[2] + own[2];
   u32 from[3], to[3];
   EACH_DIM(j) {
-    u64 x = sizes.x[j], y = sizes.y[j];
+    Index x = (Index)sizes.x[j], y = (Index)sizes.y[j];
     if (ADAPTIVE) {
       from[j] = (u32)(own[j] * y / x);
       to[j] = (u32)(((own[j] + 1) * y + x - 1) / x);
@@ -159,7 +206,7 @@ const BACKWARD: &str = r#"  u64 index = GLOBAL_INDEX;
 const SPAN: &str = "#define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)\n";
 
 /// Lines of the texts above, and those that dilated windows have instead.
-const DILATED: [(&str, &str); 6] = [
+const DILATED: [(&str, &str); 7] = [
     (
         "to = from + SIZE(j) - PADDING(j);
       range.from[j] = from < PADDING(j) ? 0 : from - PADDING(j);",
@@ -173,17 +220,19 @@ const DILATED: [(&str, &str); 6] = [
     ("c < range.to[2]; c++)", "c < range.to[2]; c += DILATION(2))"),
     (
         "u32 columns = range.to[2] - range.from[2], rows = range.to[1] - range.from[1];
-  u32 all = (range.to[0] - range.from[0]) * rows * columns;
-  for (u32 i = lane; i < all; i += LANES)
-    visit(range.from[0] + i / columns / rows, range.from[1] + i / columns % rows, range.from[2] + i % columns);",
+  u32 all = (range.to[0] - range.from[0]) * rows * columns;",
         "u32 inside[3], all = 1;
   EACH_DIM(j) {
     inside[j] = range.from[j] < range.to[j] ? (range.to[j] - range.from[j] - 1) / DILATION(j) + 1 : 0;
     all *= inside[j];
   }
-  for (u32 i = lane; i < all; i += LANES)
-    visit(range.from[0] + i / inside[2] / inside[1] * DILATION(0),
-          range.from[1] + i / inside[2] % inside[1] * DILATION(1), range.from[2] + i % inside[2] * DILATION(2));",
+  u32 columns = inside[2], rows = inside[1];",
+    ),
+    (
+        "a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;",
+        "a = range.from[0] + slab * DILATION(0);
+    b = range.from[1] + (row - slab * rows) * DILATION(1);
+    c = range.from[2] + (i - row * columns) * DILATION(2);",
     ),
     // Windows that span the element: where one leaves it out, the element is not its largest.
     (
@@ -200,7 +249,12 @@ fn three(sizes: Dims, absent: u64) -> Vec<u64> {
 impl Kernels<'_> {
     /// Threads of a window.
     fn lanes(&self) -> u64 {
-        if self.shape.window() > LARGE && !self.has_short_rows() { WARP } else { 1 }
+        match self.shape.window() {
+            0..=LARGE => 1,
+            _ if self.has_short_rows() => 1,
+            ..=LARGER => WARP,
+            _ => u64::from(BLOCK),
+        }
     }
 
     /// True if windows have rows that are shorter than a warp, and there are enough windows to occupy the device with a thread
@@ -280,13 +334,17 @@ impl Kernels<'_> {
             format!("#define {name}(j) (j == 0 ? {}u : j == 1 ? {}u : {}u)\n", values[0], values[1], values[2])
         };
         let is_dilated = shape.is_dilated();
-        let dilation = if is_dilated { each("DILATION", 3, 1) + SPAN } else { String::new() };
+        let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
+        // The largest numbers that indices and the bounds of windows are computed from.
+        let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
+        let index = index_type(bounds.max().unwrap_or(0).max(count * lanes + u64::from(BLOCK)));
         let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
         let before = format!(
-            "typedef {} T;\ntypedef {} C;\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
+            "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
              #define PLACES {}\n{}{}{}{dilation}{}",
             c_type(dtype),
             c_type(dtype.compute()),
+            u32::from(shape.window() <= AT_ONCE),
             u32::from(shape.is_max),
             u32::from(shape.steps.is_none()),
             u32::from(shape.counts_padding),

@@ -101,10 +101,10 @@ __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place
     match function {
         Function::Sum | Function::Mean => plain("0", "a.v + b.v"),
         Function::Prod => plain("1", "a.v * b.v"),
-        Function::Max => plain("-C(1) / C(0)", &better(">")),
-        Function::Min => plain("C(1) / C(0)", &better("<")),
-        Function::ArgMax => place(">", "-C(1) / C(0)"),
-        Function::ArgMin => place("<", "C(1) / C(0)"),
+        Function::Max => plain("-C(INFINITE)", &better(">")),
+        Function::Min => plain("C(INFINITE)", &better("<")),
+        Function::ArgMax => place(">", "-C(INFINITE)"),
+        Function::ArgMin => place("<", "C(INFINITE)"),
         Function::LogSumExp => log_sum_exp(false),
         Function::LogSumExpAndSum => log_sum_exp(true),
         Function::Sums(count) => sums(count),
@@ -132,7 +132,7 @@ fn log_sum_exp(adds: bool) -> String {
     let with = |text: &'static str| if adds { text } else { "" };
     format!(
         r#"struct Acc {{ C most, sum{field}; }};
-__device__ inline Acc none() {{ Acc a = {{-C(1) / C(0), 0{zero}}}; return a; }}
+__device__ inline Acc none() {{ Acc a = {{-C(INFINITE), 0{zero}}}; return a; }}
 __device__ inline Acc join(Acc a, Acc b) {{
   if (b.most > a.most) {{ Acc c = a; a = b; b = c; }}
   a.sum += b.most == a.most ? b.sum : b.sum == C(0) ? C(0) : b.sum * f_exp(b.most - a.most);

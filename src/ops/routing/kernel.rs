@@ -144,7 +144,7 @@ const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, 
   auto value = [&](u32 r) { return load<C>(row[place(r) * se]); };
   C top = 0, whole = 1;
 #if defined(SOFTMAX)
-  top = -C(1) / C(0), whole = 0;
+  top = -C(INFINITE), whole = 0;
   for (u32 r = 0; r < n; r++) if (place(r) < experts && value(r) > top) top = value(r);
   top = max_across(top);
   for (u32 r = 0; r < n; r++) if (place(r) < experts) whole += raw(value(r), top);
@@ -176,7 +176,7 @@ const CHOOSE: &str = r#"  u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, 
   K mine = 0;
   for (u32 g = 0; g < GROUPS; g++) {
 #if BY_TWO
-    C best = -C(1) / C(0), next = best;
+    C best = -C(INFINITE), next = best;
 #pragma unroll
     for (u32 r = 0; r < (HELD > 0 ? HELD : n); r++) {
       if (place(r) >= experts || place(r) / size != g) continue;
