@@ -102,7 +102,7 @@ impl Operation for PagedAttention {
         fused::launches(None, Split::of(spec).kernels(spec))
     }
 
-    fn outputs(&self, _: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
         2
     }
 

@@ -155,7 +155,7 @@ impl Operation for RaggedAttention {
         fused::launches(None, kernels)
     }
 
-    fn outputs(&self, _: usize, _: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, _: usize) -> usize {
         self.signature().outputs.len()
     }
 

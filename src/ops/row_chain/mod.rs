@@ -185,7 +185,7 @@ impl Operation for RowChain {
         Ok(outputs.iter().map(|output| (output.dtype, first.dims)).collect())
     }
 
-    fn outputs(&self, _: usize, given: usize) -> usize {
+    fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
         given.clamp(1, OUTPUTS.len())
     }
 
