@@ -163,7 +163,7 @@ fn a_time_beside_observed_figures_is_of_the_same_iterations() {
 #[test]
 fn the_ends_of_the_interval_of_the_median() {
     let metrics = "metric low = time.low\nmetric high = time.high\nmetric spread = time.high - time.low";
-    let times = |samples: &[u64]| samples.iter().map(|sample| Nanos(*sample)).collect();
+    let times = |samples: &[i64]| samples.iter().map(|sample| Nanos(*sample)).collect();
     let nine = times(&[500, 100, 900, 300, 700, 200, 800, 400, 600]);
     insta::assert_snapshot!(values_beside(metrics, &[observed()], nine, &[], None), @r"
     low = 200 ns
