@@ -69,6 +69,7 @@ fn draw(name: &str, rank: &RankRecord, shift: Nanos) -> Option<Picture> {
         let anchor = if tick == 0.0 { "start" } else { "middle" };
         shapes.push(Shape::text("faint", (x.at(tick), bottom), round(&time(tick))).anchored(anchor));
     }
+    shapes.push(Shape::text("faint", (0.0, bottom + 16.0), name));
     let description = format!("Occupied units, rates and copies over one iteration, {name}");
-    Some(Picture { width: WIDTH, height: bottom + 8.0, description, shapes })
+    Some(Picture { width: WIDTH, height: bottom + 22.0, description, shapes })
 }

@@ -93,7 +93,7 @@ fn draw(name: &str, rank: &RankRecord) -> Option<Picture> {
     let (left, right, top, bottom) = AREA;
     let x = Scale::new(Spread::Log, (least / 2.0, most * 4.0), (left, right));
     let y = Scale::new(Spread::Log, (slowest / 2.0, fastest * 2.0), (bottom, top));
-    let mut chart = Chart::new("arithmetic operations per byte", "FLOP/s");
+    let mut chart = Chart::new("arithmetic operations per byte", &format!("FLOP/s, {name}"));
     x.ticks(8).into_iter().for_each(|tick| chart.tick_x(x.at(tick), round(&Rate(tick, "").to_string())));
     y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &Rate(tick, "").to_string()));
     draw_roofs(&mut chart, &roofs, x, y);

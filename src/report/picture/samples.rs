@@ -63,8 +63,9 @@ fn draw(name: &str, times: &Times) -> Option<Picture> {
     ] {
         shapes.push(Shape::text("faint", (x, HEIGHT + 14.0), text).anchored(anchor));
     }
+    shapes.push(Shape::text("faint", (0.0, HEIGHT + 28.0), name));
     let description = format!("{name}: {} from {least} to {most}", counted(samples.len(), "sample"));
-    Some(Picture { width: WIDTH, height: HEIGHT + 20.0, description, shapes })
+    Some(Picture { width: WIDTH, height: HEIGHT + 34.0, description, shapes })
 }
 
 /// A line from the least to the greatest of the samples that share a column of pixels.
