@@ -239,11 +239,9 @@ impl RangeProfiler {
     fn reset(&mut self) -> Result<(), String> {
         let (profiler, bytes, data) = (self.profiler, self.data.len(), self.data.as_mut_ptr());
         let mut initialize = InitializeData { profiler, bytes, data, ..InitializeData::new() };
-        let code = |table: &Table| {
-            // SAFETY: the structure is that of the call, and the image has the size that it says.
-            unsafe { (table.initialize_data)(&mut initialize) }
-        };
-        check("cuptiRangeProfilerCounterDataImageInitialize", code(&self.table))?;
+        // SAFETY: the structure is that of the call, and the image has the size that it says.
+        let code = unsafe { (self.table.initialize_data)(&mut initialize) };
+        check("cuptiRangeProfilerCounterDataImageInitialize", code)?;
         self.next = (0, 1);
         Ok(())
     }
