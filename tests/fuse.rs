@@ -163,6 +163,12 @@ fn chains_that_stay_apart_say_why() {
 
 /// Copies that move elements to other places, and places of a wide type.
 #[test]
+fn few_long_rows_stay_apart() {
+    let told = told("buffer x, y: f32[2, 100000]\nstep { h: map(x * 2) g: softmax(h -> y) }\n").join(" | ");
+    assert!(told.ends_with(": its rows are few and so long that several blocks share one"), "{told}");
+}
+
+#[test]
 fn copies_keep_their_places() {
     let text = |step: &str| {
         format!(
