@@ -74,7 +74,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
+use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
 
@@ -83,7 +83,7 @@ pub use catalogue::{CATALOGUE, find};
 pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
-pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
+pub use collectives::{Batch, BusBytes, Part, Team, bus_bytes, parts};
 pub use compiled::Resources;
 pub use copies::copied;
 pub use error::OpError;
@@ -331,20 +331,6 @@ pub struct Call<'a> {
     pub expression: Option<&'a Expression>,
     /// The group that a collective runs over.
     pub team: Team,
-}
-
-/// A group of ranks as an operation of one of them sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Team {
-    pub group: GroupId,
-    pub ranks: u32,
-    /// The number of this rank in it.
-    pub rank: u32,
-}
-
-impl Team {
-    /// One rank by itself.
-    pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
 }
 
 /// An operation with everything that decides what runs, apart from where its operands lie.

@@ -16,9 +16,23 @@ pub use gather::{AllGather, Broadcast};
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use transfer::{Barrier, Recv, Send};
 
-use crate::base::{DType, Dims, Space};
+use crate::base::{DType, Dims, GroupId, Space};
 
 use super::*;
+
+/// A group of ranks as an operation of one of them sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Team {
+    pub group: GroupId,
+    pub ranks: u32,
+    /// The number of this rank in it.
+    pub rank: u32,
+}
+
+impl Team {
+    /// One rank by itself.
+    pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
+}
 
 /// The range of `root`, `to` and `from`. The group decides which of these ranks exist.
 const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
