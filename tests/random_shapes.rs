@@ -500,7 +500,8 @@ fn products_with_epilogues() {
             let _ = writeln!(file.buffers, "buffer {name}: {dtype}{sizes:?}");
             format!("{name}[{}..{columns}]", ".., ".repeat(sizes.len() - 1) + "0")
         };
-        let function = file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"]);
+        let function =
+            file.pick(&["none", "relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh", "reglu"]);
         let is_gated = function.ends_with("glu") || function == "geglu_tanh";
         let (width, n) = (n, if is_gated { 2 * n } else { n });
         let shared = file.below(2) == 0;

@@ -75,7 +75,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, GroupId, Nanos, Space, SrcSpan};
+use crate::base::{DType, Dims, Nanos, Space, SrcSpan};
 
 use backward::{Backward, NoRule};
 
@@ -84,7 +84,7 @@ pub use catalogue::{CATALOGUE, find};
 pub use check::{
     Check, Elements, Method, Pieces, PriorOutputs, Room, Share, Tolerance, Worst, check, check_exchange, compare,
 };
-pub use collectives::{Batch, BusBytes, Part, bus_bytes, parts};
+pub use collectives::{Batch, BusBytes, Part, Team, bus_bytes, parts};
 pub use compiled::Resources;
 pub use copies::copied;
 pub use error::OpError;
@@ -334,20 +334,6 @@ pub struct Call<'a> {
     pub expression: Option<&'a Expression>,
     /// The group that a collective runs over.
     pub team: Team,
-}
-
-/// A group of ranks as an operation of one of them sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Team {
-    pub group: GroupId,
-    pub ranks: u32,
-    /// This rank's number in the group.
-    pub rank: u32,
-}
-
-impl Team {
-    /// A group of one rank.
-    pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
 }
 
 /// An operation with everything that determines what runs, except the addresses of its operands.

@@ -16,9 +16,23 @@ pub use gather::{AllGather, Broadcast};
 pub use reduce::{AllReduce, Reduce, ReduceScatter};
 pub use transfer::{Barrier, Recv, Send};
 
-use crate::base::{DType, Dims, Space};
+use crate::base::{DType, Dims, GroupId, Space};
 
 use super::*;
+
+/// A group of ranks as an operation of one of them sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Team {
+    pub group: GroupId,
+    pub ranks: u32,
+    /// This rank's number in the group.
+    pub rank: u32,
+}
+
+impl Team {
+    /// A group of one rank.
+    pub const ALONE: Team = Team { group: GroupId(0), ranks: 1, rank: 0 };
+}
 
 /// Range of the options `root`, `to` and `from`. Whether the rank exists depends on the group.
 const MEMBER: OptionType = OptionType::Int(0, i64::MAX);
