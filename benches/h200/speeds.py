@@ -41,6 +41,12 @@ def summaries(path):
     return found
 
 
+def drawn(path, group):
+    """The first word of each case of a group in a file: the operation, in groups of several."""
+    rows = (line.strip("| ").split(" | ") for line in path.read_text().splitlines())
+    return {cells[1].split()[0] for cells in rows if len(cells) == 8 and cells[0] == group}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", required=True, help="the page in docs/measurements that says how")
@@ -56,11 +62,13 @@ def main():
     kept = {line[0]: line for line in lines}
     groups = {group for found in by_seed.values() for group in found if group not in FORMS}
     for group in sorted(groups):
-        names = GROUPS.get(group, group)
+        listed = GROUPS.get(group, group).split()
+        words = set().union(*(drawn(path, group) for path in args.files))
+        # Operations that no case was drawn of were not measured.
+        names = " ".join([name for name in listed if name in words] or listed)
         seeds = [seed for seed, found in by_seed.items() if group in found]
         figures = [" ".join(by_seed[seed][group][place] for seed in seeds) for place in range(3)]
-        # A group may have got more operations.
-        before = next((known for known in kept if set(known.split()) <= set(names.split())), None)
+        before = next((known for known in kept if set(known.split()) <= set(listed)), None)
         line = [names, args.page, args.page[:10], args.device, " ".join(seeds), *figures]
         kept = {names if known == before else known: line if known == before else other for known, other in kept.items()}
         kept.setdefault(names, line)
