@@ -94,8 +94,8 @@ impl Operation for RoughOperation {
         self.inner.infer(call)
     }
 
-    fn outputs(&self, inputs: usize, given: usize) -> usize {
-        self.inner.outputs(inputs, given)
+    fn outputs(&self, attrs: &Attrs, inputs: usize, given: usize) -> usize {
+        self.inner.outputs(attrs, inputs, given)
     }
 
     fn cost(&self, spec: &Spec) -> Cost {
