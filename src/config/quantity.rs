@@ -224,7 +224,7 @@ mod tests {
         let rate = Quantity::parse("1.5M tokens/s").unwrap();
         assert_eq!(
             (rate.si(), rate.to_string().as_str(), rate.counted.as_deref()),
-            (1.5e6, "1.5M tokens/s", Some("tokens/s"))
+            (1.5e6, "1.500M tokens/s", Some("tokens/s"))
         );
         assert_eq!(Quantity::parse(rate.ron().trim_matches('"')).unwrap(), rate);
         assert_eq!(Quantity::parse("250 rows").unwrap().si(), 250.0);
