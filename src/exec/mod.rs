@@ -7,8 +7,6 @@ mod aftermath;
 mod clock;
 mod constant;
 mod control;
-pub mod counters;
-mod counting;
 mod diagnose;
 mod driver;
 mod error;
