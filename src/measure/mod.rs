@@ -11,7 +11,6 @@ mod blocks;
 pub mod cases;
 pub mod compare;
 mod contents;
-pub mod counters;
 pub mod definitions;
 mod device;
 pub mod direction;

@@ -73,7 +73,6 @@ impl RunRecord {
             fusion: FusionRecord::of_rank(compiled, 0),
             variants: measured.variants,
             verification: None,
-            counters: Vec::new(),
             expected: Vec::new(),
             warnings,
             source: None,

@@ -59,9 +59,6 @@ pub struct RunRecord {
     pub variants: Vec<Variant>,
     /// `None` if no verification was requested.
     pub verification: Option<VerificationRecord>,
-    /// What the device counted while chosen operations ran alone; empty without `--counters`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub counters: Vec<CountersRecord>,
     /// Metrics with their normal ranges on such a device. Empty if none are known, or nothing was measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected: Vec<ExpectedRecord>,

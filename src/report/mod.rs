@@ -9,7 +9,6 @@ mod cases_csv;
 mod chrome_trace;
 mod common_clock;
 pub mod compare;
-mod counted;
 mod counters;
 mod csv;
 mod curve;

@@ -140,7 +140,6 @@ fn record(variants: Vec<Variant>) -> RunRecord {
         },
         variants,
         verification: None,
-        counters: Vec::new(),
         expected: Vec::new(),
         warnings: Vec::new(),
     }
