@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::{DType, Dims, GroupId, Nanos};
 
 use super::Tensor;
-pub use super::attention::{AttentionForm, FusedAttention};
+pub use super::fused_attention::{AttentionForm, FusedAttention};
 
 /// One command issued to a stream. Operands are identified by index: inputs first, then outputs.
 #[derive(Clone, Debug, PartialEq)]

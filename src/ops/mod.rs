@@ -26,6 +26,7 @@ mod error;
 pub mod expression;
 mod formula;
 pub mod fused;
+mod fused_attention;
 mod host;
 pub mod init;
 pub mod kernel;

@@ -12,11 +12,7 @@ use crate::base::{DType, Dims};
 use crate::exec::ExecError;
 use crate::ops::{Arithmetic, Conv, ConvForm, Tensor};
 
-use super::cudnn_graph::GraphApi;
-
-pub type Handle = *mut c_void;
-/// A descriptor of a tensor, of weights or of a convolution.
-type Desc = *mut c_void;
+use super::cudnn_api::{Desc, GraphApi, Handle, element, status};
 
 functions! {
     /// Functions of the library.
@@ -145,26 +141,6 @@ pub struct Convolution {
     /// 1 and 0, in the type of sums.
     one: [u8; 8],
     zero: [u8; 8],
-}
-
-pub fn status(code: c_int) -> &'static str {
-    match code {
-        // Versions before 9 have the smaller numbers.
-        3 | 2000..3000 => "a parameter is invalid",
-        9 | 3000..4000 => "not supported",
-        4 | 4000..5000 => "an internal error",
-        8 | 5000..6000 => "the execution failed",
-        _ => "see cudnnStatus_t",
-    }
-}
-
-pub fn element(dtype: DType) -> c_int {
-    match dtype {
-        DType::F64 => 1,
-        DType::F16 => 2,
-        DType::BF16 => 9,
-        _ => 0,
-    }
 }
 
 /// Whether an algorithm adds up the products of the definition. Numbers are those of `cudnnConvolutionFwdAlgo_t` and its like.

@@ -2,67 +2,16 @@
 //!
 //! Numbers are those of `cudnn_graph.h`.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use crate::backend::gpu::Call;
 use crate::backend::gpu::runtime::Stream;
-use crate::backend::libraries::{Opened, functions};
 use crate::base::DType;
-use crate::exec::{ExecError, Fault};
+use crate::exec::Fault;
 
-use super::cudnn::{Cudnn, Handle, element, status};
-
-/// A descriptor of the library.
-type Desc = *mut c_void;
-
-functions! {
-    /// Functions of the library.
-    Functions {
-        create = "cudnnBackendCreateDescriptor"(c_int, *mut Desc);
-        destroy = "cudnnBackendDestroyDescriptor"(Desc);
-        set = "cudnnBackendSetAttribute"(Desc, c_int, c_int, i64, *const c_void);
-        get = "cudnnBackendGetAttribute"(Desc, c_int, c_int, i64, *mut i64, *mut c_void);
-        finalize = "cudnnBackendFinalize"(Desc);
-        execute = "cudnnBackendExecute"(Handle, Desc, Desc);
-    }
-    optional {
-    }
-}
-
-/// Functions that describe and execute graphs.
-pub struct GraphApi {
-    functions: Functions,
-    /// Writes a text on this thread's last error.
-    last_error: Option<unsafe extern "C" fn(*mut c_char, usize)>,
-}
-
-impl GraphApi {
-    pub fn load(opened: &Opened) -> Result<GraphApi, ExecError> {
-        let functions = Functions::load(opened)?;
-        // SAFETY: the type is that of the vendor's header.
-        let last_error = unsafe { opened.find("cudnnGetLastErrorString") };
-        Ok(GraphApi { functions, last_error })
-    }
-
-    #[inline]
-    fn check(&self, call: &'static str, code: c_int) -> Call {
-        if code == 0 { Ok(()) } else { Err(self.fault(call, code)) }
-    }
-
-    #[cold]
-    fn fault(&self, call: &'static str, code: c_int) -> Box<Fault> {
-        let mut text = [0u8; 512];
-        if let Some(last_error) = self.last_error {
-            // SAFETY: the buffer has the stated size.
-            unsafe { last_error(text.as_mut_ptr().cast(), text.len()) };
-        }
-        let end = text.iter().position(|byte| *byte == 0 || *byte == b'\n').unwrap_or(text.len());
-        let text = String::from_utf8_lossy(&text[..end]);
-        let message = if text.is_empty() { status(code).to_owned() } else { format!("{}: {text}", status(code)) };
-        Box::new(Fault { call, code: i64::from(code), message, late: false })
-    }
-}
+use super::cudnn::Cudnn;
+use super::cudnn_api::{Desc, element};
 
 /// Types of descriptors.
 mod kind {

@@ -3,6 +3,7 @@
 mod api;
 mod cublaslt;
 mod cudnn;
+mod cudnn_api;
 mod cudnn_attention;
 mod cudnn_graph;
 mod cupti;

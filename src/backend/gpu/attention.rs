@@ -8,27 +8,9 @@ use crate::exec::{ExecError, ImageOp};
 use crate::ops::{AttentionForm, FusedAttention, Kernel};
 
 use super::api::{Api, Call};
-use super::lower::{Calls, Context, Prepared};
+use super::lower::{Attention, AttentionUse, Calls, Context, Prepared};
 use super::products::Chooser;
 use super::runtime::Stream;
-
-/// Attention of an image: uses that differ in nothing but their addresses.
-#[derive(Debug)]
-pub struct Attention {
-    pub attention: Arc<FusedAttention>,
-    /// The first use on each lane.
-    pub uses: Vec<AttentionUse>,
-}
-
-/// A use of attention.
-#[derive(Debug)]
-pub struct AttentionUse {
-    /// Addresses of the operands.
-    pub operands: Arc<[u64]>,
-    pub lane: u32,
-    /// Range of the kernels that compute it, in [`Calls::alternatives`].
-    pub kernels: (u32, u32),
-}
 
 impl<A: Api> Context<'_, A> {
     /// Adds the call of the library's attention, and those of the kernels in its place. The choice between them replaces the

@@ -16,7 +16,6 @@ use crate::base::{DType, Dims};
 
 use super::occupancy::WARP;
 use super::*;
-pub use fused::{AttentionForm, FusedAttention};
 pub use gradient::AttentionBackward;
 use kernel::Split;
 pub use paged::PagedAttention;
