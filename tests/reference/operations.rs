@@ -184,10 +184,11 @@ fn speed(name: &str) -> String {
     let text = std::fs::read_to_string(path).expect("the page is there");
     assert!(text.contains(&figures), "docs/measurements/{page} has no row {figures} of `{name}`");
     format!(
-        "median {}; worst tenth {}; worst {} ({device}, [{date}](measurements/{page}), seeds {})",
+        "median {}; worst tenth {}; worst {} ({device}, [{date}](measurements/{page}), {} {})",
         each(median),
         each(tenth),
         each(worst),
+        if seeds.contains(' ') { "seeds" } else { "seed" },
         each(seeds)
     )
 }
