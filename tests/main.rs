@@ -72,6 +72,7 @@ mod stopping;
 mod structure;
 mod sweep;
 mod syntax;
+mod timestamps;
 mod toolkit_calls;
 mod user_kernels;
 mod view;

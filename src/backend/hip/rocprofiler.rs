@@ -387,6 +387,3 @@ unsafe fn activity(kind: u32, record: *const u8) -> Activity {
         kernel,
     }
 }
-
-#[cfg(test)]
-mod tests;
