@@ -95,7 +95,9 @@ unsafe impl<A: Api> Send for GpuDriver<A> {}
 impl<A: Api> GpuDriver<A> {
     /// Issues one call. This is the innermost part of the measured loop.
     fn issue(&mut self, index: u32) -> Call {
-        let Self { api, calls, products, convolutions, attentions, collectives, shared, host, capturing, counts, .. } = self;
+        let Self {
+            api, calls, products, convolutions, attentions, collectives, shared, host, capturing, counts, ..
+        } = self;
         // SAFETY: handles and addresses were made for this image and live as long as the driver.
         unsafe {
             match calls.calls[index as usize] {

@@ -32,11 +32,7 @@ const MOST_ROWS: u64 = 1 << 31;
 const OPTIONS: [OptionSpec; 3] = [
     OptionSpec::bool("transpose_a", false, "multiply by the transpose of `a`"),
     OptionSpec::bool("transpose_b", false, "multiply by the transpose of each matrix of `b`"),
-    OptionSpec::word(
-        "epilogue",
-        &gated::NAMES,
-        "activation of the result, as in `gemm`",
-    ),
+    OptionSpec::word("epilogue", &gated::NAMES, "activation of the result, as in `gemm`"),
 ];
 
 impl Operation for GroupedGemm {
