@@ -111,7 +111,7 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     let Some(target) = call.outputs[0] else {
         return Err(OpError::OutputMissing {
             op,
-            help: "how many rows arrive is data: write `-> dst`, a tensor with room for all that may come",
+            help: "outputs follow an arrow: `(src -> dst)`; `(src, counts -> dst)` moves counted rows",
             at: call.span.into(),
         });
     };
