@@ -259,7 +259,7 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
 
 /// The largest element of a row, and the sum of exponentials relative to it, of its parts.
 const SOFTMAX: &str = r#"
-#define LOWEST (-C(1) / C(0))
+#define LOWEST (-C(INFINITE))
 struct Top { C value = LOWEST; };
 struct Peak { C top = LOWEST, sum = 0; };
 __device__ inline Top shuffled(Top a, int mask) { a.value = SHUFFLE_XOR(a.value, mask); return a; }
