@@ -60,7 +60,8 @@ fn cupti_has_every_function_and_these_sizes() {
     for (major, folder) in fetched() {
         let path = folder.join(format!("lib/libcupti.so.{major}"));
         // SAFETY: the library is NVIDIA's, and nothing of it runs when it is loaded.
-        let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let library =
+            unsafe { Library::new(path.clone()) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let names = functions(CUPTI, "cupti");
         assert!(names.len() > 12, "the table is found: {names:?}");
         for name in names {
@@ -70,7 +71,7 @@ fn cupti_has_every_function_and_these_sizes() {
         }
         type Next = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> i32;
         // SAFETY: the type is that of the header.
-        let next = unsafe { library.get::<Next>(b"cuptiActivityGetNextRecord") }.expect("found above");
+        let next = unsafe { library.get::<Next>("cuptiActivityGetNextRecord".as_bytes()) }.expect("found above");
         for (kind, _, _, sizes) in RECORDS {
             let (number, size) = (constant(CUPTI, kind), sizes[usize::from(major == 13)]);
             let mut buffer = vec![0u64; 512];
@@ -175,7 +176,7 @@ fn rocprofiler_has_every_function_and_the_layouts() {
         return;
     }
     // SAFETY: the library is AMD's, and starts nothing when it is loaded.
-    let library = unsafe { Library::new(&path) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let library = unsafe { Library::new(path.clone()) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     for name in functions(ROCPROFILER, "rocprofiler_") {
         // SAFETY: nothing is called.
         let found = unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) };
