@@ -62,6 +62,8 @@ fn cupti_has_every_function_and_these_sizes() {
         // SAFETY: the library is NVIDIA's, and nothing of it runs when it is loaded.
         let library =
             unsafe { Library::new(path.clone()) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // The library does not survive being closed.
+        let library: &Library = Box::leak(Box::new(library));
         let names = functions(CUPTI, "cupti");
         assert!(names.len() > 12, "the table is found: {names:?}");
         for name in names {
@@ -177,6 +179,8 @@ fn rocprofiler_has_every_function_and_the_layouts() {
     }
     // SAFETY: the library is AMD's, and starts nothing when it is loaded.
     let library = unsafe { Library::new(path.clone()) }.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    // The library does not survive being closed.
+    let library: &Library = Box::leak(Box::new(library));
     for name in functions(ROCPROFILER, "rocprofiler_") {
         // SAFETY: nothing is called.
         let found = unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) };
