@@ -8,7 +8,7 @@ use aorta::base::random::hash;
 use aorta::base::{DType, Dims};
 use aorta::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
 use aorta::ops::expression::{Binary, Expression, Node, Unary};
-use aorta::ops::{Call, Category, Cost, Launch, Member, OpError, Operation, Signature, Spec};
+use aorta::ops::{Attrs, Call, Category, Cost, Launch, Member, OpError, Operation, Signature, Spec};
 use aorta::schedule::Topology;
 
 /// Rounding style of a device.
