@@ -99,7 +99,7 @@ impl Operation for PeerCopy {
     }
 
     fn exchange(&self, members: &mut [Member]) {
-        let sent: Vec<(u32, u32, Option<Counted>, &[Vec<f64>])> = members
+        let sent: Vec<_> = members
             .iter()
             .filter_map(|member| {
                 let crossing = own(member.spec);

@@ -249,11 +249,13 @@ fn three(sizes: Dims, absent: u64) -> Vec<u64> {
 impl Kernels<'_> {
     /// Threads of a window.
     fn lanes(&self) -> u64 {
-        match self.shape.window() {
-            0..=LARGE => 1,
-            _ if self.has_short_rows() => 1,
-            ..=LARGER => WARP,
-            _ => u64::from(BLOCK),
+        let window = self.shape.window();
+        if window <= LARGE || self.has_short_rows() {
+            1
+        } else if window <= LARGER {
+            WARP
+        } else {
+            u64::from(BLOCK)
         }
     }
 

@@ -163,23 +163,13 @@ impl Operation for GroupedGemm {
         vec![Tolerance::Within(radii)]
     }
 
-    fn check(&self, spec: &Spec, inputs: &[&[f64]], prior: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
-        if let Some(gate) = Gate::of(spec, FACTORS) {
-            let mut all = vec![gate.check(spec, inputs, actual)];
-            all.extend(self.check(&gate.sums(spec), inputs, prior, &actual[1..]));
-            return all;
+    fn check(&self, spec: &Spec, inputs: &[&[f64]], _: PriorOutputs, actual: &[Vec<f64>]) -> Vec<Check> {
+        match Gate::of(spec, FACTORS) {
+            Some(gate) => {
+                vec![gate.check(spec, inputs, actual), check_product(&gate.sums(spec), inputs, &actual[1])]
+            }
+            None => vec![check_product(spec, inputs, &actual[0])],
         }
-        let (rounding, flops) = (rounding(spec), spec.cost().flops);
-        let (c, mut all, mut end) = (&actual[0], Check::none(), 0);
-        for (range, factors) in parts(spec, inputs) {
-            let found = rounding.check(factors, None, &c[range.clone()], flops);
-            all.add(&found, |index| range.start as u64 + index);
-            end = range.end;
-        }
-        // Rows behind the last group.
-        let found = compare(spec.outputs[0].dtype, &c[end..], &vec![0.0; c.len() - end], &Tolerance::Exact);
-        all.add(&found, |index| end as u64 + index);
-        vec![all]
     }
 
     /// One kernel, whose blocks find the tiles of each group by the ends, and where they share tiles one that joins the parts.
@@ -207,6 +197,21 @@ impl Operation for GroupedGemm {
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {
         backward::grouped_gemm(rule)
     }
+}
+
+/// Compares the product `c` of a device, without its gate, with the reference.
+fn check_product(spec: &Spec, inputs: &[&[f64]], c: &[f64]) -> Check {
+    let (rounding, flops) = (rounding(spec), spec.cost().flops);
+    let (mut all, mut end) = (Check::none(), 0);
+    for (range, factors) in parts(spec, inputs) {
+        let found = rounding.check(factors, None, &c[range.clone()], flops);
+        all.add(&found, |index| range.start as u64 + index);
+        end = range.end;
+    }
+    // Rows behind the last group.
+    let found = compare(spec.outputs[0].dtype, &c[end..], &vec![0.0; c.len() - end], &Tolerance::Exact);
+    all.add(&found, |index| end as u64 + index);
+    all
 }
 
 /// The sizes of a grouped product.
