@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 
 use aorta::config::Profile;
 use aorta::measure::record::Workload;
-use aorta::plan;
+use aorta::model::Program;
+use aorta::plan::{self, Plan};
 use aorta::report::plan::{self as report, Edge, Hazard, Iteration, PlanDocument, Reason};
 use aorta::schedule::{self, Options, Topology};
 use proptest::prelude::*;
 
 use crate::common;
-use crate::common::shipped;
+use crate::common::shipped::{self, Shipped};
 
 /// Every kind of edge, in a cycle of two iterations that overlap.
 const EVERYTHING: &str = r#"
@@ -32,7 +33,10 @@ const EVERYTHING: &str = r#"
 
 /// The document of a text, with at most so many real streams.
 fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
-    let (program, plan) = common::planned(text);
+    document_of_plan(common::planned(text), streams)
+}
+
+fn document_of_plan((program, plan): (Program, Plan), streams: Option<u32>) -> PlanDocument {
     let profile = Profile::named("h200").expect("embedded");
     let topology = Topology::of(&profile);
     let schedule = schedule::place(&program, &plan, topology, &Options { streams, ..Options::default() });
@@ -68,8 +72,9 @@ fn document(text: &str) -> PlanDocument {
 fn shipped_documents() -> &'static [(String, PlanDocument)] {
     static ALL: OnceLock<Vec<(String, PlanDocument)>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let texts = shipped::all().into_iter().map(|file| file.text).chain([EVERYTHING.to_owned()]);
-        texts.map(|text| (text.clone(), document(&text))).collect()
+        let of_file = |file: Shipped| (document_of_plan(file.program(None, &[]), None), file.text);
+        let files = shipped::all().into_iter().map(of_file).map(|(document, text)| (text, document));
+        files.chain([(EVERYTHING.to_owned(), document(EVERYTHING))]).collect()
     })
 }
 

@@ -155,7 +155,10 @@ fn arguments() {
         (&["--set", "tokens=many"], &["aorta::model::unknown_name", "--set tokens:1:1"]),
         (&["--set", "tokens=-4"], &["aorta::"]),
         (&["--set", "dtype=f33"], &["aorta::"]),
-        (&["--preset", "small"], &["aorta::model::unknown_preset", "help: known here: `mixtral` and `tiny`"]),
+        (
+            &["--preset", "small"],
+            &["aorta::model::unknown_preset", "help: known here: `mixtral`, `skewed`, `grouped`, `aorta` and `tiny`"],
+        ),
         (&["--streams", "0"], &["aorta::cli::bad_value", "a run needs a stream"]),
         (&["--streams", "65"], &["aorta::model::not_allowed", "allowed: 3..=64"]),
         (&["--streams", "100000"], &["aorta::model::not_allowed"]),

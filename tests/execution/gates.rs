@@ -32,7 +32,10 @@ fn only_what_fits_is_held() {
     let copy = "stream a\nbuffer x: f32[4] in host\nbuffer y: f32[4]\nstep { on a { copy(x -> y) } }\n";
     let (holds, why) = held(copy, 512, LaunchMode::Stream);
     assert!(!holds);
-    assert_eq!(why.unwrap(), "a copy from or to ordinary host memory makes the host wait for the device");
+    assert_eq!(
+        why.unwrap(),
+        "a copy from or to ordinary host memory, or rows that a tensor counts, make the host wait for the device"
+    );
 }
 
 #[test]

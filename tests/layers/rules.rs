@@ -80,7 +80,7 @@ const GUARDED: [(&str, &str, &[&str]); 10] = [
         "open",
         &[
             "src/backend/gpu/host_read.rs",
-            "src/backend/gpu/kernels.rs",
+            "src/backend/gpu/disk_cache.rs",
             "src/backend/rendezvous/secret.rs",
             "src/cli/files.rs",
             "src/cli/modules.rs",

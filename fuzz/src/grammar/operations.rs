@@ -105,7 +105,13 @@ impl Generator<'_> {
                 Some(out) => format!("reduce({}, {op}, root: 0 -> {out})", x.name),
                 None => format!("all_reduce({}, {op})", x.name),
             },
-            7 => "barrier()".to_owned(),
+            7 => match self.written(&x, &[&x]) {
+                Some(out) if self.choices.once_in(2) => {
+                    let back = self.choices.pick(&["", ", back: true"]);
+                    format!("all_to_all({}, i32[{size}, {size}]{back} -> {out})", x.name)
+                }
+                _ => "barrier()".to_owned(),
+            },
             8 => match self.written(&x, &[&x]) {
                 Some(out) if over.is_empty() => {
                     let (to, from) = ("(rank + 1) % world", "(rank - 1) % world");

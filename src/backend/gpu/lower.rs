@@ -20,8 +20,7 @@ use super::peers::{self, Part, PeerDevices};
 use super::runtime::{Function, Stream};
 use super::timer;
 
-/// Dynamic shared memory that every kernel may have, in bytes: more has to be asked for (CUDA C++ Programming Guide, "Shared
-/// Memory", compute capability 7.0 and later).
+/// Dynamic shared memory of a block without an opt-in, in bytes (CUDA C++ Programming Guide, compute capability 7.0 and later).
 const UNASKED_SHARED: u32 = 48 << 10;
 
 /// A driver or library call, resolved during preparation, with every argument.
@@ -41,8 +40,7 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// The kernel that computes a product's epilogue, by its index in [`Calls::alternatives`]. The choice of the product's
-    /// algorithm replaces it by this kernel, or by nothing.
+    /// A kernel for a product's epilogue, by index in [`Calls::alternatives`]; removed if the library computes the epilogue.
     Epilogue {
         product: u32,
         kernel: u32,
