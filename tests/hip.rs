@@ -106,12 +106,17 @@ fn verified(file: &str, arguments: &[&str], Output { code, told }: Output) -> St
     let expected = if told.contains("\nfailed (as ") { 1 } else { 0 };
     assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{told}");
     for launch in ["as streams", "as a graph"] {
-        let line = told.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
-        let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{told}"));
-        let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
-        assert_eq!(words.first(), words.get(2), "{file}: {line}");
+        all_outputs_agree(file, launch, &told);
     }
     told
+}
+
+/// Checks that a run has verified all outputs in a launch mode.
+fn all_outputs_agree(file: &str, launch: &str, told: &str) {
+    let line = told.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
+    let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{told}"));
+    let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
+    assert_eq!(words.first(), words.get(2), "{file}: {line}");
 }
 
 /// Files whose operations others have too, and which run with `AORTA_LONG` alone.
@@ -317,6 +322,19 @@ fn every_operation_agrees_with_the_cpu() {
         // Verifies everything; the shipped files cover the rest of a measurement.
         let arguments = ["--effort", "sanity", "--set", &format!("dtype={dtype}")];
         verify(libraries, "tests/workloads/operations.aorta", &arguments);
+    }
+}
+
+/// Rows that tensors count go by the library as streams only, since the host reads the counts.
+#[test]
+fn counted_rows_agree_with_the_cpu() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let file = "tests/workloads/counted.aorta";
+    for ranks in ["1", "2"] {
+        let Output { code, told } =
+            run_with(libraries, &[], &[file, "--launch", "stream", "--effort", "sanity", "--ranks", ranks]);
+        assert_eq!(code, Some(0), "{told}");
+        all_outputs_agree(file, "as streams", &told);
     }
 }
 
