@@ -152,8 +152,10 @@ pub fn work(shared: &Arc<Shared>, messages: &Receiver<Message>) {
 fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
     let op = &shared.image.ops[op as usize];
     let spec = &shared.image.works[op.work as usize].spec;
-    if let Some(time) = spec.cost().hold {
-        // A spinning lane would take the CPU from those that compute.
+    if let Some(time) = spec.cost().hold
+        && spec.outputs.is_empty()
+    {
+        // A spinning lane would take the CPU from those that compute. Declared kernels with a `time` have outputs to compute.
         std::thread::sleep(Duration::from_nanos(time.0.max(0) as u64));
         return;
     }
