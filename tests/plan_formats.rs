@@ -33,13 +33,13 @@ const EVERYTHING: &str = r#"
 
 /// The document of a text, with at most so many real streams.
 fn document_of(text: &str, streams: Option<u32>) -> PlanDocument {
-    document_of_plan(common::planned(text), streams)
+    document_of_plan(&common::planned(text), streams)
 }
 
-fn document_of_plan((program, plan): (Program, Plan), streams: Option<u32>) -> PlanDocument {
+fn document_of_plan((program, plan): &(Program, Plan), streams: Option<u32>) -> PlanDocument {
     let profile = Profile::named("h200").expect("embedded");
     let topology = Topology::of(&profile);
-    let schedule = schedule::place(&program, &plan, topology, &Options { streams, ..Options::default() });
+    let schedule = schedule::place(program, plan, topology, &Options { streams, ..Options::default() });
     let workload = Workload {
         name: "test.aorta".to_owned(),
         summary: String::new(),
@@ -51,7 +51,7 @@ fn document_of_plan((program, plan): (Program, Plan), streams: Option<u32>) -> P
     };
     // The offset in the text stands for line and column.
     let places = |span: aorta::base::SrcSpan| format!("test.aorta:{}", span.start);
-    let (program, plan, schedule) = (&program, &plan, &schedule);
+    let schedule = &schedule;
     report::build(report::Request {
         fusion: None,
         workload,
@@ -68,13 +68,25 @@ fn document(text: &str) -> PlanDocument {
     document_of(text, None)
 }
 
-/// The text and the document of every shipped file and of [`EVERYTHING`], built once for all tests of this file.
+/// The text and the plan of every shipped file and of [`EVERYTHING`], made once for all tests of this file.
+fn shipped_plans() -> &'static [(String, (Program, Plan))] {
+    static ALL: OnceLock<Vec<(String, (Program, Plan))>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let of_file = |file: Shipped| {
+            let planned = file.program(None, &[]);
+            (file.text, planned)
+        };
+        let everything = (EVERYTHING.to_owned(), common::planned(EVERYTHING));
+        shipped::all().into_iter().map(of_file).chain([everything]).collect()
+    })
+}
+
+/// The text and the document of each of [`shipped_plans`].
 fn shipped_documents() -> &'static [(String, PlanDocument)] {
     static ALL: OnceLock<Vec<(String, PlanDocument)>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let of_file = |file: Shipped| (document_of_plan(file.program(None, &[]), None), file.text);
-        let files = shipped::all().into_iter().map(of_file).map(|(document, text)| (text, document));
-        files.chain([(EVERYTHING.to_owned(), document(EVERYTHING))]).collect()
+        let of_plan = |(text, planned): &(String, _)| (text.clone(), document_of_plan(planned, None));
+        shipped_plans().iter().map(of_plan).collect()
     })
 }
 
@@ -159,10 +171,9 @@ fn known(program: &aorta::model::Program, plan: &plan::StepPlan, op: aorta::base
 
 #[test]
 fn the_document_has_every_edge() {
-    for (text, document) in shipped_documents() {
-        let (program, plan) = common::planned(text);
+    for ((_, (program, plan)), (_, document)) in shipped_plans().iter().zip(shipped_documents()) {
         for ((step, graph), iteration) in program.cycle.iter().zip(&plan.steps).zip(&document.iterations) {
-            let expected: BTreeSet<Known> = step.ids().flat_map(|op| known(&program, graph, op)).collect();
+            let expected: BTreeSet<Known> = step.ids().flat_map(|op| known(program, graph, op)).collect();
             let why = |reason: &Reason| match reason {
                 Reason::Data { hazard, slice, from_slice } => {
                     let hazard = match hazard {
