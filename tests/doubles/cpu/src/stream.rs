@@ -8,7 +8,9 @@ use crate::event::{Event, Mark, Recorded};
 use crate::handles::Handles;
 use crate::hardware::Hardware;
 use crate::profiler::{self, Launch, Work};
-use crate::status::{CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, INVALID_VALUE, Status};
+use crate::status::{
+    CAPTURE_ISOLATION, CAPTURE_MERGE, CAPTURE_UNSUPPORTED, Done, INVALID_HANDLE, INVALID_VALUE, Status,
+};
 
 /// A task of a stream. A graph repeats it at each launch.
 #[derive(Clone)]
