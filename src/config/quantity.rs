@@ -24,16 +24,15 @@ impl Quantity {
     pub fn parse(text: &str) -> Result<Quantity, String> {
         let text = text.trim();
         let plain = |value: f64| Quantity { value, dimension: Dimension::NONE, counted: None };
-        // Also accepts `6.2e6`, but no special values such as `inf`.
+        let wrong = || format!("`{text}` is no number with a unit, such as \"50GB/s\", \"16MiB\" or \"2.5us\"");
+        // Also accepts `6.2e6`, but no special values such as `inf`, nor numbers beyond `f64` such as `1e999`.
         if let Ok(value) = text.parse::<f64>()
             && text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
-            && value.is_finite()
         {
-            return Ok(plain(value));
+            return Some(value).filter(|value| value.is_finite()).map(plain).ok_or_else(wrong);
         }
         let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-')).unwrap_or(text.len());
         let (number, unit) = text.split_at(split);
-        let wrong = || format!("`{text}` is no number with a unit, such as \"50GB/s\", \"16MiB\" or \"2.5us\"");
         let value = number.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(wrong)?;
         let (factor, dimension, counted) = match unit.trim() {
             "" => return Err(wrong()),
