@@ -189,7 +189,7 @@ pub struct Exchange {
     target: u64,
     /// The address of the counts of rows; 0 without.
     counts: u64,
-    /// Of counted rows, for each rank: the first element and the number of those that go there, and that come from there.
+    /// For counted rows, per rank: offset and number of the elements sent to it, then of those received from it.
     ways: Vec<[u64; 4]>,
 }
 

@@ -73,7 +73,7 @@ fn field(before: &str) -> Option<&str> {
     Some(&name[start..]).filter(|name| !name.is_empty())
 }
 
-/// What to write in place of a value of another type: quotes added, or removed.
+/// The correction of a value of the wrong type: with quotes added or removed.
 fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> {
     let field = field?;
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_.+-".contains(c));

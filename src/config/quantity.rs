@@ -14,7 +14,7 @@ use super::error::ConfigError;
 pub struct Quantity {
     pub value: f64,
     pub dimension: Dimension,
-    /// What is counted, for a unit that only a metric defines, such as `tokens/s`; `None` for the language's units.
+    /// Unit that a metric defines, such as `tokens/s`; `None` for a unit of the language.
     pub counted: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub fn run(program: Program) -> (Program, Fusion) {
     }
 }
 
-/// What fusion merges, and the operations of each slot after it.
+/// The result of fusion: merged operations, and the operations of each slot afterwards.
 pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
     let (mut fusion, mut slots) = (Fusion::default(), Vec::with_capacity(program.cycle.len()));
     let (uses, sets) = (Uses::of(program), program.sets());

@@ -160,7 +160,7 @@ fn a_time_beside_observed_figures_is_of_the_same_iterations() {
     ");
 }
 
-/// Of nine samples, the second and the eighth contain the median with 96 % probability.
+/// The second and the eighth of nine samples enclose the median with 96 % probability.
 #[test]
 fn the_ends_of_the_interval_of_the_median() {
     let metrics = "metric low = time.low\nmetric high = time.high\nmetric spread = time.high - time.low";

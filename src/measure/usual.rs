@@ -19,7 +19,7 @@ const SHORT: Nanos = Nanos(5_000);
 const INFERENCE: f64 = 26.4;
 const TRAINING: f64 = 61.0;
 
-/// What a program does with a model.
+/// Whether a program trains a model or only infers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     Inference,
@@ -27,7 +27,7 @@ pub enum Pass {
     Training,
 }
 
-/// What a program does with a model; `None` for programs without products or without row-wise operations.
+/// Returns whether a program trains a model or only infers; `None` if it has no matrix products or no row-wise operations.
 pub fn pass(program: &Program) -> Option<Pass> {
     let has = |category| program.specs.iter().any(|spec| spec.operation.category() == category);
     let trains = |name: &str| matches!(name, "adamw" | "sgd") || name.ends_with("_backward");

@@ -20,7 +20,7 @@ pub struct FusedAttention {
     pub scale: f32,
 }
 
-/// What a use of attention computes: results, or the gradients of its operands.
+/// Which results a call of attention computes: the output, or the gradients of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionForm {
     Forward,

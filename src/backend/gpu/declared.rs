@@ -1,4 +1,4 @@
-//! What kernels that a file declares take of a compute unit, and whether the device has it.
+//! Resources of declared kernels on an SM or compute unit, and the device's limits for them.
 
 use crate::base::{Bytes, counted};
 use crate::exec::{ExecError, Fault};

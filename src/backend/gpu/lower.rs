@@ -270,7 +270,7 @@ pub struct Use {
 #[derive(Debug)]
 pub struct Convolution {
     pub conv: Arc<Conv>,
-    /// What a call of the library computes: a part of the samples if there are many.
+    /// The convolution of one library call, which covers only part of the samples if there are many.
     pub piece: Conv,
     /// The first use of the convolution on each lane.
     pub uses: Vec<ConvUse>,

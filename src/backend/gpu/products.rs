@@ -60,7 +60,7 @@ pub struct Chooser<'a, A: Api> {
     pub candidates: u32,
     /// The folder of kept choices; `None` if choices are not kept.
     pub kept: Option<&'a Path>,
-    /// What choices depend on beside the product: known once the library is open.
+    /// Environment that a choice depends on besides the product: device, driver and library. Set once the library is open.
     pub machine: OnceCell<String>,
     /// Kernels of epilogues and convolutions, and the arguments of all kernels.
     pub alternatives: &'a [Prepared],
@@ -279,7 +279,7 @@ fn machine(device: &DeviceInfo) -> String {
 /// A choice among the algorithms that the library proposes, as it is kept on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
-    /// Its place among the proposals.
+    /// Index among the library's proposals.
     place: usize,
     /// The time that it was measured to take.
     time: Nanos,

@@ -363,7 +363,7 @@ pub struct OperationRecord {
     /// Why its time is refused.
     #[serde(default)]
     pub refused: Option<String>,
-    /// Its kernels, copies and fills in one observed iteration, from the vendor's records; empty if stamps timed it.
+    /// Kernels, copies and fills of the operation in one observed iteration, from the vendor's records; empty if stamps timed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launches: Vec<LaunchRecord>,
 }

@@ -23,7 +23,7 @@ const PRODUCTS: f64 = 7.0;
 /// Instructions for each score in a kernel: its scale, its exponential, its slope, and two roundings.
 const OF_A_SCORE: f64 = 8.0;
 
-/// What a kernel takes: an input, an output, or the sums of products of `dy` and `o`, which lie in the workspace.
+/// An operand of a kernel: an input, an output, or the row sums of `dy * o` in the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Input(usize),
@@ -65,7 +65,7 @@ impl Taken {
         matches!(self, Taken::Input(1 | 2) | Taken::Output(1 | 2))
     }
 
-    /// Whether it has a number for each query.
+    /// Whether the operand has one number per query.
     fn is_of_rows(self) -> bool {
         matches!(self, LSE | Taken::Sums)
     }

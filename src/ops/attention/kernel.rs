@@ -171,7 +171,7 @@ impl Split {
         }
     }
 
-    /// What the kernels read: each block of a pool at most once, and no more blocks than the sequences have.
+    /// Bytes read: each block of the pool at most once, and no more blocks than the sequences have.
     fn read(&self, spec: &Spec) -> Traffic {
         let Some(_) = self.shape.page else { return Spec::bytes_of(&spec.inputs) };
         let (blocks, used) = (spec.inputs[1].dims[0], spec.inputs[3].elements());

@@ -155,7 +155,7 @@ impl Shape {
             }));
             (first, first_key) = (end, key_end);
         }
-        // What lies behind the last end sees nothing.
+        // Positions after the last end attend to nothing.
         all.resize(self.queries as usize, 0..0);
         all
     }

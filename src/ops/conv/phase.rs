@@ -54,7 +54,7 @@ impl Phase {
         Phase { shape, padding, taps: [(0, 1); 3], places: [(0, 1); 3] }
     }
 
-    /// Its phases along a dimension, those without elements left out.
+    /// Phases along a dimension, without empty ones.
     fn along(&self, axis: usize) -> impl Iterator<Item = Phase> + '_ {
         let stride = self.shape.stride[axis];
         (0..stride.min(self.shape.x[axis])).map(move |first| self.phase(axis, first))

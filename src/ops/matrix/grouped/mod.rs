@@ -172,7 +172,7 @@ impl Operation for GroupedGemm {
         }
     }
 
-    /// One kernel, whose blocks find the tiles of each group by the ends, and where they share tiles one that joins the parts.
+    /// One kernel, whose blocks find the tiles of each group from the ends; and if blocks share tiles, one that adds the parts.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
