@@ -59,7 +59,7 @@ fn of_shared(
     let errors = Errors::of(spec, shape, &k, &v);
     let lengths: Vec<f64> = v.chunks(value_size.max(1)).map(|v| length(v, errors.least)).collect();
     let mut finite = errors.finite && k.iter().all(|k| k.is_finite());
-    // Offset of the keys and values of earlier heads.
+    // Gradients of the keys and values from earlier heads.
     let mut before = [values[1].clone(), values[2].clone()];
     for row in 0..group * queries {
         let number = shared * group * queries + row;
