@@ -167,7 +167,7 @@ impl Split {
         layout::collapse(dims, &strides)
     }
 
-    /// One adds up the products of `dy` and `o`, one whose rows are queries computes `dq`, and one whose rows are keys `dk` and `dv`.
+    /// Three kernels: the row sums of `dy * o`; `dq`, parallel over queries; `dk` and `dv`, parallel over keys.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)]
     }
