@@ -62,6 +62,8 @@ pub struct Script {
     /// The device has a running clock: its start in ns of the host, and its rate error in ppm. Other ranks have the
     /// opposite values. `None` for a clock that stands still.
     pub clock: Option<(i64, i64)>,
+    /// Time between two queries of the host's clock, in ns; `None` for [`TICK`].
+    pub tick: Option<i64>,
 }
 
 /// The backend. The log has the calls of all drivers in order.
@@ -368,7 +370,8 @@ impl Driver for MockDriver {
 
     fn now(&self) -> Nanos {
         self.note(|_| "now?".to_owned());
-        Nanos(self.clock.fetch_add(TICK, Ordering::Relaxed) + TICK)
+        let tick = self.script.tick.unwrap_or(TICK);
+        Nanos(self.clock.fetch_add(tick, Ordering::Relaxed) + tick)
     }
 
     fn begin_capture(&mut self, lane: u32) -> Result<(), Box<Fault>> {

@@ -59,7 +59,8 @@ fn gates_of_ranks_open_when_all_have_issued() {
     const WARMUP: u64 = 2;
     let text = "stream a\nstream b\nstep {\n  if rank == 0 { on a { for i in 0..400 { nop() } } } else { on b { nop() } }\n}\n";
     // In each run rank 0 starts while rank 1 has not started.
-    let mock = Mock::new(Script { has_gates: true, enters_late: Some(1), ..Script::default() });
+    // The clock is slow: a rank gives up waiting after 100 ms, and the other may not get a core for long.
+    let mock = Mock::new(Script { has_gates: true, enters_late: Some(1), tick: Some(1), ..Script::default() });
     let ranks = common::planned_ranks(text, 2);
     let schedules: Vec<Schedule> = ranks
         .iter()
