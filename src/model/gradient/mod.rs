@@ -187,10 +187,12 @@ impl<'a> Analyzer<'a> {
             target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
         let args = &call.inputs[1..];
         if args.len() != outputs.len() {
-            let names: Vec<String> = outputs.iter().map(|(name, _)| format!("d{name}")).collect();
-            let (before, comma) = (&target.text, if names.is_empty() { "" } else { ", " });
-            let help =
-                format!("write one for each output of `{before}`: `grad({before}{comma}{} -> …)`", names.join(", "));
+            let mut help = format!("write one for each output of `{0}`: `grad({0}", target.text);
+            for (place, (name, _)) in outputs.iter().enumerate() {
+                // A gradient that is missing may be that of an output without a name, which nothing uses.
+                help += &if place > 0 && place >= args.len() { ", 0".to_owned() } else { format!(", d{name}") };
+            }
+            help += if outputs.len() > 1 { " -> …)`; 0 stands for an output that nothing uses" } else { " -> …)`" };
             let expected = match outputs.len() {
                 0 => "no gradient of an output".to_owned(),
                 1 => "the gradient of one output".to_owned(),
