@@ -22,8 +22,8 @@ const ENDING: &str = "aorta";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-There is one form, and nothing to choose about it. What has mistakes stays as it is, the rest of its file is
-formatted; the mistakes are told, and the exit code is 2.")]
+There is one style without options. A statement with a mistake stays as it is and the rest of the file is formatted; \
+the mistakes are printed, and the exit code is 2.")]
 pub struct FmtArgs {
     /// Files (.aorta, and .ron of scenarios and suites); folders, for every .aorta file in them; or `-`, from standard input to standard output
     #[arg(required = true, value_name = "FILE")]

@@ -71,13 +71,13 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-A FILE is a path, `-` for standard input, or the bare name of a workload of the project or of a shipped
-one (`aorta list` shows them). It may be a scenario (`.ron`), a bundle (`.aortab`), or the record of a
+A FILE is a path, `-` for standard input, or the bare name of a workload of the project or of a shipped \
+one (`aorta list` shows them). It may be a scenario (`.ron`), a bundle (`.aortab`), or the record of a \
 run (`.json`), which runs again.
 
-Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse,
-`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device or backend; 4 the run failed, or its output is lost;
-130 interrupted; 101 a bug.";
+Exit codes: 0 done; 1 an expectation did not hold, plans differ, `compare` found a metric worse, \
+`check --strict` warned, or `fmt --check` found something to change; 2 bad input; 3 no such device \
+or backend; 4 the run failed, or its output is lost; 130 interrupted; 101 a bug.";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -16,7 +16,7 @@ use crate::cli::profile::RangesArg;
 use crate::cli::{ConfigArgs, WorkloadArgs};
 
 const AFTER_HELP: &str = "\
-Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun`
+Several processes: `torchrun --nproc-per-node 2 --no-python aorta exec FILE`, and `mpirun` and `srun` \
 likewise, give each rank a process and a GPU of its own, on one host or several. The first prints.";
 
 /// Maximum number of ranks, since each has a thread.
