@@ -500,7 +500,7 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     let run = |fault: [&str; 2]| {
         let (first, other) = in_two_processes(libraries, fault, &[&file, "--json", &json]);
         assert_eq!((first.code, other.code), (Some(4), None), "{}", first.told);
-        assert!(first.told.contains("rank 1 is gone: its process ended"), "{}", first.told);
+        assert!(first.told.contains("rank 1 was lost: its process ended"), "{}", first.told);
     };
     run(["stuck", "dies"]);
     assert!(!record.exists(), "nothing was measured before kernels fill the memory");

@@ -42,8 +42,8 @@ fn measure(text: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Opti
 }
 
 /// Six independent streams, and one that waits for all of them.
-const SIX: &str = "stream s[6]\nstream last\nbuffer x: f32[64]\nstep {\n  for i in 0..6 {\n    on s[i] { y: map(x + i) }\n  }\n  on \
-                   last { map(x * 2) }\n}\n";
+const SIX: &str = "stream s[6]\nstream last\nbuffer x: f32[64]\nstep {\n  for i in 0..6 {\n    on s[i] { y: map(x + \
+                   i) }\n  }\n  on last { map(x * 2) }\n}\n";
 
 /// Streams are distributed over as many queues as the variable says, in the schedule and on the device.
 #[test]
@@ -85,18 +85,15 @@ fn one_queue_is_enough() {
     }
 }
 
-const PARTS: &str = "stream a(units: 50%)\nstream b(units: 2, priority: high)\nstream c\nbuffer x: f32[1024]\nstep {\n  on a \
-                     { p: map(x + 1) }\n  on b { q: map(x + 2) }\n  on c { map(p + q) }\n}\n";
+const PARTS: &str = "stream a(units: 50%)\nstream b(units: 2, priority: high)\nstream c\nbuffer x: f32[1024]\nstep \
+                     {\n  on a { p: map(x + 1) }\n  on b { q: map(x + 2) }\n  on c { map(p + q) }\n}\n";
 
 #[test]
 fn streams_keep_to_parts_where_there_are_masks() {
     let masks = [("HIP_DOUBLE_MASKS", "1")];
     let Some((told, record)) = measure(PARTS, &masks, &["--launch", "both"]) else { return };
-    assert!(
-        told.contains("stream a, for which the file asks for 50 % of the units, keeps to units 0 to 1 of 4"),
-        "{told}"
-    );
-    assert!(told.contains("stream b, for which the file asks for 2 units, keeps to units 2 to 3 of 4"), "{told}");
+    assert!(told.contains("stream a, which requests 50 % of the units, is restricted to units 0 to 1 of 4"), "{told}");
+    assert!(told.contains("stream b, which requests 2 units, is restricted to units 2 to 3 of 4"), "{told}");
     assert!(told.contains("a stream with a mask has no priority on HIP: `high` is left out"), "{told}");
     assert!(told.contains("not proven to hold in a graph") && !told.contains("give it back"), "{told}");
     let lanes = &record["program"]["lanes"];

@@ -287,7 +287,7 @@ fn a_thread_that_waits_for_a_dead_rank_is_abandoned() {
     });
     let left = left.into_inner().expect("no test panics with it");
     let [(error, kept)]: &[(ExecError, Vec<_>)] = &left[..] else { panic!("{left:?}") };
-    assert_eq!(error.to_string(), "rank 1 is gone: it had enough");
+    assert_eq!(error.to_string(), "rank 1 was lost: it had enough");
     assert_eq!(kept[..], [("stream".to_owned(), 5)]);
 }
 

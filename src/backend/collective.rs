@@ -150,8 +150,8 @@ impl IdExchange {
         let (comm, (there, _)) = state.making.first_key_value()?;
         let missing: Vec<u32> = comm.ranks.iter().copied().filter(|rank| !there.contains(rank)).collect();
         Some(match missing.is_empty() || self.peers.is_some() {
-            true => format!("the library does not end making the communicator of ranks {:?}", comm.ranks),
-            false => format!("ranks {there:?} wait for {missing:?} to make a communicator for {}", comm.stream),
+            true => format!("the library does not finish creating the communicator of ranks {:?}", comm.ranks),
+            false => format!("ranks {there:?} wait for ranks {missing:?} to create a communicator for {}", comm.stream),
         })
     }
 

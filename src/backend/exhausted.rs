@@ -37,7 +37,7 @@ pub fn end_threads_without_memory() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.location().is_some_and(|place| place.file().ends_with("stack_overflow.rs")) {
-            tell(format_args!("a thread could not begin"));
+            tell(format_args!("a thread could not start"));
             leave(FAILED);
         }
         usual(panic);
@@ -48,7 +48,7 @@ pub fn end_threads_without_memory() {
 fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
     // A thread that ends may still allocate after its flag was destroyed.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
-        tell(format_args!("{bytes} bytes more were asked for"));
+        tell(format_args!("an allocation of {bytes} bytes failed"));
         leave(FAILED);
     }
     pointer
@@ -60,7 +60,7 @@ fn tell(why: Arguments) {
     let mut rest = &mut text[..];
     let _ = write!(
         rest,
-        "aorta::exec::shortage\n\n  × the system gives no memory: {why}\n  help: end other \
+        "aorta::exec::shortage\n\n  × the system is out of memory: {why}\n  help: end other \
          programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
     );
     let left = rest.len();

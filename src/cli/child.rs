@@ -172,7 +172,7 @@ impl Child {
         let how = match (code, status) {
             (Some(code), _) => format!("it ended with code {code}"),
             (None, Some(status)) => died(status),
-            (None, None) => "nobody knows how it ended".to_owned(),
+            (None, None) => "its exit status is unknown".to_owned(),
         };
         Ended { code, how, stderr }
     }
@@ -200,7 +200,7 @@ fn died(status: ExitStatus) -> String {
             6 => "SIGABRT",
             7 => "SIGBUS",
             8 => "SIGFPE",
-            9 => return "it was killed (SIGKILL): by somebody, or by the system when memory ran out".to_owned(),
+            9 => return "it was killed (SIGKILL), by a user or by the system when memory ran out".to_owned(),
             11 => "SIGSEGV",
             _ => return format!("it was ended by signal {signal}"),
         };

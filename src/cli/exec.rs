@@ -85,7 +85,7 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
 
 /// Says on standard error why operations were not merged in spite of `--fuse`.
 fn note_unfused(why: &str) {
-    output::eprint(&format!("The run goes on without merged operations: {why}.\n"));
+    output::eprint(&format!("The run continues without merged operations: {why}.\n"));
 }
 
 /// Runs a prepared workload, then prints and writes the results.
@@ -108,9 +108,9 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     let mut run = Run::new(ready, role, &results);
     let (sources, on_failure, kept) = (loaded.compiled.sources.clone(), role.on_failure, results.clone());
     run.control.on_unresponsive(move |error| {
-        if kept
-            .report_partial(&format!("the run ended early, and the figures are of what was measured before: {error}"))
-        {
+        if kept.report_partial(&format!(
+            "the run ended early, so the figures cover only what was measured before: {error}"
+        )) {
             on_failure.leave(CliError::Exec { error: error.clone(), sources: sources.clone() });
         }
     });

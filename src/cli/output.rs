@@ -179,7 +179,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
             Err(_) => return Ok(Target::File { folder, path: file }),
         }
     }
-    Err(unwritable(path, "its links lead in a circle", None))
+    Err(unwritable(path, "its links form a cycle", None))
 }
 
 fn folder_of(path: &Path) -> PathBuf {

@@ -49,7 +49,7 @@ fn wrong(fault: SecretFault, name: &str, mend: &str) -> InputError {
         SecretFault::TooShort => (format!("has less than {SHORTEST} characters, which can be guessed"), again),
         SecretFault::TooLong => ("is too long".to_owned(), again),
         SecretFault::Open => ("can be read or written by others, or is another user's".to_owned(), mend.to_owned()),
-        SecretFault::NoFile => ("is in a link, a folder or something else that is no file".to_owned(), again),
+        SecretFault::NoFile => ("is in a link, a folder or something else that is not a file".to_owned(), again),
         SecretFault::Unreadable(why) => (format!("cannot be read: {why}"), mend.to_owned()),
     };
     InputError::Secret { why: format!("{name} {why}"), help }

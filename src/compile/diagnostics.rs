@@ -55,7 +55,7 @@ impl fmt::Display for CompileError {
                 f.write_str(&all.join("; "))
             }
             CompileError::TooLarge { name } => write!(f, "{name} is too large"),
-            CompileError::NoThread(why) => write!(f, "there is no thread to analyze the file: {why}"),
+            CompileError::NoThread(why) => write!(f, "no thread could be created to analyze the file: {why}"),
         }
     }
 }

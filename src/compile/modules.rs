@@ -121,7 +121,7 @@ impl<'a> Linker<'a> {
             let alias = Name { symbol: ast.names.intern(&short), span };
             let linked = match is_name(&short) {
                 true => self.module(&path, span, by, &mut ast.names),
-                false => Err(format!("`{short}` is no name; a name has letters, digits and `_`")),
+                false => Err(format!("`{short}` is not a name; a name has letters, digits and `_`")),
             };
             ast.decls[index].kind = match linked {
                 Ok(name) => {

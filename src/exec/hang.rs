@@ -239,7 +239,7 @@ pub(super) fn error(ranks: &[RankReport]) -> ExecError {
         }));
     }
     match stuck {
-        true => help.push("nothing is left to happen: each waits for another".to_owned()),
+        true => help.push("no event is left: each operation waits for another one".to_owned()),
         false => help.push("raise the limit for long iterations: --timeout …".to_owned()),
     }
     let how = if stuck { "never ends".to_owned() } else { format!("did not end within {timeout}") };
@@ -325,8 +325,8 @@ fn arrived(comm: &Comm, ranks: &[RankReport]) -> String {
     };
     let (come, missing): (Vec<u32>, Vec<u32>) = comm.ranks.iter().partition(has_come);
     match missing.is_empty() {
-        true => format!(" over {}, who have all come", listed(&come)),
-        false => format!(" over {}: {} not come to it", listed(&comm.ranks), has(&missing)),
+        true => format!(" over {}, which have all arrived", listed(&come)),
+        false => format!(" over {}: {} not arrived", listed(&comm.ranks), has(&missing)),
     }
 }
 
@@ -342,8 +342,8 @@ fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) ->
     };
     let side = |&(sends, peer): &(bool, u32)| {
         let (way, other) = if sends { ("to", "recv") } else { ("from", "send") };
-        let come = if has_come(sends, peer) { "has come" } else { "has not come" };
-        format!(" {way} rank {peer}, which {come} to its {other}")
+        let come = if has_come(sends, peer) { "has arrived" } else { "has not arrived" };
+        format!(" {way} rank {peer}, which {come} at its {other}")
     };
     sides.iter().map(side).collect::<Vec<_>>().join(", and")
 }
@@ -362,7 +362,7 @@ fn missing(rank: &RankReport, ranks: &[RankReport]) -> Option<String> {
     let awaited = ranks.iter().any(|other| other.in_collectives().any(|(comm, _)| comm.ranks.contains(&rank.rank)));
     let told = match (&rank.snapshot, rank.through) {
         _ if stopped || !awaited => return None,
-        (_, true) => "has come to the end of its iterations",
+        (_, true) => "has completed its iterations",
         (Some(snapshot), _) if snapshot.busy.is_empty() => "has nothing left to do",
         _ => return None,
     };
@@ -381,7 +381,7 @@ fn mismatches(ranks: &[RankReport]) -> Option<String> {
     }
     let differing = kinds.into_values().find(|kinds| kinds.len() > 1)?;
     let each: Vec<String> = differing.iter().map(|(name, rank)| format!("rank {rank} the {name}")).collect();
-    Some(format!("what meets has to be the same call on all ranks, and here it is not: {}", each.join(", ")))
+    Some(format!("all ranks must make the same call here, and they do not: {}", each.join(", ")))
 }
 
 /// Formats ranks as `rank 3`, `ranks 0, 1 and 2` or `ranks 0 to 7`.

@@ -62,7 +62,7 @@ fn gather_with<T: Serialize + DeserializeOwned>(
 fn gather_bytes(peers: &dyn Peers, what: &str, said: &[u8], failed: bool) -> Result<Vec<Vec<u8>>, ExecError> {
     let all = peers.consult(what, said, failed, &mut |parts| joined(&parts))?;
     let parts = split_parts(&all).filter(|parts| parts.len() == peers.world() as usize);
-    parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "what it sent cannot be understood".to_owned() })
+    parts.ok_or_else(|| ExecError::LostRank { rank: 0, why: "its message is malformed".to_owned() })
 }
 
 fn bytes(value: &impl Serialize) -> Vec<u8> {
@@ -71,7 +71,7 @@ fn bytes(value: &impl Serialize) -> Vec<u8> {
 
 /// Parses the message of a rank.
 fn read<T: DeserializeOwned>(rank: u32, what: &str, said: &[u8]) -> Result<T, ExecError> {
-    let wrong = |error| ExecError::LostRank { rank, why: format!("what it said of its {what} is no such: {error}") };
+    let wrong = |error| ExecError::LostRank { rank, why: format!("its message about {what} is malformed: {error}") };
     serde_json::from_slice(said).map_err(wrong)
 }
 
@@ -128,7 +128,8 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
     let mut said = bytes(&own);
     let mut own = own;
     if said.len() > MOST {
-        let fault = format!("its {what} take {}, and {} can be told", Bytes(said.len() as u64), Bytes(MOST as u64));
+        let fault =
+            format!("its {what} take {}, and a message holds {} at most", Bytes(said.len() as u64), Bytes(MOST as u64));
         own = Err(ExecError::Device { fault, help: Some("lower the setting `observed_iterations`".to_owned()) });
         said = bytes(&own);
     }

@@ -20,7 +20,7 @@ pub enum ScheduleError {
     #[error("the program takes {needed} of {space} memory at its peak, and {has} {available}")]
     #[diagnostic(
         code(aorta::schedule::too_much_memory),
-        help("the largest: {largest}; lower a parameter, or take a preset")
+        help("the largest: {largest}; lower a parameter, or use a preset")
     )]
     TooMuchMemory {
         needed: String,

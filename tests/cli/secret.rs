@@ -108,7 +108,7 @@ fn ranks_with_different_secrets_end_alike() {
     let (one, other) = ([("AORTA_SECRET", "one secret of several")], [("AORTA_SECRET", "another secret of several")]);
     let [first, second] = launch(&sandbox(), ("127.0.0.1", port()), "2s", [&one, &other]);
     assert_eq!((first.code, second.code), (Some(4), Some(4)));
-    assert!(first.stderr.contains("rank 1 of 2 did not come within 2s"), "{}", first.stderr);
+    assert!(first.stderr.contains("rank 1 of 2 did not connect within 2s"), "{}", first.stderr);
     assert!(second.stderr.contains("does not know the"), "{}", second.stderr);
 }
 

@@ -34,7 +34,7 @@ fn only_what_fits_is_held() {
     assert!(!holds);
     assert_eq!(
         why.unwrap(),
-        "a copy from or to ordinary host memory, or rows that a tensor counts, make the host wait for the device"
+        "copies from or to pageable host memory, and row counts that a tensor holds, make the host wait for the device"
     );
 }
 

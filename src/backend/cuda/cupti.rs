@@ -177,7 +177,7 @@ impl Cupti {
         match code {
             0 => return Ok(()),
             MULTIPLE_SUBSCRIBERS => return Err("another profiler is attached to the process".to_owned()),
-            INSUFFICIENT_PRIVILEGES => return Err("the driver permits CUPTI to administrators alone".to_owned()),
+            INSUFFICIENT_PRIVILEGES => return Err("the driver permits only administrators to use CUPTI".to_owned()),
             _ => {}
         }
         let mut text: *const c_char = std::ptr::null();

@@ -20,13 +20,13 @@ use super::driver::{IpcHandle, number};
 fn no_function(symbol: &'static str) -> Box<crate::exec::Fault> {
     crate::exec::Fault::new(
         symbol,
-        "this driver has no such function: copies to other ranks and host streams need CUDA 11.7",
+        "this driver lacks the function: copies to other ranks and host streams need CUDA 11.7",
     )
 }
 
 /// The error for an old driver that lacks a function for memory of other processes.
 fn no_ipc(symbol: &'static str) -> Box<crate::exec::Fault> {
-    crate::exec::Fault::new(symbol, "this driver has no such function: it opens no memory of other processes")
+    crate::exec::Fault::new(symbol, "this driver lacks the function, so it cannot open memory of other processes")
 }
 
 impl Cuda {

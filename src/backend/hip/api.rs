@@ -32,9 +32,9 @@ impl Hip {
             return;
         }
         let read = match code {
-            0 if level == asked => "the runtime gives the same back".to_owned(),
-            0 => format!("the runtime gives {level} back"),
-            code => format!("the runtime does not give it back ({code})"),
+            0 if level == asked => "the runtime reports the same value".to_owned(),
+            0 => format!("the runtime reports {level}"),
+            code => format!("the runtime does not report it ({code})"),
         };
         self.note(format!(
             "a stream of priority {asked}: {read}; not proven to act, since newer runtimes ignore priorities unless \
@@ -246,7 +246,7 @@ impl Api for Hip {
     }
 
     unsafe fn record_in_graph(&self, _: Event, _: Stream) -> Call {
-        Err(Fault::new("record_in_graph", "HIP sets no event's time from inside a graph"))
+        Err(Fault::new("record_in_graph", "HIP does not record the time of an event inside a graph"))
     }
 
     unsafe fn elapsed(&self, from: Event, to: Event) -> Call<Nanos> {

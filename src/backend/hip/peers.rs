@@ -13,7 +13,7 @@ use super::table::IpcHandle;
 
 /// The error for an old runtime that lacks a function for memory of other processes.
 fn no_function(symbol: &'static str) -> Box<Fault> {
-    Fault::new(symbol, "this runtime has no such function: it opens no memory of other processes")
+    Fault::new(symbol, "this runtime lacks the function, so it cannot open memory of other processes")
 }
 
 impl Hip {

@@ -261,15 +261,15 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        self.leave(Some("it ended without a word"));
+        self.leave(Some("it ended without a message"));
     }
 }
 
 /// Waits until rank 0 reports that all ranks have joined.
 fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
     let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
-        why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
-        help: "what rank 0 printed says why".to_owned(),
+        why: format!("rank 0 started, but ended before all ranks had connected: {}", reason(&error)),
+        help: "the output of rank 0 shows the reason".to_owned(),
     })?;
     match first.kind {
         FrameKind::Begin => Ok(()),
@@ -288,7 +288,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "its process ended".to_owned()
         }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("nothing was heard of it for {SILENCE:?}"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("it sent nothing for {SILENCE:?}"),
         _ => error.to_string(),
     }
 }
@@ -320,7 +320,7 @@ impl Shared {
             match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
                 Ok(mut frame) => match frame.kind {
                     FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
-                        self.note_lost(from, "it says more than it may: a bug of aorta", from);
+                        self.note_lost(from, "its message is too long: a bug of aorta", from);
                     }
                     FrameKind::Piece => pieces.append(&mut frame.bytes),
                     FrameKind::Message | FrameKind::Failed | FrameKind::Answer => {
@@ -439,13 +439,14 @@ impl Shared {
             }
             if let Some(frame) = state.inbox.get_mut(&from).and_then(VecDeque::pop_front) {
                 if (frame.turn, frame.text.as_str()) != (turn, what) {
-                    let why = format!("it is at its {}, and this one at its {what}: a bug of aorta", frame.text);
+                    let why =
+                        format!("it is in the phase `{}`, and this process is in `{what}`: a bug of aorta", frame.text);
                     return lost(from, why);
                 }
                 return Ok(frame);
             }
             if state.through.contains(&from) {
-                return lost(from, format!("it ended, and others were still at their {what}"));
+                return lost(from, format!("it ended while other ranks were still in the phase `{what}`"));
             }
             if let Some(why) = self.stalled(&state, from, what, since) {
                 drop(state);

@@ -65,7 +65,8 @@ impl Shared {
         let place = known.map(|known| known.place.as_str()).filter(|place| !place.is_empty());
         let place = place.map_or("since it began".to_owned(), |place| format!("since its {place}"));
         Some(format!(
-            "it is alive and has made no progress for {} {place}, while others wait for it at their {what}; `--config \
+            "it is alive and has made no progress for {} {place}, while other ranks wait for it in the phase \
+             `{what}`; `--config \
              stall=…` changes how long that may take",
             seconds(self.stall)
         ))

@@ -84,7 +84,7 @@ impl SideProcess {
             Err(LineError::Ended) => Err(self.ended(None, None)),
             Err(LineError::TimedOut) => {
                 self.child.kill();
-                let why = format!("it did not answer for {} s, and was ended", timeout.as_secs());
+                let why = format!("it did not answer for {} s and was stopped", timeout.as_secs());
                 Err(self.ended(Some(why), None))
             }
         }

@@ -108,7 +108,7 @@ impl Process {
         match asked.filter(|&asked| asked != world) {
             None => Ok(world),
             Some(asked) => Err(InputError::Launcher {
-                why: format!("`--ranks {asked}` was asked for, and the processes that {name} has started are {world}"),
+                why: format!("`--ranks {asked}` was requested, but {name} has started {world} processes"),
                 help: "each process is a rank: leave `--ranks` out, or start as many processes".to_owned(),
             }),
         }
@@ -257,10 +257,7 @@ fn check_devices(all: &[Start]) -> Result<(), ExecError> {
         if let Some(other) = seen.insert(gpu, rank) {
             return Err(ExecError::NoDevice {
                 backend: "CUDA",
-                why: format!(
-                    "ranks {other} and {rank} on {} have the same GPU, and each needs one of its own",
-                    start.host
-                ),
+                why: format!("ranks {other} and {rank} on {} use the same GPU, but each needs its own", start.host),
                 help: Some(
                     "start as many processes on a host as it has GPUs, without `--device`; a launcher that narrows \
                      CUDA_VISIBLE_DEVICES gives each another one"

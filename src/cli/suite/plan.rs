@@ -56,10 +56,10 @@ impl Machine {
         let there = self.memory?;
         let short = |needed: Option<Bytes>| needed.filter(|needed| *needed > there);
         if let Some(needed) = short(plan.case.needs.memory()) {
-            let why = format!("it needs {needed} of device memory, and there are {there}");
+            let why = format!("it needs {needed} of device memory, and the device has {there}");
             return Some((Status::Skipped, why));
         }
-        let why = |needed| format!("the program takes {needed} of device memory, and {there} are there");
+        let why = |needed| format!("the program takes {needed} of device memory, and the device has {there}");
         short(plan.bytes).map(|needed| (Status::OutOfMemory, why(needed)))
     }
 }
@@ -102,7 +102,7 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
         })
         .collect();
     if planned.is_empty() {
-        let why = format!("no case of {} contains that", suite.name);
+        let why = format!("no case of {} has a name that contains it", suite.name);
         let help = format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name);
         return Err(InputError::bad_value("`--only`", only, &why, &help).into());
     }
