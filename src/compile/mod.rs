@@ -221,7 +221,7 @@ struct Fused {
 }
 
 /// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank cannot
-/// be planned, or ranks would wait for each other in a circle, all ranks keep their operations, and `refused` says why.
+/// be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused` says why.
 fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
     let (mut ranks, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
     let mut refused = None;

@@ -222,7 +222,7 @@ impl Case {
 /// Describes the expectations and verifications of a record that failed; `None` if all passed.
 fn broken(record: &RunRecord) -> Option<String> {
     if record.verification.as_ref().is_some_and(|verification| !verification.held) {
-        return Some("the results are not those of the CPU".to_owned());
+        return Some("the results differ from those of the CPU".to_owned());
     }
     let mut expectations = record.variants.iter().flat_map(|variant| &variant.expectations);
     let failed = expectations.find(|expectation| expectation.verdict == "failed")?;

@@ -33,7 +33,7 @@ pub fn why_inapplicable(record: &RunRecord, known: &Expected) -> Option<String> 
     let why = match record {
         _ if record.simulated => "the run was simulated: its figures come from a model".to_owned(),
         _ if record.emulated.is_some() => "other ranks were emulated".to_owned(),
-        _ if !record.complete => "the run did not come to its end".to_owned(),
+        _ if !record.complete => "the run did not finish".to_owned(),
         _ if !record.measurement => "the run was no measurement".to_owned(),
         _ if !known.is_about(&record.device.name) => {
             format!("{} is about {}, and this was {}", known.file, known.devices.join(", "), record.device.name)

@@ -290,7 +290,7 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
 fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
-            "{}: {} of {} began before the host had issued them: their times contain the host's",
+            "{}: {} of {} began before the host had issued them: their times include host time",
             mode.name(),
             samples.ungated,
             counted(samples.time.len(), "iteration")

@@ -485,7 +485,7 @@ impl<'a> Checker<'a> {
         }
         if let Some(&declared) = self.globals.get(&symbol) {
             if declared.start < at.start {
-                let help = "a name is known below its declaration: its own value cannot use it";
+                let help = "a name is known below its declaration: its value cannot use the name itself";
                 return ModelError::UnknownName { name, at: at.into(), help: Some(help.to_owned()) };
             }
             let help = "move the declaration above its first use".to_owned();
@@ -494,7 +494,8 @@ impl<'a> Checker<'a> {
         if let Some(&label) = self.later.get(&symbol) {
             if label.start > at.start {
                 let help = format!(
-                    "operations wait for operations above them: move `{name}` up, or write `after prev({name})` to wait \
+                    "an operation waits only for operations above it: move `{name}` up, or write `after prev({name})` \
+                     to wait \
                      for the one of the iteration before"
                 );
                 return ModelError::DeclaredBelow { name, at: at.into(), declared: label.into(), help };

@@ -121,7 +121,7 @@ impl<'a> Analyzer<'a> {
         let required = |this: &mut Self, wanted: &'static str, help: &'static str| {
             let found = field(wanted);
             if found.is_none() {
-                let why = format!("does not say its `{wanted}`");
+                let why = format!("lacks the field `{wanted}`");
                 this.error_in_kernel(KernelError::Field { name: text.to_string(), why, help, at: name.span.into() });
             }
             found
@@ -138,8 +138,8 @@ impl<'a> Analyzer<'a> {
         if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {
             self.error_in_kernel(KernelError::Field {
                 name: text.to_string(),
-                why: "says how long it takes, and how much it does".to_owned(),
-                help: "one of both: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
+                why: "gives both its duration and its work".to_owned(),
+                help: "write one of them: `time: 50us`, or `flops: 2 * n, bytes: 8 * n`",
                 at: time.span.max(other.span).into(),
             });
             good = false;

@@ -142,7 +142,8 @@ impl<'a> Analyzer<'a> {
             let (why, help) = match kind {
                 Some(OpKind::Run(_)) => (
                     "it is a part of a group, or a gradient itself".to_owned(),
-                    "put it into a `def` with what belongs to it, and ask for the gradients of its call".to_owned(),
+                    "put it into a `def` with the operations that belong to it, and write `grad` of its call"
+                        .to_owned(),
                 ),
                 _ => ("it computes nothing".to_owned(), "name an operation or a call that does".to_owned()),
             };

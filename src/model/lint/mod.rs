@@ -59,11 +59,11 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("nobody reads the result of `{name}`")]
+    #[error("the result of `{name}` is never read")]
     #[diagnostic(
         code(aorta::model::unread_result),
         severity(Warning),
-        help("write it to a buffer, `-> y`, or read it below; `-> _` says that it is not wanted")
+        help("write it to a buffer, `-> y`, or read it below; `-> _` discards it on purpose")
     )]
     UnreadResult {
         name: String,
@@ -90,7 +90,7 @@ pub enum ModelWarning {
         name: String,
         #[label("goes through a staging buffer, so nothing is issued meanwhile")]
         at: SourceSpan,
-        #[label("`{name}` lies in ordinary host memory")]
+        #[label("`{name}` is in pageable host memory")]
         declared: SourceSpan,
     },
 }

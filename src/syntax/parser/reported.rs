@@ -210,7 +210,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if !first_on_line && units::unit(word).is_some() && text[..at].trim_end().ends_with(is_number) => {
             let number = text[..at].trim_end();
             let number = &number[number.trim_end_matches(|c| is_number(c) || c == '.' || c == '_').len()..];
-            format!("a unit touches its number: `{number}{word}`")
+            format!("write a unit directly after its number: `{number}{word}`")
         }
         _ if !first_on_line && word == "on" => {
             let words: Vec<&str> = line(text, at).split_whitespace().collect();
@@ -225,9 +225,9 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         ),
         _ if word == "not" && behind.starts_with("in ") => "a condition has no `in`: write `n != 1`".to_owned(),
         _ if word == "if" && !first_on_line => "a choice is written `if c { a } else { b }`".to_owned(),
-        _ if !first_on_line && behind.starts_with(':') => format!("an option stands in parentheses: `({word}: …)`"),
+        _ if !first_on_line && behind.starts_with(':') => format!("write an option in parentheses: `({word}: …)`"),
         _ if !first_on_line && !operation => {
-            format!("what stands before `{word}` is complete: remove the word, or write an operator before it")
+            format!("the text before `{word}` is complete: remove the word, or write an operator before it")
         }
         Some(help) if !behind.starts_with(':') => help.to_owned(),
         None if other_languages::statement(word).is_some() => {
@@ -236,7 +236,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
         _ if word == "for" && behind.contains("{ metric ") => {
             "a figure for each value is a family: `metric rate[i in 0..4] = busy(f[i])`".to_owned()
         }
-        _ if operation => "operations and their blocks stand inside `step { … }`".to_owned(),
+        _ if operation => "operations and their blocks belong inside `step { … }`".to_owned(),
         _ => match suggest::nearest(word, DECLARATIONS) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {
