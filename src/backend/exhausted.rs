@@ -70,7 +70,7 @@ fn tell(why: Arguments) {
     let _ = rustix::io::write(terminal, &text[..text.len() - left]);
 }
 
-// SAFETY: every call goes to the system's allocator as it came, and its answer is returned as it is.
+// SAFETY: each call is passed to the system's allocator unchanged, and its result is returned unchanged.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.

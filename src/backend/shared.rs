@@ -26,7 +26,7 @@ impl SharedMemory {
     /// Creates zeroed memory.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
-        // No other process knows it yet; the lock marks it as used.
+        // No other process has the name yet; the lock marks the file as used.
         lock(file.as_file());
         remove_orphans(&folder());
         file.as_file().set_len(bytes)?;
@@ -61,7 +61,7 @@ impl SharedMemory {
         self.address
     }
 
-    /// Its size in bytes.
+    /// Size of the memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }

@@ -53,7 +53,7 @@ impl Interrupt {
 /// Ends this process when its standard input ends. Called in a child.
 pub fn until_input_ends() -> Result<(), ExecError> {
     let watch = || {
-        // Nobody writes to it; an error counts as its end.
+        // The parent writes nothing; an error is treated as the end.
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         // A regular exit would wait for the device.
         leave(INTERRUPTED);
@@ -83,10 +83,10 @@ pub enum LineError {
     Ended,
 }
 
-/// How a child has ended.
+/// Outcome of a child process.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its exit code; `None` if a signal ended it.
+    /// Exit code of the process; `None` if a signal ended it.
     pub code: Option<u8>,
     /// The end in words, such as `it crashed (SIGSEGV)`.
     pub how: String,

@@ -83,7 +83,7 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
-/// Says on standard error why operations were not merged in spite of `--fuse`.
+/// Prints on standard error why operations were not merged in spite of `--fuse`.
 fn note_unfused(why: &str) {
     output::eprint(&format!("The run continues without merged operations: {why}.\n"));
 }
@@ -143,7 +143,7 @@ fn finish(ready: &Ready, role: &ProcessRole, how: DiagnosticsArg) -> CliResult {
     Ok(exit_code(&record))
 }
 
-/// Says that the file has warnings, for users who run it without checking it.
+/// Prints that the file has warnings, for users who run it without checking it.
 fn note_warnings(loaded: &load::Loaded, how: DiagnosticsArg) {
     let warnings = diagnostics::warnings(&loaded.compiled.lint());
     if warnings > 0 && how == DiagnosticsArg::Text {

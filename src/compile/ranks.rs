@@ -10,9 +10,9 @@ use crate::syntax::ast::{Block, Call, DeclKind, StmtKind};
 /// Number of ranks that the caller asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranks {
-    /// That many; 0 counts as 1.
+    /// This number of ranks; 0 counts as 1.
     Exactly(u32),
-    /// That many if the file has collectives or copies to other ranks, otherwise one.
+    /// This number of ranks if the file has collectives or copies to other ranks, otherwise one.
     IfTogether(u32),
 }
 
@@ -65,7 +65,7 @@ fn calls(ast: &Ast) -> Vec<&Call> {
     while let Some(block) = blocks.pop() {
         for stmt in &block.stmts {
             if let StmtKind::Call(call) = &stmt.kind {
-                // Each definition once.
+                // Removing the definition ensures that each is walked once.
                 blocks.extend(called(call).and_then(|symbol| definitions.remove(&symbol)));
                 calls.push(call);
             }

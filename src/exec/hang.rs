@@ -318,7 +318,7 @@ fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> Labe
     LabelText { span, begins, ends }
 }
 
-/// Text that tells which ranks of a communicator have arrived at one of its collectives.
+/// Describes which ranks of a communicator have arrived at one of its collectives.
 fn arrived(comm: &Comm, ranks: &[RankReport]) -> String {
     let has_come = |rank: &&u32| {
         ranks.iter().any(|known| known.rank == **rank && known.in_collectives().any(|(its, _)| its == comm))
@@ -330,7 +330,7 @@ fn arrived(comm: &Comm, ranks: &[RankReport]) -> String {
     }
 }
 
-/// Text that tells which peers a send or receive waits for.
+/// Describes which peers a send or receive waits for.
 fn others(own: u32, comm: &Comm, sides: &[(bool, u32)], ranks: &[RankReport]) -> String {
     let has_come = |sends: bool, peer: u32| {
         let of_peer = ranks.iter().filter(|known| known.rank == peer);

@@ -13,7 +13,7 @@ use crate::base::Bytes;
 
 use super::error::ExecError;
 
-/// Most bytes of one message or answer. A process whose message is longer fails.
+/// Maximum bytes of a message or an answer. A process whose message is longer fails.
 pub const MOST: usize = 1 << 30;
 
 /// A link to the processes of the other ranks. Each process has one rank.
@@ -159,7 +159,7 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
     }
 }
 
-/// Most bytes that all processes together send in one step.
+/// Maximum bytes that all processes together send in one step.
 const PIECE: usize = 1 << 26;
 
 /// Gathers bytes of any length from each process, in the order of ranks, piece by piece.

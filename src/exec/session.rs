@@ -506,7 +506,7 @@ impl Session {
         run(self).map_err(|error| self.explained(error, iteration, control))
     }
 
-    /// Adds the samples of iterations that are proved equal to earlier ones, and returns their number.
+    /// Adds the samples of iterations that the simulator has proved equal to earlier ones, and returns their number.
     fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
         let Some(repeat) = self.driver.repeats() else { return 0 };
         samples.repeat(repeat.period, repeat.iterations);

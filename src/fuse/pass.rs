@@ -304,7 +304,7 @@ impl Pass<'_> {
         Member { name: program.op_text(info), operation: program.op_name(info).to_owned(), span: info.span }
     }
 
-    /// Adds what the step has to what is known of others.
+    /// Adds the merged operations and the pairs that stay apart to the result.
     fn tell(&self, fusion: &mut Fusion) {
         let program = self.line.program;
         for node in self.line.nodes.iter().filter(|node| !node.is_gone) {

@@ -17,7 +17,7 @@ use super::summary::Summary;
 use super::usual;
 use super::waiting::Iteration;
 
-/// Share of a resource's peak above which the resource counts as the limit of an operation.
+/// Share of a resource's peak above which the resource is considered the limit of an operation.
 const LIMITS: f64 = 0.3;
 
 /// Analyzes a slot; `None` if no iteration of it was observed. Leaves the verdict empty, since it may depend on other

@@ -116,7 +116,7 @@ pub struct Axis {
     pub option: String,
     /// Name of the parameter, variable or setting; otherwise the option again.
     pub name: String,
-    /// Its distinct values, as they were given.
+    /// The distinct values of the axis, as given.
     pub values: Vec<String>,
 }
 
@@ -130,7 +130,7 @@ pub enum Status {
     /// An expectation or the verification failed. The case has a record.
     #[serde(rename = "not held")]
     NotHeld,
-    /// Not run: its values make no valid program, or no backend here can run it.
+    /// Not run: its values do not give a valid program, or this machine has no backend for it.
     Skipped,
     /// The suite names a workload that does not exist.
     Missing,

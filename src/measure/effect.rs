@@ -21,8 +21,8 @@ pub const THRESHOLD: f64 = 0.03;
 /// 200 pairs of equal runs on an H200, of the most variable workload (four streams of tiny kernels).
 pub const BETWEEN_RUNS: f64 = 0.015;
 
-/// The same for graphs, which vary less: of 200 pairs of `moe`, 95 % differed by less than 0.36 %, and none by more
-/// than 1.8 %.
+/// Default standard deviation between runs as graphs, which vary less: of 200 pairs of `moe`, 95 % differed by less
+/// than 0.36 %, and none by more than 1.8 %.
 pub const BETWEEN_RUNS_OF_GRAPHS: f64 = 0.005;
 
 /// Default standard deviation between runs, for graphs or streams.

@@ -70,7 +70,7 @@ impl<'a> Observed<'a> {
         spans::folded(stretches, self.iteration.trace.time.0 as f64)
     }
 
-    /// From the first start to the last end.
+    /// Time from the first start to the last end.
     pub fn span(&self) -> f64 {
         let start = self.spans.iter().map(|span| span.start.0).min().unwrap_or(0);
         let end = self.spans.iter().map(|span| span.end.0).max().unwrap_or(0);

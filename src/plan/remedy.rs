@@ -34,7 +34,7 @@ struct Statement {
     callee: String,
     /// Whether it is a call of a definition.
     is_call: bool,
-    /// Its own label.
+    /// The label of the operation itself.
     label: Option<LabelId>,
     /// The loop iterations around it, outermost first.
     loops: Vec<TurnId>,

@@ -23,7 +23,7 @@ pub struct Searched<'a> {
     pub found: &'a Found,
     /// The last run of a point; `None` if it was not run.
     pub last: &'a dyn Fn(&[usize]) -> Option<&'a Case>,
-    /// Which times of the points were compared.
+    /// Kind of times that were compared.
     pub pace: Pace,
 }
 

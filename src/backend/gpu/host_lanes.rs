@@ -177,7 +177,7 @@ impl Lane {
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    /// Does requested operations, together with the other threads, until the lane is stopped.
+    /// Performs requested operations together with the other threads, until the lane is stopped.
     fn lead(&self) {
         let mut room = Room::for_all(&self.works);
         while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0))

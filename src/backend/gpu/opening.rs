@@ -89,7 +89,7 @@ where
     Ok(drivers.into_iter().flatten().collect())
 }
 
-/// Held by a rank while it prepares. Dropping it, also by a panic, tells the other ranks.
+/// Held by a rank while it prepares. Dropping it, also by a panic, notifies the other ranks.
 struct PreparationGuard(Arc<IdExchange>);
 
 impl Drop for PreparationGuard {

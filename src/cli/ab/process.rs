@@ -32,7 +32,7 @@ pub enum Failure {
     Ended {
         /// Text that it printed on standard error.
         stderr: String,
-        /// Its own error in one line; `None` if it reported none.
+        /// Error of the process in one line; `None` if it reported none.
         message: Option<String>,
         error: Box<InputError>,
     },

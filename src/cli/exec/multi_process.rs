@@ -38,7 +38,7 @@ struct Start {
     failed: bool,
 }
 
-/// How a process ended.
+/// Outcome of a process.
 #[derive(Serialize, Deserialize)]
 struct Outcome {
     code: u8,
@@ -152,7 +152,7 @@ impl Process {
         finish(&ready, &role, how)
     }
 
-    /// How the run was launched, for its record.
+    /// Facts about the launch of the run, for its record.
     fn facts(&self, all: &[Start]) -> Vec<(String, String)> {
         let mut hosts: Vec<&str> = Vec::new();
         for start in all {

@@ -50,8 +50,8 @@ impl Machine {
         Ok(Machine { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
     }
 
-    /// The status of a case that takes more memory than the device has, and why: by what the suite says that it needs, or
-    /// by its schedule. `None` if it fits or the memory is not known.
+    /// The status of a case that takes more memory than the device has, and the reason: the suite's requirement, or the
+    /// case's schedule. `None` if it fits or the memory is not known.
     pub fn too_small(&self, plan: &SuitePlan) -> Option<(Status, String)> {
         let there = self.memory?;
         let short = |needed: Option<Bytes>| needed.filter(|needed| *needed > there);

@@ -68,7 +68,7 @@ pub struct Comparison {
 /// A side of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
-    /// Its name as given.
+    /// Name of the side as given.
     pub name: String,
     pub files: Vec<String>,
     pub cases: usize,
@@ -102,7 +102,8 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnmatchedCase {
     pub case: String,
-    /// Its outcome on the other side, if it was tried there; or its own, if it has no results.
+    /// Why there is no match: the outcome of the case on the other side if it was tried there, or its own if it has no
+    /// results; otherwise `None`.
     pub why: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub enum AxisEffect {
 /// A measured case among those that differ along the axes only.
 #[derive(Clone, Debug)]
 struct Run {
-    /// Its value along the axes.
+    /// Value of the case on each axis.
     value: String,
     program: String,
     /// Median with its interval, in seconds.

@@ -43,7 +43,7 @@ struct Target {
 /// A gradient of an output of the target.
 enum Given {
     View(ViewId, SrcSpan),
-    /// The same number for each element.
+    /// A number, used for every element.
     Number(f64),
 }
 
@@ -52,7 +52,7 @@ enum Goal {
     View(ViewId, SrcSpan),
     /// Scratch memory.
     Own,
-    /// The same, for an output of the enclosing definition.
+    /// Scratch memory that becomes an output of the enclosing definition, given by its number.
     Cell(u32),
 }
 

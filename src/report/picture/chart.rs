@@ -70,7 +70,7 @@ pub fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
 }
 
-/// The text of a round number beside a tick, without zeros that say nothing: `20 µs` for `20.00 µs`, `0` for `0 ns`.
+/// The text of a round number at a tick, without redundant zeros: `20 µs` for `20.00 µs`, `0` for `0 ns`.
 pub fn round(text: &str) -> String {
     let (number, unit) =
         text.split_once(' ').map_or((text, String::new()), |(number, unit)| (number, format!(" {unit}")));
