@@ -204,7 +204,7 @@ fn a_graph_that_one_cannot_make_none_has() {
         let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
         assert_eq!(launches, ["stream"]);
         assert!(measured.complete);
-        let told = "no graph could be made, the run went on as streams: rank 1: `endCapture` returned 901";
+        let told = "no graph could be made, so the run continued as streams: rank 1: `endCapture` returned 901";
         assert!(measured.warnings.iter().any(|warning| warning.starts_with(told)), "{:?}", measured.warnings);
     }
 }

@@ -99,7 +99,7 @@ fn remove_orphans(folder: &Path) {
 }
 
 fn foreign(name: &str) -> io::Error {
-    let why = format!("`{}` is no memory that another rank of this user shares", name.escape_default());
+    let why = format!("`{}` is not memory that another rank of this user shares", name.escape_default());
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 

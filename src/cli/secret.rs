@@ -71,7 +71,7 @@ pub fn on_command_line() -> InputError {
 /// The error for ranks that may be on several hosts without a secret.
 pub fn missing(launcher: &Launcher) -> InputError {
     InputError::Secret {
-        why: format!("the ranks meet at {}, perhaps from several hosts, and there is no secret", launcher.address),
+        why: format!("the ranks connect to {}, perhaps from several hosts, and there is no secret", launcher.address),
         help: format!(
             "create one, and give every host that file, or every rank {VARIABLE} with the same text; ranks that are \
              all on this host need none with MASTER_ADDR=127.0.0.1\n{}",

@@ -180,7 +180,7 @@ pub trait Driver: Send {
 
     /// Flushes the data caches at this point of a lane.
     fn flush(&mut self, _lane: u32) -> Result<(), Box<Fault>> {
-        Err(Fault::new("flush", "this backend empties no caches"))
+        Err(Fault::new("flush", "this backend cannot flush caches"))
     }
 
     /// The host's clock, in ns from an arbitrary origin. All ranks of a host share it, also across processes.

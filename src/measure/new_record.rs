@@ -84,9 +84,9 @@ impl RunRecord {
 fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
     let EffortPlan { warmup, iterations } = settings.plan(settings.effort);
     match (warmup, iterations, settings.effort) {
-        (0, 1, _) => Some("one iteration without warm-up shows that the file runs; it is no measurement"),
-        (_, 1, _) => Some("one iteration shows nothing of how times vary; it is no measurement"),
-        (_, _, Effort::Sanity) => Some("`--effort sanity` shows that the file runs; it is no measurement"),
+        (0, 1, _) => Some("one iteration without warm-up only shows that the file runs; it is not a measurement"),
+        (_, 1, _) => Some("one iteration does not show how times vary; it is not a measurement"),
+        (_, _, Effort::Sanity) => Some("`--effort sanity` only shows that the file runs; it is not a measurement"),
         _ => None,
     }
 }

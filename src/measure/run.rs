@@ -195,11 +195,11 @@ fn sample(
         && let Err(error) = session.capture(request.control)
     {
         let told = explain_refused_graph(request.first().program, &error);
-        warnings.push(format!("no graph could be made, the run went on as streams: {told}"));
+        warnings.push(format!("no graph could be made, so the run continued as streams: {told}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());
         }
-        notes.push(format!("a graph was asked for: {error}"));
+        notes.push(format!("a graph was requested: {error}"));
         mode = LaunchMode::Stream;
     }
     let (mut blocks, warmup) = warmed(request, session, mode)?;
@@ -277,10 +277,10 @@ fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
 /// Note about cold caches; `None` unless they were requested.
 fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
     let note = match session.is_cold() {
-        true => "the caches were emptied before each iteration, outside of its time",
+        true => "the caches were flushed before each iteration, outside of its time",
         false => {
-            "the caches are as the iteration before left them: they can be emptied on a GPU or a simulated one, \
-                  and where iterations do not overlap"
+            "the caches are as the previous iteration left them: they can be flushed only on a GPU or a simulated \
+             one, and only if iterations do not overlap"
         }
     };
     request.exec.cold.then(|| note.to_owned())

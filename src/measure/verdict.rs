@@ -84,7 +84,7 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
         _ => "waiting for other ranks".to_owned(),
     };
     let help = match kind {
-        "imbalance" => "give each rank as much to do; the table of the ranks names the operation that takes longest",
+        "imbalance" => "give each rank equal work; the table of the ranks names the operation that takes longest",
         "late rank" => "check the late rank's host and device for what delays it before this iteration",
         "pipeline bubble" => {
             "more and smaller microbatches, and stages that take equally long, make the bubble smaller"
@@ -99,8 +99,7 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
 fn describe_resource(resource: &str) -> (String, &'static str) {
     const FEWER: &str =
         "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";
-    const EARLIER: &str =
-        "start it earlier, in pieces, on a stream of its own, beside computation that needs other data meanwhile";
+    const EARLIER: &str = "start it earlier, in pieces, on a separate stream, during computation that needs other data";
     match resource {
         "memory" => ("memory bandwidth".to_owned(), FEWER),
         "cache" => ("cache bandwidth".to_owned(), FEWER),
@@ -157,12 +156,12 @@ fn words(part: &str) -> Words {
         "copy" => (
             "bound by copies",
             "copying",
-            "pinned memory in place of the host's, larger pieces, and computation that needs other data meanwhile",
+            "pinned instead of pageable host memory, larger pieces, and concurrent computation that needs other data",
         ),
         "collective" => (
             "bound by exposed communication",
             "communication",
-            "start it earlier, in pieces, on a stream of its own, with computation that needs other data meanwhile",
+            "start it earlier, in pieces, on a separate stream, during computation that needs other data",
         ),
         "movement" => (
             "bound by data movement",

@@ -501,8 +501,7 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
 }
 
 /// Help for a `recv` whose memory is not declared: nothing else tells how much is received.
-const RECEIVED: &str =
-    "declare where it goes, `buffer y: f32[4]`, and write that behind the arrow: `recv(-> y, from: 0)`";
+const RECEIVED: &str = "declare where it goes, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
 
 /// The error for a type behind the arrow of a call.
 fn written_type(operation: Option<&str>, arg: &Arg) -> ModelError {

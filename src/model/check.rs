@@ -480,7 +480,7 @@ impl<'a> Checker<'a> {
     fn unknown(&self, symbol: Symbol, at: SrcSpan) -> ModelError {
         let name = self.names.name(symbol).to_owned();
         if let (None, Some((_, own))) = (self.globals.get(&symbol), name.split_once('.')) {
-            let help = format!("a module knows its own `let` and `def` alone: make `{own}` an argument of the `def`");
+            let help = format!("a module can use only its own `let` and `def`: make `{own}` an argument of the `def`");
             return ModelError::UnknownName { name: own.to_owned(), at: at.into(), help: Some(help) };
         }
         if let Some(&declared) = self.globals.get(&symbol) {

@@ -233,7 +233,7 @@ impl Analyzer<'_> {
                      number of this one",
                 ),
                 _ if matches!(found, Value::Parts(_)) => {
-                    Some("name a part behind a dot: `w.up`; parts of one type are one flat tensor together")
+                    Some("name a part after a dot: `w.up`; parts of one type are one flat tensor together")
                 }
                 "a tensor" | "a tensor or a plain number" if matches!(found, Value::Labels(_)) => {
                     Some("pick one of its operations: `f[0]`")

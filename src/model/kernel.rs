@@ -200,7 +200,7 @@ impl<'a> Analyzer<'a> {
                 name: kernel.to_owned(),
                 param: "the signature".to_owned(),
                 why: "has no output",
-                help: "write behind an arrow what the kernel writes: `kernel k(x: f32[n] -> y: f32[n])`",
+                help: "write the outputs of the kernel after an arrow: `kernel k(x: f32[n] -> y: f32[n])`",
                 at: declared.span.into(),
             });
             good = false;
@@ -258,7 +258,7 @@ impl<'a> Analyzer<'a> {
             return wrong(
                 self,
                 "is a number of fewer than 32 bits",
-                "write `f32`: the kernel rounds it if it has to",
+                "write `f32`: the kernel rounds it if necessary",
                 ty.span,
             );
         }

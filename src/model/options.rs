@@ -104,9 +104,9 @@ impl Analyzer<'_> {
                         "`tp.size` is the number of ranks in the group `tp`, `tp.rank` the number of this one"
                             .to_owned(),
                     ),
-                    OptionType::Number(Dimension::TIME) if plain => Some("write its unit behind it: `10us`".to_owned()),
+                    OptionType::Number(Dimension::TIME) if plain => Some("write its unit after it: `10us`".to_owned()),
                     OptionType::Number(Dimension::BYTES) if plain => {
-                        Some("write its unit behind it: `64MiB`".to_owned())
+                        Some("write its unit after it: `64MiB`".to_owned())
                     }
                     _ => None,
                 };

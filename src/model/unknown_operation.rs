@@ -81,7 +81,7 @@ pub(super) fn unknown_operation(call: &Call, names: &Interner, defs: &[&str], on
     let all = known.clone().chain(defs.iter().copied());
     let help = if on_stream && all.clone().any(|name| name == last) {
         format!(
-            "operations stand in a block of their stream: `on {} {{ {} }}`",
+            "write operations in a block of their stream: `on {} {{ {} }}`",
             parts[0],
             written_as(last, call, names)
         )

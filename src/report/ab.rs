@@ -104,16 +104,16 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
         Verdict::Worse => format!("b is worse: an iteration takes {} of a's time.", share(turns.ratio)),
         Verdict::Same => format!("Same: if they differ, it is by less than the {threshold} that matter."),
         Verdict::CannotTell if turns.verdict != Verdict::CannotTell => format!(
-            "Cannot tell: each side is one process, and processes of one program differ as well; a standard deviation of {} \
-             is assumed. `--fresh` gives each block a process of its own, and measures it.",
+            "Cannot tell: each side is one process, and processes of one program differ too; a standard deviation of \
+             {} is assumed. `--fresh` runs each block in its own process, and measures it.",
             percent(judged.between_runs.unwrap_or_default())
         ),
         Verdict::CannotTell if turns.rounds < FEWEST => {
             format!("Cannot tell: {} are too few, at least {FEWEST} are needed.", counted(turns.rounds, "round"))
         }
         Verdict::CannotTell if turns.itself.too_many() => format!(
-            "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are allowed: the \
-             machine is not quiet enough, or not for long enough.",
+            "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are \
+             allowed: the machine is too noisy.",
             percent(turns.itself.rate()),
             percent(ALARMS)
         ),
@@ -150,7 +150,7 @@ fn self_difference(turns: &Paired) -> Option<String> {
 fn method_agreement(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     let mut lines = Vec::new();
     if record.way == BlockMode::Fresh {
-        let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start beside a: {why}"));
+        let why = record.why_fresh.as_ref().map(|why| format!(", since b did not start while a was running: {why}"));
         lines.push(format!(
             "Each block had a process of its own{}. Set-up and warm-up lie between blocks, and what differs from process \
              to process is part of the interval.",
@@ -165,7 +165,7 @@ fn method_agreement(record: &AbRecord, judged: &AbResult) -> Vec<String> {
             lines.push(format!("In turn and apart disagree: {in_turn} and {apart}. The usual reasons:"));
             lines.extend(REASONS.map(str::to_owned));
         }
-        None => lines.push("Whether in turn and apart agree cannot be told.".to_owned()),
+        None => lines.push("It is not known whether in turn and apart agree.".to_owned()),
     }
     lines
 }

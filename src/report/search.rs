@@ -99,7 +99,11 @@ fn certainty(searched: &Searched) -> Vec<String> {
             100.0 * noise
         ));
         if let Some((ratio, Some(interval))) = found.beside_best(next) {
-            lines.push(format!("The next beside the best: {}, 95 % interval {}.", change(ratio), between(interval)));
+            lines.push(format!(
+                "The second-best relative to the best: {}, 95 % interval {}.",
+                change(ratio),
+                between(interval)
+            ));
         }
     } else if found.best().is_some() {
         lines.push("No point had several runs, so that nothing says how much they differ.".to_owned());

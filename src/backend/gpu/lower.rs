@@ -573,7 +573,7 @@ impl<A: Api> Context<'_, A> {
         if let Some(blocks) = kernel.grid.iter().find(|blocks| **blocks > i32::MAX as u64) {
             return Err(ExecError::Device {
                 fault: format!("a kernel of {blocks} blocks is too large for a launch"),
-                help: Some("split the operation, or take smaller tensors".to_owned()),
+                help: Some("split the operation, or use smaller tensors".to_owned()),
             });
         }
         let grid = kernel.grid.map(|blocks| blocks as u32);

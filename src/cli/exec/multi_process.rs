@@ -241,7 +241,7 @@ fn check_same(all: &[Start]) -> Result<(), InputError> {
             return Err(InputError::RanksDiffer {
                 why: format!("{} {verb} {name} than rank 0 on {}", differing.join(", "), first.host),
                 help: "give all processes the same command, file and settings, also your own in `~/.config/aorta`; \
-                       standard input reaches one process alone"
+                       only one process gets standard input"
                     .to_owned(),
             });
         }

@@ -153,7 +153,7 @@ fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<
         return Err(InputError::NoResults { flag, who: "an emulated collective", help });
     }
     if chosen.backend.device().simulated {
-        let help = "run it on a GPU, or take `--backend host`";
+        let help = "run it on a GPU, or use `--backend host`";
         return Err(InputError::NoResults { flag, who: "the simulator", help });
     }
     Ok(())

@@ -81,8 +81,7 @@ pub fn doubts(twins: &MatchedCase) -> Vec<String> {
     for (side, points) in [("base", &twins.base), ("other side", &twins.other)] {
         doubts.extend(of_runs(side, points, |point| &point.doubts));
         if has_copies(points) {
-            doubts
-                .push(format!("{side}: the same run was given more than once, which tells nothing of how runs differ"));
+            doubts.push(format!("{side}: the same run was given more than once, which does not show how runs differ"));
         }
     }
     doubts

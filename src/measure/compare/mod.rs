@@ -230,8 +230,8 @@ fn warnings(pairs: &[CaseComparison], matched: &matching::MatchedSides) -> Vec<S
     if intervals > MANY {
         let most = (0.05 * intervals as f64).ceil();
         warnings.push(format!(
-            "{intervals} intervals are told: each misses the truth in up to 5 % of all comparisons, so that about {most} \
-             of them may by chance; measure again what looks wrong",
+            "{intervals} intervals are shown: each misses the true value in up to 5 % of all comparisons, so about \
+             {most} of them may miss it by chance; measure again where a result looks wrong",
         ));
     }
     warnings

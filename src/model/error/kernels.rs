@@ -55,7 +55,7 @@ pub enum KernelError {
     #[error("the size `{size}` of the kernel `{name}` is unknown")]
     #[diagnostic(
         code(aorta::model::kernel_size),
-        help("write the output behind the arrow, so that its type gives `{size}`")
+        help("write the output after the arrow, so that its type gives `{size}`")
     )]
     Size {
         name: String,

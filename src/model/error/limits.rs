@@ -23,7 +23,7 @@ pub enum LimitError {
         at: SourceSpan,
     },
 
-    #[error("the loops and calls of the step take more than {limit} turns")]
+    #[error("the loops and calls of the step have more than {limit} turns")]
     #[diagnostic(
         code(aorta::model::too_many_turns),
         help(

@@ -148,7 +148,7 @@ impl<'a> Analyzer<'a> {
                 _ => ("it computes nothing".to_owned(), "name an operation or a call that does".to_owned()),
             };
             let at = first.value.span.into();
-            let place = "this is no operation with gradients";
+            let place = "this is not an operation with gradients";
             self.error(
                 GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
             );

@@ -71,12 +71,12 @@ pub enum ModelWarning {
         at: SourceSpan,
     },
 
-    #[error("`{unit}` is no unit of the language")]
+    #[error("`{unit}` is not a unit of the language")]
     #[diagnostic(code(aorta::model::unit_as_text), severity(Warning), help("did you mean `{near}`?"))]
     UnitAsText {
         unit: String,
         near: &'static str,
-        #[label("printed in SI units, with that text behind the number")]
+        #[label("printed in SI units, with that text after the number")]
         at: SourceSpan,
     },
 
@@ -84,7 +84,7 @@ pub enum ModelWarning {
     #[diagnostic(
         code(aorta::model::pageable_copy),
         severity(Advice),
-        help("declare `{name}` `in pinned`: then a copy engine moves it while the host goes on")
+        help("declare `{name}` `in pinned`: then a copy engine moves it while the host continues")
     )]
     PageableCopy {
         name: String,

@@ -144,7 +144,7 @@ fn of_constant(scene: &Scene, op: OpId) -> Option<Found> {
             "`{}` casts `{name}` in each iteration, and no operation of the step writes it",
             scene.name(op)
         ),
-        help: format!("if `{name}` stands for weights, cast it once in `setup`, or declare it as {to}"),
+        help: format!("if `{name}` holds weights, cast it once in `setup`, or declare it as {to}"),
         places: vec![(scene.span(op), format!("{from} to {to}, the same values each time"))],
         changes: vec![(op, None)],
     })
