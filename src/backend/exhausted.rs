@@ -37,7 +37,7 @@ pub fn end_threads_without_memory() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.location().is_some_and(|place| place.file().ends_with("stack_overflow.rs")) {
-            tell(format_args!("a thread could not start"));
+            print_message(format_args!("a thread could not start"));
             leave(FAILED);
         }
         usual(panic);
@@ -48,14 +48,14 @@ pub fn end_threads_without_memory() {
 fn granted(pointer: *mut u8, bytes: usize) -> *mut u8 {
     // A thread that ends may still allocate after its flag was destroyed.
     if pointer.is_null() && !MAY_FAIL.try_with(Cell::get).unwrap_or(false) {
-        tell(format_args!("an allocation of {bytes} bytes failed"));
+        print_message(format_args!("an allocation of {bytes} bytes failed"));
         leave(FAILED);
     }
     pointer
 }
 
 /// Writes the message without allocating.
-fn tell(why: Arguments) {
+fn print_message(why: Arguments) {
     let mut text = [0; 512];
     let mut rest = &mut text[..];
     let _ = write!(

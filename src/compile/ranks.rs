@@ -13,7 +13,7 @@ pub enum Ranks {
     /// This number of ranks; 0 counts as 1.
     Exactly(u32),
     /// This number of ranks if the file has collectives or copies to other ranks, otherwise one.
-    IfTogether(u32),
+    IfCommunicating(u32),
 }
 
 impl Default for Ranks {
@@ -26,11 +26,11 @@ impl Ranks {
     /// Number of ranks of a file, and whether it is certain. It is uncertain if only the analysis can tell whether
     /// copies to other ranks remain.
     pub(super) fn count(self, ast: &Ast) -> (u32, bool) {
-        let (Ranks::Exactly(ranks) | Ranks::IfTogether(ranks)) = self;
+        let (Ranks::Exactly(ranks) | Ranks::IfCommunicating(ranks)) = self;
         match self {
-            Ranks::IfTogether(_) if has_collectives(ast) => (ranks.max(1), true),
-            Ranks::IfTogether(_) if may_copy_to_others(ast) => (ranks.max(1), false),
-            Ranks::IfTogether(_) => (1, true),
+            Ranks::IfCommunicating(_) if has_collectives(ast) => (ranks.max(1), true),
+            Ranks::IfCommunicating(_) if may_copy_to_others(ast) => (ranks.max(1), false),
+            Ranks::IfCommunicating(_) => (1, true),
             Ranks::Exactly(_) => (ranks.max(1), true),
         }
     }

@@ -60,11 +60,11 @@ pub enum ExecError {
     },
 
     #[error("the kernel `{name}` does not compile")]
-    #[diagnostic(code(aorta::exec::user_kernel), help("{told}"))]
+    #[diagnostic(code(aorta::exec::user_kernel), help("{log}"))]
     UserKernel {
         name: String,
-        /// The head that the entry has to have, and what the compiler says.
-        told: String,
+        /// The required head of the function, and the compiler's output.
+        log: String,
         #[label("the compiler's first message refers to this")]
         at: SourceSpan,
     },

@@ -125,8 +125,8 @@ impl Outline {
             let Step::Launch { op, .. } = self.step(position.iteration).commands[position.command] else { return None };
             let awaits = if position.begun { None } else { self.awaited(lane, position, positions) };
             // A lane that has completed the oldest iteration normally waits for that iteration only, so it is left out.
-            let tells = position.begun || awaits.is_some() || position.iteration == oldest;
-            tells.then_some(LaneState { lane, op, begun: position.begun, awaits })
+            let is_relevant = position.begun || awaits.is_some() || position.iteration == oldest;
+            is_relevant.then_some(LaneState { lane, op, begun: position.begun, awaits })
         };
         (0..).zip(positions).filter_map(state).collect()
     }
@@ -265,23 +265,23 @@ struct LabelText {
 /// One label for each operation at which ranks stopped.
 fn labels(ranks: &[RankReport]) -> Vec<LabeledSpan> {
     let several = ranks.len() > 1;
-    let mut said: BTreeMap<LabelText, BTreeSet<u32>> = BTreeMap::new();
+    let mut texts: BTreeMap<LabelText, BTreeSet<u32>> = BTreeMap::new();
     for rank in ranks {
         for state in rank.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states) {
-            said.entry(lane_label(rank, *state, ranks)).or_default().insert(rank.rank);
+            texts.entry(lane_label(rank, *state, ranks)).or_default().insert(rank.rank);
             let mut states = rank.snapshot.iter().flat_map(|snapshot| &snapshot.lane_states);
             let unseen = state.awaits.filter(|&awaited| states.all(|other| other.op != awaited));
             if let Some((name, span)) = unseen.map(|op| rank.outline.launches[op as usize]) {
                 let text = LabelText { span, begins: format!("this {name} has not ended"), ends: String::new() };
-                said.entry(text).or_default().insert(rank.rank);
+                texts.entry(text).or_default().insert(rank.rank);
             }
         }
     }
     let mut places: BTreeMap<SrcSpan, Vec<(Vec<u32>, String)>> = BTreeMap::new();
-    for (said, on) in said {
+    for (text, on) in texts {
         let on: Vec<u32> = on.into_iter().collect();
         let who = if several { format!("{}: ", listed(&on)) } else { String::new() };
-        places.entry(said.span).or_default().push((on, format!("{who}{}{}", said.begins, said.ends)));
+        places.entry(text.span).or_default().push((on, format!("{who}{}{}", text.begins, text.ends)));
     }
     let label = |(span, mut texts): (SrcSpan, Vec<(Vec<u32>, String)>)| {
         texts.sort();
@@ -360,13 +360,13 @@ impl RankReport {
 fn missing(rank: &RankReport, ranks: &[RankReport]) -> Option<String> {
     let stopped = rank.snapshot.as_ref().is_some_and(|snapshot| !snapshot.lane_states.is_empty());
     let awaited = ranks.iter().any(|other| other.in_collectives().any(|(comm, _)| comm.ranks.contains(&rank.rank)));
-    let told = match (&rank.snapshot, rank.through) {
+    let state = match (&rank.snapshot, rank.through) {
         _ if stopped || !awaited => return None,
         (_, true) => "has completed its iterations",
         (Some(snapshot), _) if snapshot.busy.is_empty() => "has nothing left to do",
         _ => return None,
     };
-    Some(format!("rank {} {told}", rank.rank))
+    Some(format!("rank {} {state}", rank.rank))
 }
 
 /// Text about ranks that are in different collectives of one communicator; `None` if there are none.

@@ -550,8 +550,8 @@ impl Session {
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.
-pub(super) fn jumped(said: String) -> ExecError {
-    ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
+pub(super) fn jumped(details: String) -> ExecError {
+    ExecError::Device { fault: format!("a clock has jumped: {details}"), help: None }
 }
 
 /// Converts a fault that is not related to an operation.

@@ -22,7 +22,7 @@ pub fn judge(record: &RunRecord, known: &Expected) -> Vec<ExpectedRecord> {
     for range in &known.ranges {
         for variant in &record.variants {
             let seen = figures::seen(record, variant, range, known.shipped);
-            found.extend(seen.into_iter().map(|seen| told(record, variant, known, range, seen)));
+            found.extend(seen.into_iter().map(|seen| compared(record, variant, known, range, seen)));
         }
     }
     found
@@ -58,7 +58,13 @@ fn verdict(range: &Range, value: f64) -> &'static str {
     }
 }
 
-fn told(record: &RunRecord, variant: &Variant, known: &Expected, range: &Range, seen: MatchedMetric) -> ExpectedRecord {
+fn compared(
+    record: &RunRecord,
+    variant: &Variant,
+    known: &Expected,
+    range: &Range,
+    seen: MatchedMetric,
+) -> ExpectedRecord {
     let verdict = verdict(range, seen.value);
     let check = match verdict {
         "normal" => Vec::new(),

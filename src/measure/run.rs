@@ -194,8 +194,8 @@ fn sample(
     if mode == LaunchMode::Graph
         && let Err(error) = session.capture(request.control)
     {
-        let told = explain_refused_graph(request.first().program, &error);
-        warnings.push(format!("no graph could be made, so the run continued as streams: {told}"));
+        let why = explain_refused_graph(request.first().program, &error);
+        warnings.push(format!("no graph could be made, so the run continued as streams: {why}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());
         }

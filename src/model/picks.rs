@@ -73,7 +73,7 @@ impl Analyzer<'_> {
         if (0..slots as i64).contains(&slot) {
             return Some(Some(slot as usize));
         }
-        let (told, help) = match slots {
+        let (known_slots, help) = match slots {
             1 => (
                 "all iterations are alike, so there is only slot 0".to_owned(),
                 "iterations differ where the step uses `iteration`, as in `x[iteration % 2]`".to_owned(),
@@ -83,7 +83,7 @@ impl Analyzer<'_> {
                 format!("slots are counted from 0: the last is `{name}.slot[{}]`", slots - 1),
             ),
         };
-        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: told, help, at: at.into() });
+        self.error(ModelError::SlotOutOfRange { name: name.to_owned(), slot, slots: known_slots, help, at: at.into() });
         None
     }
 }

@@ -182,13 +182,13 @@ impl Cupti {
         }
         let mut text: *const c_char = std::ptr::null();
         // SAFETY: the output pointer is valid for the call; the text, if any, is a constant of the library.
-        let said = unsafe {
+        let message = unsafe {
             match (self.table.result_string)(code, &mut text) {
                 0 if !text.is_null() => CStr::from_ptr(text).to_string_lossy().into_owned(),
                 _ => "unknown".to_owned(),
             }
         };
-        Err(format!("`{call}` returned {code} ({said})"))
+        Err(format!("`{call}` returned {code} ({message})"))
     }
 
     /// Attaches to the process, and enables callbacks and records.

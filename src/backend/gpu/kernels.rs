@@ -186,8 +186,8 @@ fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHa
 /// The error for the code of a declared kernel, at the line that the compiler names first.
 fn not_compiled(Declared { code, name }: &Declared, log: &str) -> ExecError {
     let at = code.located(log);
-    let told = format!("the code must define `{}`; output of the compiler:\n{log}", code.head);
-    ExecError::UserKernel { name: name.to_string(), told, at: at.into() }
+    let log = format!("the code must define `{}`; output of the compiler:\n{log}", code.head);
+    ExecError::UserKernel { name: name.to_string(), log, at: at.into() }
 }
 
 /// The error for the code of a declared kernel that the driver does not take.

@@ -27,7 +27,7 @@ const AT_ONCE: usize = 64;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Maximum number of refusals and unknown addresses in a message.
-const TOLD: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// Number of attempts at a port that cannot be bound although nobody answers there.
 const TRIES: usize = 20;
@@ -188,7 +188,7 @@ impl Acceptor<'_> {
                     is_busy = true;
                     self.receive(&hello, stream, seals);
                 }
-                GuestState::ConnectError if self.strangers.len() < TOLD => self.strangers.extend(from),
+                GuestState::ConnectError if self.strangers.len() < MAX_LISTED => self.strangers.extend(from),
                 GuestState::ConnectError => {}
             }
         }
@@ -204,7 +204,7 @@ impl Acceptor<'_> {
         };
         let mut connection = Connection { stream, seals };
         let said = connection.send(&Frame::new(kind, 0, 0).with_text(&why), PATIENCE);
-        if kind == FrameKind::Refused && self.refused.len() < TOLD {
+        if kind == FrameKind::Refused && self.refused.len() < MAX_LISTED {
             self.refused.push(why);
         }
         if kind == FrameKind::Welcome && said.is_ok() {

@@ -464,10 +464,10 @@ impl Shared {
         self: &Arc<Self>,
         turn: u64,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
-        let mut parts = vec![said.to_vec()];
+        let mut parts = vec![message.to_vec()];
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
@@ -479,10 +479,10 @@ impl Shared {
     }
 
     /// The other ranks' part of a step: sends the message and receives rank 0's answer.
-    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, message: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
-        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
+        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(message.to_vec());
         // If rank 0 cannot be reached, the thread that reads from it knows why.
         let sent = self.send(0, &frame);
         let answer = self.next(0, turn, what)?;
@@ -503,23 +503,23 @@ impl Peers for Rendezvous {
     fn consult(
         &self,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         failed: bool,
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
         let shared = &self.shared;
         let turn = shared.enter(what);
         shared.changed.notify_all();
-        let heard = if shared.rank == 0 {
+        let answered = if shared.rank == 0 {
             if failed {
                 shared.relay(&Frame::new(FrameKind::Alarm, 0, turn), 0);
             }
-            shared.collect(turn, what, said, answer)
+            shared.collect(turn, what, message, answer)
         } else {
-            shared.ask_rank_0(turn, what, said, failed)
+            shared.ask_rank_0(turn, what, message, failed)
         };
         shared.state().waiting = false;
-        heard
+        answered
     }
 
     fn lost(&self) -> Option<ExecError> {

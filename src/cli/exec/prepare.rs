@@ -43,7 +43,7 @@ fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
         Some(ranks) => (Ranks::Exactly(ranks), false),
         None => {
             let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
-            (Ranks::IfTogether(gpus.unwrap_or(1)), gpus.is_none())
+            (Ranks::IfCommunicating(gpus.unwrap_or(1)), gpus.is_none())
         }
     }
 }

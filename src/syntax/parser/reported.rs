@@ -22,9 +22,9 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
     let foreign = foreign(text);
     let texts = errors.iter().filter(|error| matches!(error, SyntaxError::UnclosedText { .. }));
     let texts: Vec<Unclosed> = texts.map(|error| Unclosed::new(text, offset_of(error))).collect();
-    let mut told: Vec<SyntaxError> = Vec::new();
+    let mut reported: Vec<SyntaxError> = Vec::new();
     for error in errors {
-        if told.len() == limit {
+        if reported.len() == limit {
             break;
         }
         let at = offset_of(&error);
@@ -37,7 +37,7 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
         {
             continue;
         }
-        match (told.last(), &error) {
+        match (reported.last(), &error) {
             // An unterminated text cannot begin a statement either.
             (Some(SyntaxError::UnclosedText { at: last }), SyntaxError::Expected { at, .. }) if last == at => {}
             // Words after an unexpected word on the same line belong to the same mistake.
@@ -46,25 +46,25 @@ pub(super) fn select(errors: Vec<SyntaxError>, text: &str, base: u32, limit: usi
             // The token that ended a piece too early does not begin another one.
             (Some(SyntaxError::Expected { at: last, .. }), SyntaxError::UnknownKeyword { at, .. }) if last == at => {}
             (Some(SyntaxError::UnknownKeyword { at: last, .. }), SyntaxError::Expected { at, .. }) if last == at => {
-                told.pop();
-                told.push(error);
+                reported.pop();
+                reported.push(error);
             }
             // One error suffices for `else if` without a block.
             (Some(SyntaxError::MissingBlock { word, at }), SyntaxError::MissingBlock { at: next, .. })
                 if word == "else" && next.offset() == at.offset() + "else ".len() =>
             {
-                told.pop();
-                told.push(error);
+                reported.pop();
+                reported.push(error);
             }
-            _ => told.push(helped(error, at, text)),
+            _ => reported.push(helped(error, at, text)),
         }
     }
     let comments = foreign.iter().filter(|stretch| text[stretch.start..].starts_with("/*")).take(limit);
-    told.extend(comments.map(|stretch| comment(stretch.start, base)));
-    told.sort_by_key(SyntaxError::offset);
-    let mut told = folded(told);
-    told.truncate(limit);
-    told
+    reported.extend(comments.map(|stretch| comment(stretch.start, base)));
+    reported.sort_by_key(SyntaxError::offset);
+    let mut reported = folded(reported);
+    reported.truncate(limit);
+    reported
 }
 
 /// Comments and texts in the form of other languages: `# …`, `/* … */` and `'…'`. Linear time, since a file may be one
