@@ -271,7 +271,7 @@ pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend
             return Err(ExecError::OutOfMemory {
                 needed: Bytes(needed).to_string(),
                 space,
-                available: format!("{} are there", Bytes(available)),
+                available: format!("{} are available", Bytes(available)),
                 largest: largest(program),
             });
         }

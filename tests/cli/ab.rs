@@ -108,7 +108,9 @@ fn processes_of_the_cpu_take_turns() {
     sandbox.write("map.aorta", "buffer x: f32[4096]\nstep { map(x + 1 -> x) }");
     let output = sandbox.run(&["ab", "map.aorta", "--backend", "host", "--rounds", "6", "--iterations", "3"]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    for part in ["on this CPU, as streams\n6 of 6 rounds", "\nin turn ", "\napart ", "A beside A and B beside B: "] {
+    for part in
+        ["on this CPU, as streams\n6 of 6 rounds", "\ninterleaved ", "\nseparate ", "A against A and B against B: "]
+    {
         assert!(output.stdout.contains(part), "{part:?} is not in\n{}", output.stdout);
     }
 }

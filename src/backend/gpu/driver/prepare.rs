@@ -189,7 +189,7 @@ impl<A: Api> GpuDriver<A> {
         let full = |bytes: u64, space: Space, available: u64, details: String| ExecError::OutOfMemory {
             needed: Bytes(bytes).to_string(),
             space: space.name(),
-            available: format!("{} are there{details}", Bytes(available)),
+            available: format!("{} are available{details}", Bytes(available)),
             largest: "`aorta plan` shows them".to_owned(),
         };
         // An allocation that failed for another reason than lack of memory keeps its own error.
