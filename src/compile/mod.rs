@@ -1,4 +1,5 @@
-//! Text to planned programs: parses, analyzes and plans a workload for every rank, or returns all of its mistakes.
+//! Compiles a text to planned programs: parses, analyzes and plans a workload for every rank, or returns all of its
+//! mistakes.
 //!
 //! Reads no files, prints nothing and does not depend on a device, so that the command line, the fuzz targets and an
 //! editor call the same function. [`parse`] is its first half, for callers that only need the tree.

@@ -211,7 +211,7 @@ impl Outline {
 pub(super) struct RankReport {
     pub rank: u32,
     pub outline: Outline,
-    /// `None` if the rank completed its iterations or did not answer.
+    /// Snapshot of the rank; `None` if the rank completed its iterations or did not answer.
     pub snapshot: Option<HangSnapshot>,
     /// True if the rank completed all its iterations.
     pub through: bool,

@@ -235,7 +235,7 @@ pub struct ScoredProblem {
     pub name: String,
     /// Mean time of the baseline in ms.
     pub baseline: f64,
-    /// `None` if the results lack it.
+    /// Result of the problem; `None` if the results lack it.
     pub outcome: Option<Outcome>,
 }
 

@@ -209,7 +209,7 @@ fn sample(
     warnings.extend(early_gate_warning(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    // From here on the headline is kept, whatever fails.
+    // From here on, the headline is kept even if a later phase fails.
     let index = sampled.len();
     let compile = session.compile_time();
     sampled.push(VariantSamples {

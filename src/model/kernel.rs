@@ -59,7 +59,7 @@ struct EntryParams<'p> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub grid: &'a Expr,
-    /// `None` if the metadata of the compiled code says it.
+    /// Threads of a block; `None` if the metadata of the compiled code gives them.
     pub block: Option<&'a Expr>,
     pub shared: Option<&'a Expr>,
     pub flops: Option<&'a Expr>,

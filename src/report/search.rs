@@ -61,7 +61,7 @@ fn table(searched: &Searched) -> Section {
     let mut table = Table::new(axes.chain(["runs".to_owned()]).chain(columns.names()).chain(beside));
     for (tried, case) in measured.iter().take(SHOWN) {
         let best = found.best().is_some_and(|best| best.point == tried.point);
-        let beside = found.beside_best(tried).filter(|_| !best);
+        let beside = found.relative_to_best(tried).filter(|_| !best);
         let beside = [
             beside.map_or_else(|| "best".to_owned(), |(ratio, _)| change(ratio)),
             cell(beside.and_then(|(_, interval)| interval).map(between)),
@@ -98,7 +98,7 @@ fn certainty(searched: &Searched) -> Vec<String> {
             "{who} within the noise of the best: runs of a point differ by {:.2} % (standard deviation).",
             100.0 * noise
         ));
-        if let Some((ratio, Some(interval))) = found.beside_best(next) {
+        if let Some((ratio, Some(interval))) = found.relative_to_best(next) {
             lines.push(format!(
                 "The second-best relative to the best: {}, 95 % interval {}.",
                 change(ratio),

@@ -136,12 +136,12 @@ pub struct MetricRow {
     pub metric: String,
     /// SI unit of the values: seconds, bytes, per second; empty for a plain number.
     pub unit: String,
-    /// `None` if the direction is unknown.
+    /// Direction in which the metric improves; `None` if it is unknown.
     pub better: Option<Direction>,
     /// Value of each side, in `unit`.
     pub base: f64,
     pub other: f64,
-    /// `None` if the values have no ratio.
+    /// The ratio with its interval; `None` if the values have no ratio.
     pub effect: Option<Effect>,
     /// Share above which a difference matters.
     pub threshold: f64,

@@ -1,5 +1,5 @@
-//! Casts that nobody needs: of values that never change, back to the type they came from, and for readers that take the
-//! narrower type themselves.
+//! Needless casts: of values that never change, back to the original type, and for readers that accept the narrower
+//! type.
 
 use crate::base::{DType, OpId, ViewId};
 use crate::model::MemoryKind;
