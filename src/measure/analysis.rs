@@ -107,7 +107,7 @@ fn categories(subject: &Subject, observed: &Observed, links: &[Link]) -> Vec<Cat
             category: category.name().to_owned(),
             operations,
             busy_ns,
-            exposed_ns: (!computes(category)).then(|| round(spans::beside(&busy, &computation))),
+            exposed_ns: (!computes(category)).then(|| round(spans::outside(&busy, &computation))),
             transfer_ns: transfer,
             wait_ns: transfer.map(|transfer| busy_ns - transfer),
             chain_ns: Nanos(chain.get(&category).copied().unwrap_or(0)),

@@ -95,7 +95,7 @@ impl<'a> Observed<'a> {
 
     /// Exposed time: some operation runs and no computation does.
     pub fn exposed(&self) -> f64 {
-        spans::beside(&self.stretches(), &self.computation().stretches())
+        spans::outside(&self.stretches(), &self.computation().stretches())
     }
 
     /// Gaps: for each operation with a predecessor on its real stream, the time from that one's end to its start.
