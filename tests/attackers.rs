@@ -104,7 +104,7 @@ fn a_process_with_another_secret_is_rejected() {
          prove that they know the secret"
     );
     let told = format!(
-        "within 2s: whoever listens at 127.0.0.1:{port} does not know the secret: another program has the port, or rank \
+        "within 2s: the process that listens at 127.0.0.1:{port} does not know the secret: another program uses the port, or rank \
          0 has another secret"
     );
     assert!(other.ends_with(&told), "{other}");
@@ -139,7 +139,7 @@ fn a_port_that_somebody_has_is_named_by_all_ranks() {
         let taken = "another program, which is not a rank of this run, uses it";
         assert_eq!(*why, format!("rank 0 cannot listen at 127.0.0.1:{port}: {taken}"));
         assert!(help.contains("another MASTER_PORT"), "{help}");
-        let told = format!("whoever listens at 127.0.0.1:{port} does not know the secret");
+        let told = format!("the process that listens at 127.0.0.1:{port} does not know the secret");
         assert!(other.contains(&told), "{other}");
     }
 }
@@ -165,7 +165,7 @@ fn an_address_of_another_host_is_reported() {
     // An address reserved for documentation, which no host has.
     let transport = Transport::Network { address: "192.0.2.7".to_owned(), port, secret };
     let error = run(&JoinOptions { transport, ..place(0, 2, port) }).expect_err("it is no address of this host");
-    assert!(error.to_string().contains("192.0.2.7 is no address of this host"), "{error}");
+    assert!(error.to_string().contains("192.0.2.7 is not an address of this host"), "{error}");
 }
 
 /// A proxy between two ports. `alter` gets the number of the connection, whether the bytes come from rank 0, the number

@@ -186,7 +186,7 @@ fn a_finished_rank_is_not_waited_for() {
         }
         _ => gather(&peers, "outputs", &rank).expect_err("the other is through").to_string(),
     });
-    assert_eq!(told[0], "rank 1 was lost: it ended, and others were still at their outputs");
+    assert_eq!(told[0], "rank 1 was lost: it ended while other ranks were still in the phase `outputs`");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn places_that_differ_are_a_bug_and_no_hang() {
         peers.leave(Some("that"));
         error
     });
-    assert!(told[0].contains("it is at its iterations, and this one at its graphs"), "{}", told[0]);
+    assert!(told[0].contains("it is in the phase `iterations`, and this process is in `graphs`"), "{}", told[0]);
 }
 
 /// A thread stuck elsewhere is ended from outside.
@@ -229,7 +229,7 @@ fn missing_ranks_are_named() {
     assert_eq!(why, "ranks 1, 3 of 4 did not connect within 4s");
     assert!(help.contains(&format!("127.0.0.1 on the first of the ports {port} to {}", port + 15)), "{help}");
     let told = other.join().expect("it only waits");
-    assert!(told.contains("rank 0 was there, and ended before all ranks had come"), "{told}");
+    assert!(told.contains("rank 0 started, but ended before all ranks had connected"), "{told}");
 }
 
 #[test]
@@ -270,12 +270,12 @@ fn a_rejected_process_is_told_why() {
     let told = error(job);
     assert!(told.contains(&format!("another run listens at 127.0.0.1:{port}")), "{told}");
     let told = first.join().expect("no panic");
-    assert!(told.contains("rank 2 of 3 did not come"), "{told}");
+    assert!(told.contains("rank 2 of 3 did not connect"), "{told}");
     assert!(told.contains("refused: rank 1 expects 4 ranks, and rank 0 expects 3"), "{told}");
     let mut twins = twins.map(|twin| twin.join().expect("no panic"));
     twins.sort();
     assert!(twins[0].ends_with("rank 0 refused: two processes claim to be rank 1"), "{twins:?}");
-    assert!(twins[1].contains("rank 0 was there, and ended before all ranks had come"), "{twins:?}");
+    assert!(twins[1].contains("rank 0 started, but ended before all ranks had connected"), "{twins:?}");
 }
 
 /// Many ranks that arrive at very different times.

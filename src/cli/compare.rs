@@ -57,7 +57,7 @@ pub struct CompareArgs {
 
 const AFTER_HELP: &str = "\
 A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of
-AORTA's Python harness. Several runs of the same case on one side tell how much runs differ.";
+AORTA's Python harness. Several runs of the same case on one side show how much runs differ.";
 
 /// Values of `--fail-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

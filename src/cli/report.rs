@@ -224,7 +224,7 @@ pub fn order<'a>(
     let names: Vec<&str> = names.into_iter().collect();
     let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(MAX_LISTED)]));
     let help = suggest::did_you_mean(order.name(), names.iter().copied()).unwrap_or_else(listed);
-    Err(unsorted(text, "no column is called so", &help))
+    Err(unsorted(text, "no column has this name", &help))
 }
 
 fn unsorted(name: &str, why: &str, help: &str) -> InputError {

@@ -143,7 +143,10 @@ mod tests {
         assert!(told.starts_with("stream: after 102 iterations to warm up, the times still fell by 3.1 %"), "{told}");
         let told = doubts((0..40).map(|index| 1000 + 5 * index), &SETTLED);
         let trend = "stream: the times rose by 12.3 % from the first third to the last";
-        assert!(told.starts_with(trend) && told.contains("40 of them tell as much as 1 independent"), "{told}");
+        assert!(
+            told.starts_with(trend) && told.contains("40 of them carry as much information as 1 independent"),
+            "{told}"
+        );
         let flips = doubts((0..60).map(|index| 20_000 + 9_000 * (index * 11 % 3 / 2)), &SETTLED);
         assert!(flips.contains("two groups, around 20.00 µs and around 29.00 µs (33 % of them)"), "{flips}");
         assert!(flips.contains("vary by 19 %"), "{flips}");

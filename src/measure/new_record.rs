@@ -33,7 +33,7 @@ impl RunRecord {
         let interrupted = !measured.complete && measured.failure.is_none();
         let mut warnings = Vec::new();
         if interrupted {
-            warnings.push("the run was interrupted: its figures are of the iterations before".to_owned());
+            warnings.push("the run was interrupted: its figures cover the iterations before".to_owned());
         }
         warnings.extend(no_measurement.map(str::to_owned));
         warnings.extend(measured.warnings);

@@ -170,7 +170,7 @@ fn run_name(mode: LaunchMode) -> &'static str {
 }
 
 fn failed(what: &str, error: &ExecError) -> String {
-    format!("{what} failed, and the figures are of what was measured before: {error}")
+    format!("{what} failed, so the figures cover only what was measured before: {error}")
 }
 
 /// Measures a launch mode after its warm-up.

@@ -99,7 +99,7 @@ impl<'a> Analyzer<'a> {
             if field == "reference" {
                 self.error_in_kernel(KernelError::Reference {
                     name: text.to_string(),
-                    why: "is no operation".to_owned(),
+                    why: "is not an operation".to_owned(),
                     help: "write an operation on the inputs of the kernel: `reference: map(2 * x)`".to_owned(),
                     at: setting.value.span.into(),
                 });

@@ -57,7 +57,7 @@ fn table(searched: &Searched) -> Section {
     let mut columns = Columns::of(header, &cases, None);
     columns.pace = searched.pace;
     let axes = header.axes.iter().map(|axis| axis.name.clone());
-    let beside = ["beside the best", "its 95 % interval"].map(str::to_owned);
+    let beside = ["against the best", "its 95 % interval"].map(str::to_owned);
     let mut table = Table::new(axes.chain(["runs".to_owned()]).chain(columns.names()).chain(beside));
     for (tried, case) in measured.iter().take(SHOWN) {
         let best = found.best().is_some_and(|best| best.point == tried.point);
@@ -106,7 +106,7 @@ fn certainty(searched: &Searched) -> Vec<String> {
             ));
         }
     } else if found.best().is_some() {
-        lines.push("No point had several runs, so that nothing says how much they differ.".to_owned());
+        lines.push("No point had several runs, so it is not known how much runs differ.".to_owned());
     }
     let lost = found.tried.iter().filter(|tried| tried.lost).count();
     lines.extend((lost > 0).then(|| format!("{} failed, and went on to be left out.", counted(lost, "point"))));

@@ -264,7 +264,7 @@ fn sides_are_measured_alike() {
     for (a, b) in [("--config gate_depth=4", ""), ("--gate auto", "--config gate_depth=4"), ("--gate=off", "")] {
         let (told, record) = run(a, b);
         assert_eq!(record["result"]["verdict"], "same", "{a}, {b}: {told}");
-        assert!(told.contains("is not held at the gate, so"), "{told}");
+        assert!(told.contains("cannot be gated, so"), "{told}");
         assert_eq!(record["a"]["run"]["settings"]["gate"], "off");
     }
     let (told, record) = run("--config in_flight=3", "");

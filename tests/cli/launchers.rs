@@ -232,7 +232,7 @@ fn ranks_are_as_many_as_processes() {
     let outputs = launch_same(&sandbox, open_mpi, 2, &["exec", "stairs.aorta", "--backend", "sim", "--ranks", "4"]);
     assert_first_tells(&outputs, 2);
     let said = &outputs[0].stderr;
-    assert!(said.contains("aorta::cli::launcher") && said.contains("`--ranks 4` was asked for"), "{said}");
+    assert!(said.contains("aorta::cli::launcher") && said.contains("`--ranks 4` was requested"), "{said}");
     // With incomplete launcher variables nothing starts.
     let mut command = sandbox.command(&["exec", "stairs.aorta"]);
     let output = finish(command.env("RANK", "0").spawn().expect("the binary starts"));
@@ -408,7 +408,7 @@ fn a_gpu_is_one_rank_s() {
     let outputs = launch_same(&sandbox, torchrun, 2, &arguments);
     assert_first_tells(&outputs, 3);
     assert!(outputs[0].stderr.contains("ranks 0 and 1 on"), "{}", outputs[0].stderr);
-    assert!(outputs[0].stderr.contains("have the same GPU"), "{}", outputs[0].stderr);
+    assert!(outputs[0].stderr.contains("use the same GPU"), "{}", outputs[0].stderr);
 }
 
 /// A process that is killed, wherever the other is: in a library that waits for it, or in a collective.

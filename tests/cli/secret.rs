@@ -58,7 +58,7 @@ fn hosts_need_a_secret() {
         assert_eq!(output.code, Some(2), "{}", output.stderr);
         let told = output.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(told.contains("aorta::cli::secret"), "{told}");
-        assert!(told.contains("meet at node7, perhaps from several hosts, and there is no secret"), "{told}");
+        assert!(told.contains("connect to node7, perhaps from several hosts, and there is no secret"), "{told}");
         assert!(told.contains("install -Dm600 <(head -c 24 /dev/urandom | base64) /"), "{told}");
     }
     // On this host the ranks of a user need none, and no port.

@@ -161,7 +161,7 @@ fn host(record: &RunRecord) -> Vec<String> {
         }
     }
     if record.warnings.iter().any(|warning| warning.contains("under a profiler")) {
-        found.push("the run went under a profiler".to_owned());
+        found.push("the run was profiled".to_owned());
     }
     found
 }

@@ -309,7 +309,7 @@ fn the_record_says_what_to_check_first() {
         first(&slow),
         [
             "the power limit is 500 W, and 700 W by default: `nvidia-smi -q -d POWER`",
-            "the clock was held down meanwhile: power cap for 93 % of the time, clock 1410 of 1980 MHz",
+            "the clock was throttled during the run: power cap for 93 % of the time, clock 1410 of 1980 MHz",
             "2 other processes use the device: `nvidia-smi` names them",
         ]
     );

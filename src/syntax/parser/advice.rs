@@ -389,7 +389,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
     // The parser took a declaration for a part of the expression above it.
     let begun = place.word_before();
     if place.expects("*") && lead(begun, true).is_some() && begun != place.lead() {
-        return Some(format!("`{begun}` begins a declaration: what stands before it is not complete"));
+        return Some(format!("`{begun}` begins a declaration: the text before it is not complete"));
     }
     match place.rule {
         Rule::if_piece if at_end && behind == "if" => help("write a condition: `if n > 1 { … }`"),

@@ -218,7 +218,7 @@ fn keyword_help(word: &str, what: &str, at: usize, text: &str) -> String {
             format!("a buffer's space stands behind `in`: `buffer x: f32[8] in {}`", space.unwrap_or("device"))
         }
         _ if !first_on_line && word == "as" => {
-            "a metric's unit stands behind it in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()
+            "write the unit of a metric after it, in quotes: `metric rate = bytes / time \"GB/s\"`".to_owned()
         }
         None if first_on_line && behind.starts_with('=') && !behind.starts_with("==") => format!(
             "write `let {word} = …` for a value, `stream {word}` for a stream, `buffer {word}: f32[1024]` for memory"
