@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn files_of_killed_processes_are_removed() {
         let old = std::time::SystemTime::now() - 2 * SETTLED;
         let make = || {
             let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder()).expect("a temporary file");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_it_back_is_told_in_words() {
+    fn reasons_of_throttling_are_described() {
         let window = Nanos(1_000_000);
         let idle = at(345, &[], 0);
         let throttled = |after: &Health| after.throttled(&idle, window);

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_cases_are_read_back() {
         let text = line(&header()) + &line(&failed("2", "b")) + &line(&failed("1", "a")) + &line(&failed("1", "c"));
         let read = Cases::parse(text.as_bytes()).unwrap().unwrap();
         assert_eq!((&read.header, read.whole, read.torn), (&header(), text.len(), false));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_anywhere_has_all_cases_that_were_whole() {
+    fn a_truncated_file_keeps_all_complete_cases() {
         let lines = [line(&header()), line(&failed("1", "α")), line(&failed("2", "β"))];
         let text = lines.concat();
         for cut in 0..=text.len() {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_cases_is_told() {
+    fn other_files_are_rejected() {
         let wrong = |text: &str| Cases::parse(text.as_bytes()).unwrap_err();
         assert!(wrong("hello\n").starts_with("it does not begin"));
         assert!(wrong("hello").starts_with("it does not begin"));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsteady_is_told() {
+    fn unsteady_times_are_reported() {
         // Mixed, so that neighbours do not resemble each other.
         let mixed = |index: i64| index * 37 % 100;
         assert_eq!(unsteady_of((0..100).map(|index| 1000 + mixed(index) / 10)), None);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_last_beyond_the_error_is_named() {
+    fn a_rank_that_is_last_beyond_the_error_is_named() {
         let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
         let skew = of(&ranks(late, 400)).unwrap();
         let meeting = &skew.collectives[0];
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_for_what_may_be_chance() {
+    fn no_rank_is_named_within_the_error() {
         let named = |arrivals: &[&[i64]], error: i64| {
             let skew = of(&ranks(arrivals, error)).unwrap();
             assert_eq!(skew.straggler, skew.collectives[0].last.map(|last| last.rank));

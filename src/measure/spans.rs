@@ -72,7 +72,7 @@ mod tests {
     proptest! {
         /// Compared with counting whole moments.
         #[test]
-        fn they_are_sets_of_moments(
+        fn intervals_agree_with_sets_of_moments(
             a in prop::collection::vec((0u32..60, 0u32..12), 0..12),
             b in prop::collection::vec((0u32..60, 0u32..12), 0..12),
         ) {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launch_cannot_do_is_refused() {
+    fn unsupported_launches_are_refused() {
         for (changed, told) in [
             ("\"num_ctas\": 2,", "clusters"),
             ("\"launch_cooperative_grid\": true,", "cooperative"),

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_makes_room() {
+    fn cleared_entries_are_reused() {
         let mut latest = Latest::new(2);
         for round in 0..4 {
             for queue in 0..20 {

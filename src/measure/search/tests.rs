@@ -154,7 +154,7 @@ fn a_small_space_is_known_whole() {
 }
 
 #[test]
-fn nothing_is_found_where_everything_fails() {
+fn a_search_without_successful_runs_finds_no_point() {
     let (found, made) = searched(&[ordered(8)], 20, |_| None, 0.0, None);
     assert_eq!(found.best(), None);
     assert!(found.tried.iter().all(|tried| tried.lost && tried.runs() == 0));
