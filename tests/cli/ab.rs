@@ -233,7 +233,7 @@ fn a_launcher_starts_no_comparison() {
     }
     let output = finish(command.env("MASTER_PORT", "29500").spawn().expect("the binary starts"));
     assert_eq!(output.code, Some(2), "{}", output.stderr);
-    assert!(output.stderr.contains("start `aorta ab` by itself"), "{}", output.stderr);
+    assert!(output.stderr.contains("start `aorta ab` without a launcher"), "{}", output.stderr);
 }
 
 /// If one side cannot be gated, the other is not gated either.

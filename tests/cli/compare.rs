@@ -112,7 +112,7 @@ fn files_that_are_not_runs_are_reported() {
         ("1.json 2.json --between-runs much", "write `--between-runs 3%`"),
         ("1.json 2.json --threshold tme=3%", "no metric of this name exists on both sides"),
         ("1.json 2.json --metric tme", "memory.device"),
-        ("1.json 2.json --better gain", "it is no `METRIC=higher`"),
+        ("1.json 2.json --better gain", "it is not of the form `METRIC=higher`"),
         ("1.json 2.json --fail-on never,worse", "it cannot be combined with other conditions"),
     ] {
         let output = compare(&sandbox, arguments);

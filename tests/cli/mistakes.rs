@@ -226,7 +226,7 @@ fn records() {
         ("list.json", &["it is no JSON of a run"]),
         ("deep.json", &["it is no JSON of a run"]),
         ("foreign.json", &["it has no `schema`"]),
-        ("bytes.json", &["it is no text"]),
+        ("bytes.json", &["it is not text"]),
     ];
     for (file, says) in cases {
         let output = sandbox.run(&["report", file, "--csv", "a.csv"]);
