@@ -325,7 +325,7 @@ impl Renaming<'_> {
 
     fn call(&mut self, call: &mut Call) {
         self.callee(&mut call.callee);
-        // A bare name behind an option may be a word of the operation, such as `op: mean`.
+        // A bare name after an option may be a word of the operation, such as `op: mean`.
         for option in &mut call.options {
             let own = option.value.as_name().is_some_and(|name| self.is_own(name));
             if own || option.value.as_name().is_none() {

@@ -23,7 +23,7 @@ pub(super) struct Operands {
     /// For each input of the signature, its tensor or number.
     pub values: Vec<Value>,
     spans: Vec<SrcSpan>,
-    /// For each output, the memory behind the arrow.
+    /// For each output, the memory after the arrow.
     outputs: Vec<Option<(Output, SrcSpan)>>,
 }
 

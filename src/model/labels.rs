@@ -26,7 +26,7 @@ pub(super) struct LabelData {
     pub ops: Range<u32>,
     /// The outputs and labels inside a call of a definition; `None` for an operation.
     members: Option<Box<[(Symbol, Value)]>>,
-    /// The tensors of a call before and behind its arrow; `None` for an operation.
+    /// The tensors of a call before and after its arrow; `None` for an operation.
     pub tensors: Option<Box<Tensors>>,
     span: SrcSpan,
 }

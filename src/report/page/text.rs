@@ -83,7 +83,7 @@ enum Fit {
 
 /// Decides how to write a table. `widths` are the widths of the longest cells in each column.
 fn fit(table: &Table, widths: &[u16], width: usize) -> Fit {
-    // The spaces behind the last column are not written.
+    // The spaces after the last column are not written.
     let room = width + SPACE;
     let needed = |least: usize| -> usize {
         let column = |(of, width): (&super::Column, &u16)| {

@@ -55,7 +55,7 @@ impl Rows {
         self.shapes.push(Shape::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
     }
 
-    /// A text behind a row's bars.
+    /// A text after a row's bars.
     pub fn value(&mut self, row: usize, behind: f64, text: String) {
         self.shapes.push(Shape::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
     }

@@ -22,7 +22,7 @@ pub struct Factor {
     pub input: usize,
     /// The number that they are multiplied by; above 0.
     pub scale: f64,
-    /// Whether the elements of keys behind a query's own place become hugely negative, so that their weights are 0.
+    /// Whether the elements of keys after a query's own place become hugely negative, so that their weights are 0.
     pub causal: bool,
 }
 
