@@ -248,7 +248,7 @@ fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
         let left_rank = 1 - rank;
         assert_eq!(killed.code, None, "{phase}: {}", killed.told);
         assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
-        let gone = [format!("rank {rank} is gone"), format!("rank {rank} was there, and ended")];
+        let gone = [format!("rank {rank} was lost"), format!("rank {rank} started, but ended")];
         // The other rank notices a process that dies while its memory is being opened.
         let told = [
             &gone[..],

@@ -277,7 +277,7 @@ fn code_in_a_file_lies_beside_the_workload() {
     };
     verify(libraries, &write(&inside, "good.aorta", &text("k.cu")), &[]);
     for (file, said) in [
-        ("../k.cu", "it lies outside of the folder of the workload"),
+        ("../k.cu", "it is outside of the workload's folder"),
         ("none.cu", "there is no such file"),
         ("k.txt", "its name ends in `.cu`"),
     ] {

@@ -16,7 +16,8 @@ const MOST: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     Rows,
-    /// Each has its own, as in observed iterations: otherwise those of a receiver would appear to take no time.
+    /// Each copy synchronizes separately, as in observed iterations: otherwise a receiver's copies would appear to take
+    /// no time.
     Nothing,
 }
 

@@ -26,7 +26,7 @@ impl SharedMemory {
     /// Creates zeroed memory.
     pub fn create(bytes: u64) -> io::Result<SharedMemory> {
         let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder())?;
-        // No other process knows it yet; the lock marks it as used.
+        // No other process has the name yet; the lock marks the file as used.
         lock(file.as_file());
         remove_orphans(&folder());
         file.as_file().set_len(bytes)?;
@@ -61,7 +61,7 @@ impl SharedMemory {
         self.address
     }
 
-    /// Its size in bytes.
+    /// Size of the memory in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes as u64
     }
@@ -99,7 +99,7 @@ fn remove_orphans(folder: &Path) {
 }
 
 fn foreign(name: &str) -> io::Error {
-    let why = format!("`{}` is no memory that another rank of this user shares", name.escape_default());
+    let why = format!("`{}` is not memory that another rank of this user shares", name.escape_default());
     io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed() {
+    fn files_of_killed_processes_are_removed() {
         let old = std::time::SystemTime::now() - 2 * SETTLED;
         let make = || {
             let file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder()).expect("a temporary file");

@@ -296,7 +296,7 @@ mod tests {
 
     /// Slices of any length load and store as their elements do one by one.
     #[test]
-    fn all_are_stored_as_each_is() {
+    fn store_all_agrees_with_store() {
         let values: Vec<f64> = (0..300).map(|index| f64::from(index * index - 7_000) * 0.37).collect();
         for dtype in DType::ALL {
             let size = dtype.size() as usize;

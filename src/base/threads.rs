@@ -1,4 +1,4 @@
-//! Threads that are started only where they can also begin.
+//! Starts threads only if there is enough memory for them to begin.
 //!
 //! The system may give a thread its stack and then have nothing left for what a thread needs first: a few hundred bytes of
 //! its C library, which ends the process without them. So a thread is started only while there is room for more than its

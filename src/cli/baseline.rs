@@ -136,9 +136,12 @@ fn folder_name(device: &str) -> String {
 /// Fails unless the name is that of one folder.
 fn check_folder(name: &str) -> Result<(), InputError> {
     match name.is_empty() || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
-        true => {
-            Err(InputError::bad_value("`--hardware`", name, "it is no name of a folder", "write `--hardware H200`"))
-        }
+        true => Err(InputError::bad_value(
+            "`--hardware`",
+            name,
+            "it is not the name of a folder",
+            "write `--hardware H200`",
+        )),
         false => Ok(()),
     }
 }

@@ -100,7 +100,7 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
 
-/// Rows for the fields of a scenario that are no arguments of `aorta exec`: its limits, its axes and its sides.
+/// Rows for the fields of a scenario that are not arguments of `aorta exec`: its limits, its axes and its sides.
 fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
     let limits: Vec<String> = scenario.limits.iter().map(|(metric, span)| format!("{metric}: {span}")).collect();
     let rows = [

@@ -57,7 +57,7 @@ pub struct CompareArgs {
 
 const AFTER_HELP: &str = "\
 A file is a record (`exec --json`), a file of cases (a sweep's or a suite's), or the results.json of \
-AORTA's Python harness. Several runs of the same case on one side tell how much runs differ.";
+AORTA's Python harness. Several runs of the same case on one side show how much runs differ.";
 
 /// Values of `--fail-on`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -106,7 +106,7 @@ fn check_names(args: &CompareArgs, base: &RunSet, others: &[RunSet], options: &O
     let unknown = |(_, name): &(&str, &str)| !metrics.iter().any(|metric| compare::is_of(metric, name));
     let Some((flag, name)) = named.into_iter().find(unknown) else { return Ok(()) };
     let listed: Vec<&str> = metrics.into_iter().take(MAX_LISTED).collect();
-    Err(bad(flag, name, "no metric that both sides have is called so", &format!("there are {}", listed.join(", "))))
+    Err(bad(flag, name, "no metric of this name exists on both sides", &format!("there are {}", listed.join(", "))))
 }
 
 fn bad(what: &str, value: &str, why: &str, help: &str) -> InputError {
@@ -133,7 +133,7 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
                 return Err(bad(
                     "--better",
                     given,
-                    "it is no `METRIC=higher` or `METRIC=lower`",
+                    "it is not of the form `METRIC=higher` or `METRIC=lower`",
                     "write `--better gain=higher`",
                 ));
             }
@@ -151,7 +151,7 @@ fn options(args: &CompareArgs) -> Result<Options, InputError> {
         return Err(bad(
             "--fail-on",
             "never",
-            "something else is asked for beside it",
+            "it cannot be combined with other conditions",
             "write `--fail-on never` alone",
         ));
     }

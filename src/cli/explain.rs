@@ -46,7 +46,7 @@ pub fn run(args: ExplainArgs) -> CliResult {
         (Some(METRIC), Some(name)) => definition(figure(name)?),
         (Some(code), None) => shown(find(&pages, code)?.text),
         (Some(code), Some(name)) => {
-            let help = format!("only `metric` has a name behind it: `aorta explain metric {name}`");
+            let help = format!("only `metric` takes a name: `aorta explain metric {name}`");
             return Err(InputError::UnknownCode { code: format!("{code} {name}"), help }.into());
         }
     };
@@ -76,7 +76,7 @@ fn figures() -> String {
     for definition in DEFINITIONS {
         let _ = writeln!(text, "  {:width$}  {}", definition.name, definition.summary);
     }
-    text + "\n`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.\n"
+    text + "\n`aorta explain metric NAME` shows the formula, the unit, the use and the pitfalls.\n"
 }
 
 /// Formats a definition for a terminal.
@@ -179,7 +179,7 @@ fn index(pages: &[Page]) -> String {
         }
         text.push('\n');
     }
-    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n\
+    text + "`aorta explain CODE` shows a file with the mistake, the message, the reason, and the corrected file.\n\
             `aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.\n"
 }
 

@@ -43,24 +43,22 @@ impl FileKind {
     /// Description of the expected file, for the error if it does not exist.
     fn wanted(self) -> &'static str {
         match self {
-            FileKind::Workload(_) => "a file with a workload was looked for",
-            FileKind::Settings => "a file with settings was looked for",
-            FileKind::Scenario => "a scenario was looked for, since the name ends in `.ron`",
-            FileKind::Suite => {
-                "a suite was looked for, since the name is a path; `aorta suite` lists those that are shipped"
-            }
-            FileKind::Expected => "a file with ranges was looked for, as `--expected=PATH` names it",
-            FileKind::Profile => "a device profile was looked for, since the name ends in `.ron`",
-            FileKind::Topology => "a topology was looked for, since the name ends in `.ron`",
-            FileKind::Bundle => "a bundle was looked for: `aorta bundle FILE -o PATH` writes one",
-            FileKind::Project => "a project's file was looked for",
+            FileKind::Workload(_) => "a workload file is expected",
+            FileKind::Settings => "a settings file is expected",
+            FileKind::Scenario => "a scenario is expected, since the name ends in `.ron`",
+            FileKind::Suite => "a suite is expected, since the name is a path; `aorta suite` lists the shipped ones",
+            FileKind::Expected => "a file with normal ranges is expected after `--expected=`",
+            FileKind::Profile => "a device profile is expected, since the name ends in `.ron`",
+            FileKind::Topology => "a topology is expected, since the name ends in `.ron`",
+            FileKind::Bundle => "a bundle is expected: `aorta bundle FILE -o PATH` writes one",
+            FileKind::Project => "the file of a project is expected",
             FileKind::Plan => {
-                "a plan was looked for, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
+                "a plan is expected, since the name ends in `.json`: `aorta plan FILE --format json` writes one"
             }
             FileKind::Runs => {
-                "a record, a file of cases or a folder of them was looked for: `aorta exec FILE --json PATH` writes one"
+                "a record, a file of cases or a folder of them is expected: `aorta exec FILE --json PATH` writes one"
             }
-            FileKind::Record => "a record was looked for: `aorta exec FILE --json PATH` writes one",
+            FileKind::Record => "a record is expected: `aorta exec FILE --json PATH` writes one",
         }
     }
 }
@@ -146,7 +144,7 @@ pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         InputError::Unreadable {
             name: name.to_owned(),
-            why: format!("it is no text: line {} is not UTF-8", line + 1),
+            why: format!("it is not text: line {} is not UTF-8", line + 1),
             help: Some("save it as UTF-8".to_owned()),
         }
     })

@@ -137,7 +137,7 @@ fn in_step(variables: &Variables) -> bool {
 
 fn place(names: &Names, variables: &Variables, parent: u32) -> Result<Launcher, InputError> {
     let missing = |what: &str| InputError::Launcher {
-        why: format!("{} starts this process, it seems, and {what} is not set", names.name),
+        why: format!("{} seems to have started this process, but {what} is not set", names.name),
         help: format!(
             "set it, or `unset {}` where no launcher is meant; `torchrun`, `mpirun` and `srun` set all that is needed",
             if variables.text(names.rank).is_some() { names.rank } else { "TORCHELASTIC_RUN_ID" }

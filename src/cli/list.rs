@@ -32,7 +32,7 @@ pub fn run() -> CliResult {
         }
         text += &format!("  {:width$}  {}\n", shipped.stem, ast.summary());
     }
-    text += "\n`aorta show NAME` tells more of one, `aorta exec NAME` runs it.\n";
+    text += "\n`aorta show NAME` shows details of one, `aorta exec NAME` runs it.\n";
     output::print(&text);
     Ok(DONE)
 }

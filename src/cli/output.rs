@@ -126,8 +126,8 @@ const WIDTH: usize = 80;
 /// Number of characters in a line: the variable `COLUMNS`, or the width of the terminal that standard output is; `None`
 /// for a file or a pipe.
 pub fn columns() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
-    told.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
+    columns.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
 }
 
 /// Width of drawings in letters, in characters.
@@ -179,7 +179,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
             Err(_) => return Ok(Target::File { folder, path: file }),
         }
     }
-    Err(unwritable(path, "its links lead in a circle", None))
+    Err(unwritable(path, "its links form a cycle", None))
 }
 
 fn folder_of(path: &Path) -> PathBuf {

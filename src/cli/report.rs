@@ -153,7 +153,7 @@ fn cases(args: &ReportArgs) -> CliResult {
     for file in &args.records {
         let text = load::read(file, load::FileKind::Record)?;
         let read = Cases::parse(text.as_bytes()).map_err(|why| no_cases(file, why))?;
-        let read = read.ok_or_else(|| no_cases(file, "its first line is not whole".to_owned()))?;
+        let read = read.ok_or_else(|| no_cases(file, "its first line is incomplete".to_owned()))?;
         files.push((file.display().to_string(), read));
     }
     let mut read = Cases::merge(files).map_err(|why| no_cases(&args.records[0], why))?;
@@ -166,7 +166,7 @@ fn cases(args: &ReportArgs) -> CliResult {
         records.for_each(|record| expected::judge(record, own.as_ref()));
     }
     if read.torn {
-        output::eprint("The file ends in the middle of a line, of a case that was cut short.\n");
+        output::eprint("The last line of the file is incomplete, and its case is left out.\n");
     }
     let (header, latest) = (&read.header, read.latest());
     if let (CasesKind::Suite, Some(name)) = (header.kind, &args.sort) {
@@ -224,7 +224,7 @@ pub fn order<'a>(
     let names: Vec<&str> = names.into_iter().collect();
     let listed = || format!("there are {}", suggest::listed(&names[..names.len().min(MAX_LISTED)]));
     let help = suggest::did_you_mean(order.name(), names.iter().copied()).unwrap_or_else(listed);
-    Err(unsorted(text, "no column is called so", &help))
+    Err(unsorted(text, "no column has this name", &help))
 }
 
 fn unsorted(name: &str, why: &str, help: &str) -> InputError {

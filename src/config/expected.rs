@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn no_amd_figure_claims_to_be_measured_here() {
+    fn amd_figures_are_not_marked_as_measured() {
         let expected = Expected::of("AMD Instinct MI300X").unwrap();
         assert!(expected.sources.values().all(|source| matches!(source, Source::Published(_))));
     }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_scenarios_are_read_back() {
         let text = r#"(
     description: "a \"b\" \u{202e}",
     authors: [

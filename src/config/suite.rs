@@ -268,7 +268,7 @@ impl Suite {
     fn check_case(&self, case: &SuiteCase, place: &str) -> Result<(), ConfigError> {
         let field = |field: &str| format!("{field} {place}");
         if case.workload.starts_with('-') {
-            let help = "write the text to a file, and name that";
+            let help = "write the text to a file, and name that file";
             return self.bad(field("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
         }
         let counts =

@@ -52,7 +52,11 @@ impl Gate {
         let refused = if period.iter().any(|step| step.commands.contains(&Step::HostSync)) {
             Some("a `host_sync()` makes the host wait for the device".to_owned())
         } else if blocks {
-            Some("a copy from or to ordinary host memory, or rows that a tensor counts, make the host wait for the device".to_owned())
+            Some(
+                "copies from or to pageable host memory, and row counts that a tensor holds, make the host wait for \
+                  the device"
+                    .to_owned(),
+            )
         } else if plain > depth {
             Some(format!("a hardware queue gets {plain} commands, and {depth} are sure to fit (`gate_depth`)"))
         } else {

@@ -20,7 +20,7 @@ use super::ranks::{Rank, Ranks, prepare_with};
 /// Alignment of copies in bytes.
 const ALIGN: u64 = 256;
 
-/// Most bytes of unread results that are copied in an iteration.
+/// Maximum bytes of unread results that are copied in an iteration.
 const UNREAD: u64 = 64 << 20;
 
 /// Sessions whose results can be read.
@@ -67,9 +67,9 @@ pub struct Launched {
 pub enum MatchBy {
     /// The operation involves no other rank.
     None,
-    /// By communicator, with its number among those of the rank.
+    /// The communicator, by its number on this rank.
     Comm(u32),
-    /// By a copy between ranks, with a number that is the same on all of them.
+    /// A copy between ranks, by its number, which is the same on all ranks.
     Crossing(u32),
 }
 

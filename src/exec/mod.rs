@@ -1,5 +1,4 @@
-//! From schedule to samples: lowers schedules to images, opens them on a backend, and runs iterations as streams or
-//! graphs.
+//! Lowers schedules to images, opens them on a backend, and runs iterations as streams or graphs.
 //!
 //! The code is the same for GPUs, the CPU and the simulator, which differ behind [`Backend`] and [`Driver`] only.
 

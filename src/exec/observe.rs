@@ -8,7 +8,7 @@ use super::image::Step;
 use super::session::{LaunchMode, Session, device};
 use super::trace::{Span, Trace};
 
-/// Most slots that are observed. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
+/// Maximum number of observed slots. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
 const MOST_SLOTS: u64 = 512;
 
 /// Which iterations of a pass are observed.
@@ -18,7 +18,7 @@ pub struct Observation {
     pub slots: u64,
     /// How many times each slot is observed.
     pub times: u64,
-    /// Most iterations that are observed.
+    /// Maximum number of observed iterations.
     pub most: u64,
 }
 
@@ -49,9 +49,9 @@ impl Observation {
 /// How the operations of an observed iteration are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// By a stamp before and one after each. The first stamp has this number.
+    /// With a stamp before and after each operation. The first stamp has this number.
     Stamps(u32),
-    /// By the vendor's records.
+    /// With the vendor's records.
     Records,
 }
 
@@ -78,8 +78,8 @@ impl Session {
         self.observe_by(mode, observation, control, self.lowered.observed.map(Timing::Stamps))
     }
 
-    /// Like [`Session::observe`], with the given timing; `None` observes nothing. The vendor's records are to be added to
-    /// the traces later.
+    /// Like [`Session::observe`], with the given timing; `None` observes nothing. The caller adds the vendor's records
+    /// to the traces later.
     pub(super) fn observe_by(
         &mut self,
         mode: LaunchMode,
@@ -171,8 +171,8 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the trace of a completed iteration, without spans if the vendor's records are to tell them. Its time counts
-    /// from stamp `begin`.
+    /// Returns the trace of a completed iteration, without spans if the vendor's records provide them later. Its time
+    /// counts from stamp `begin`.
     fn trace(
         &mut self,
         iteration: u64,

@@ -27,7 +27,7 @@ pub struct Options {
     pub gemm_candidates: u32,
     /// Whether chosen algorithms are kept on disk.
     pub keep_algorithms: bool,
-    /// Most operations that an observed iteration may have.
+    /// Maximum number of operations of an observed iteration.
     pub observed_operations: usize,
     /// How operations are timed in observed iterations.
     pub observe: ObserveSetting,
@@ -45,7 +45,7 @@ impl Options {
         Options {
             in_flight: settings.in_flight,
             timeout: settings.timeout,
-            // Speed does not matter where nothing is measured.
+            // Without a measurement, speed does not matter.
             gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
             keep_algorithms: settings.keep_algorithms,
             observed_operations: settings.observed_operations,
@@ -271,7 +271,7 @@ pub(super) fn check_room(program: &Program, image: &Image, backend: &dyn Backend
             return Err(ExecError::OutOfMemory {
                 needed: Bytes(needed).to_string(),
                 space,
-                available: format!("{} are there", Bytes(available)),
+                available: format!("{} are available", Bytes(available)),
                 largest: largest(program),
             });
         }

@@ -506,7 +506,7 @@ impl Session {
         run(self).map_err(|error| self.explained(error, iteration, control))
     }
 
-    /// Adds the samples of iterations that are proved equal to earlier ones, and returns their number.
+    /// Adds the samples of iterations that the simulator has proved equal to earlier ones, and returns their number.
     fn repeat(&mut self, samples: &mut Samples, control: &Control) -> u64 {
         let Some(repeat) = self.driver.repeats() else { return 0 };
         samples.repeat(repeat.period, repeat.iterations);
@@ -550,8 +550,8 @@ impl Session {
 }
 
 /// Returns the error for an impossible time, which shows that a clock has jumped.
-pub(super) fn jumped(said: String) -> ExecError {
-    ExecError::Device { fault: format!("a clock has jumped: {said}"), help: None }
+pub(super) fn jumped(details: String) -> ExecError {
+    ExecError::Device { fault: format!("a clock has jumped: {details}"), help: None }
 }
 
 /// Converts a fault that is not related to an operation.

@@ -36,7 +36,7 @@ impl Timer {
     pub fn too_short(&self, time: Nanos) -> Option<String> {
         (time.0 < ENOUGH * self.resolution.0).then(|| {
             format!(
-                "{time} is less than {ENOUGH} times the {} that the device's clock tells apart: let an iteration do more",
+                "{time} is less than {ENOUGH} times the resolution of the device's clock, {}: let an iteration do more",
                 self.resolution
             )
         })

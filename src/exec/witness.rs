@@ -22,7 +22,7 @@ use super::ranks::{Rank, Ranks, prepare_with};
 /// Bytes of a counter.
 const BYTES: u64 = 4;
 
-/// Most dependencies that are checked. The rest are not.
+/// Maximum number of dependencies that are checked; further ones are skipped.
 const EDGES: usize = 1 << 20;
 
 /// Sessions with checks of dependencies.

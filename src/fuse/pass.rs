@@ -37,7 +37,7 @@ pub fn slots(program: &Program) -> (Fusion, Vec<Vec<Rewritten>>) {
         pass.walk();
         pass.beside();
         pass.rest();
-        pass.tell(&mut fusion);
+        pass.add_to(&mut fusion);
         let nodes = pass.line.nodes.into_iter().filter(|node| !node.is_gone);
         slots.push(nodes.map(Node::rewritten).collect());
     }
@@ -304,8 +304,8 @@ impl Pass<'_> {
         Member { name: program.op_text(info), operation: program.op_name(info).to_owned(), span: info.span }
     }
 
-    /// Adds what the step has to what is known of others.
-    fn tell(&self, fusion: &mut Fusion) {
+    /// Adds the merged operations and the pairs that stay apart to the result.
+    fn add_to(&self, fusion: &mut Fusion) {
         let program = self.line.program;
         for node in self.line.nodes.iter().filter(|node| !node.is_gone) {
             let Some(joined) = &node.joined else { continue };

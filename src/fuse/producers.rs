@@ -24,7 +24,7 @@ pub fn pairs(program: &Program, step: &Step) -> Vec<(OpId, OpId)> {
                     pairs.push((writer, op));
                 }
                 if written == view {
-                    // What was there before is overwritten.
+                    // The earlier contents are overwritten.
                     break;
                 }
             }

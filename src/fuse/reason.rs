@@ -19,7 +19,7 @@ pub enum Reason {
     /// The two operations use the same memory as different slices, such as `x` and `x[0..8]`, and one of them writes it.
     /// Holds the slice that is written.
     Overlap(String),
-    /// Both write the same memory, and one operation writes each of its outputs in no order.
+    /// Both write the same memory; a merged operation writes its outputs in no particular order.
     Overwritten(String),
     /// A metric or an expectation counts one of them alone.
     Metric(String),

@@ -88,11 +88,11 @@ impl Blocks {
 
     /// Describes what throttled devices between two readings, each distinct description once.
     fn throttled(&self, from: usize, to: usize, window: Nanos) -> Vec<String> {
-        let mut told: Vec<String> = Vec::new();
+        let mut causes: Vec<String> = Vec::new();
         for (before, after) in self.readings[from].iter().zip(&self.readings[to]) {
-            told.extend(after.throttled(before, window).filter(|why| !told.contains(why)));
+            causes.extend(after.throttled(before, window).filter(|why| !causes.contains(why)));
         }
-        told
+        causes
     }
 
     /// Total device time of the samples of some blocks.

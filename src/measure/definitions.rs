@@ -11,7 +11,7 @@ pub struct Definition {
     pub formula: &'static str,
     /// Unit of its value in the record.
     pub unit: &'static str,
-    /// Its samples, whose median is the value.
+    /// The samples whose median is the value.
     pub samples: &'static str,
     /// Its purpose.
     pub good_for: &'static str,

@@ -170,7 +170,7 @@ fn run_name(mode: LaunchMode) -> &'static str {
 }
 
 fn failed(what: &str, error: &ExecError) -> String {
-    format!("{what} failed, and the figures are of what was measured before: {error}")
+    format!("{what} failed, so the figures cover only what was measured before: {error}")
 }
 
 /// Measures a launch mode after its warm-up.
@@ -194,12 +194,12 @@ fn sample(
     if mode == LaunchMode::Graph
         && let Err(error) = session.capture(request.control)
     {
-        let told = explain_refused_graph(request.first().program, &error);
-        warnings.push(format!("no graph could be made, the run went on as streams: {told}"));
+        let why = explain_refused_graph(request.first().program, &error);
+        warnings.push(format!("no graph could be made, so the run continued as streams: {why}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());
         }
-        notes.push(format!("a graph was asked for: {error}"));
+        notes.push(format!("a graph was requested: {error}"));
         mode = LaunchMode::Stream;
     }
     let (mut blocks, warmup) = warmed(request, session, mode)?;
@@ -209,7 +209,7 @@ fn sample(
     warnings.extend(early_gate_warning(mode, &blocks.samples.slowest));
     notes.extend(gate_note(session, mode));
     notes.extend(cold_note(request, session));
-    // From here on the headline is kept, whatever fails.
+    // From here on, the headline is kept even if a later phase fails.
     let index = sampled.len();
     let compile = session.compile_time();
     sampled.push(VariantSamples {
@@ -277,10 +277,10 @@ fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
 /// Note about cold caches; `None` unless they were requested.
 fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
     let note = match session.is_cold() {
-        true => "the caches were emptied before each iteration, outside of its time",
+        true => "the caches were flushed before each iteration, outside of its time",
         false => {
-            "the caches are as the iteration before left them: they can be emptied on a GPU or a simulated one, \
-                  and where iterations do not overlap"
+            "the caches are as the previous iteration left them: they can be flushed only on a GPU or a simulated \
+             one, and only if iterations do not overlap"
         }
     };
     request.exec.cold.then(|| note.to_owned())
@@ -290,7 +290,7 @@ fn cold_note(request: &Request, session: &Ranks) -> Option<String> {
 fn early_gate_warning(mode: LaunchMode, samples: &Samples) -> Option<String> {
     (samples.ungated > 0).then(|| {
         format!(
-            "{}: {} of {} began before the host had issued them: their times contain the host's",
+            "{}: {} of {} began before the host had issued them: their times include host time",
             mode.name(),
             samples.ungated,
             counted(samples.time.len(), "iteration")

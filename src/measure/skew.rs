@@ -28,7 +28,7 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
     let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
     let straggler = straggler(&collectives);
-    let (begin_ns, begin_error_ns) = (begin.map(|told| told.value()), begin.map(|told| told.error()));
+    let (begin_ns, begin_error_ns) = (begin.map(|estimate| estimate.value()), begin.map(|estimate| estimate.error()));
     let balance = balance::of(ranks, &collectives, straggler);
     Some(SkewRecord { begin_ns, begin_error_ns, straggler, balance, collectives })
 }
@@ -62,8 +62,8 @@ fn meeting(
         ids: parties.iter().map(|party| party.arrival.id).collect(),
         transfer_ns: median(&(0..iterations).map(shortest).collect::<Vec<_>>())?,
         wait_ns: waits.iter().map(wait).collect::<Option<_>>()?,
-        skew_ns: skew.map(|told| told.value()),
-        skew_error_ns: skew.map(|told| told.error()),
+        skew_ns: skew.map(|estimate| estimate.value()),
+        skew_error_ns: skew.map(|estimate| estimate.error()),
         last: last.map(|(party, late)| LateRecord { rank: parties[party].rank, ..late }),
     })
 }
@@ -163,10 +163,11 @@ impl ArrivalTimes {
                 self.times[rank][at] - last
             };
             let samples: Vec<f64> = (0..self.iterations()).map(behind).collect();
-            let told = Estimate::of(&samples, clocks)?;
+            let estimate = Estimate::of(&samples, clocks)?;
             let times = samples.iter().filter(|late| **late > clocks).count();
-            let late = LateRecord { rank: 0, late_ns: told.value(), error_ns: told.error(), times, of: samples.len() };
-            (told.median > told.error).then_some((rank, late))
+            let late =
+                LateRecord { rank: 0, late_ns: estimate.value(), error_ns: estimate.error(), times, of: samples.len() };
+            (estimate.median > estimate.error).then_some((rank, late))
         })
     }
 }
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_last_beyond_the_error_is_named() {
+    fn a_rank_that_is_last_beyond_the_error_is_named() {
         let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
         let skew = of(&ranks(late, 400)).unwrap();
         let meeting = &skew.collectives[0];
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_for_what_may_be_chance() {
+    fn no_rank_is_named_within_the_error() {
         let named = |arrivals: &[&[i64]], error: i64| {
             let skew = of(&ranks(arrivals, error)).unwrap();
             assert_eq!(skew.straggler, skew.collectives[0].last.map(|last| last.rank));

@@ -51,7 +51,7 @@ pub enum Figure {
 pub enum Sets {
     /// None: the metric describes the whole iteration.
     None,
-    /// One, or none for the whole iteration.
+    /// Zero or one set; without a set, the metric describes the whole iteration.
     Optional,
     /// Two, which are compared.
     Two,

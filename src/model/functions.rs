@@ -299,7 +299,7 @@ pub(super) fn unknown_function_help(name: &str, args: &[Expr], names: &Interner)
     }
     if let Some(dtype) = DType::from_name(name) {
         let sizes: Vec<String> = args.iter().map(|arg| written(arg, names)).collect();
-        return Some(format!("the sizes of a tensor stand in brackets: `{dtype}[{}]`", sizes.join(", ")));
+        return Some(format!("write the sizes of a tensor in brackets: `{dtype}[{}]`", sizes.join(", ")));
     }
     suggest::did_you_mean(name, FUNCTIONS.iter().copied())
         .or_else(|| Some(format!("there are {}", suggest::listed(FUNCTIONS))))

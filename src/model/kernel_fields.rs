@@ -22,7 +22,7 @@ const GRID_YZ: i64 = 65_535;
 /// Most dynamic shared memory of a block that any device has, in bytes.
 const MOST_SHARED: i64 = 1 << 20;
 
-/// The addresses of Triton's global and profile scratch memory, which its kernels take behind their own parameters.
+/// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters.
 /// A driver reads as many arguments as a kernel has, so that kernels of versions without them take no harm.
 const TRITON_SCRATCH: [Passed; 2] = [Passed::Value(0), Passed::Value(0)];
 

@@ -190,7 +190,7 @@ impl StepOptions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// An iteration begins when the last is complete.
+    /// An iteration begins when the previous one is complete.
     Iteration,
     /// Only streams and data order iterations.
     End,
@@ -252,7 +252,7 @@ pub enum OpKind {
     Wait,
     /// Waits for everything before it, and everything after waits for it.
     Sync,
-    /// As `Sync`, and the host issues nothing more before everything that it has issued is complete.
+    /// Like `Sync`; the host also waits until all work that it has issued is complete.
     HostSync,
 }
 

@@ -59,7 +59,7 @@ fn one() -> u32 {
 /// Reads the metadata of Triton 3. The error says what is wrong with the kernel, and what to do.
 pub(super) fn launch(text: &str) -> Result<TritonLaunch, (String, &'static str)> {
     let metadata: Metadata = json::read(text.as_bytes()).map_err(|error| {
-        let help = "name the `.json` beside the code in a folder of Triton's cache, of Triton 3 or later";
+        let help = "name the `.json` file next to the code in a folder of Triton's cache, of Triton 3 or later";
         (format!("has no metadata of Triton in its file: {error}"), help)
     })?;
     let Metadata { num_warps, num_ctas, shared, ref target, .. } = metadata;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launch_cannot_do_is_refused() {
+    fn unsupported_launches_are_refused() {
         for (changed, told) in [
             ("\"num_ctas\": 2,", "clusters"),
             ("\"launch_cooperative_grid\": true,", "cooperative"),

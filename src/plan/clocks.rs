@@ -42,7 +42,7 @@ struct Queue {
 #[derive(Debug)]
 struct Saved {
     clock: Clock,
-    /// Number of operations of its own queue.
+    /// Number of operations of the clock's own queue.
     length: u32,
     /// Number of operations that will still wait for it.
     uses: u32,

@@ -34,7 +34,7 @@ struct Statement {
     callee: String,
     /// Whether it is a call of a definition.
     is_call: bool,
-    /// Its own label.
+    /// The label of the operation itself.
     label: Option<LabelId>,
     /// The loop iterations around it, outermost first.
     loops: Vec<TurnId>,
@@ -93,7 +93,7 @@ pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
         let mut free = || new_names.find(|name| program.names.get(name).is_none()).expect("there are enough numbers");
         names.insert(span, search.naming(&groups, &mut free));
     }
-    let told = races.iter().zip(&groups).map(|(collisions, groups)| {
+    let remedies = races.iter().zip(&groups).map(|(collisions, groups)| {
         let too_far = collisions.iter().map(Collision::before).filter(|before| *before > 1).min();
         let depth = too_far.map(|before| {
             format!("lower `depth` to {before}, or let the iterations wait for each other: `sync: iteration`")
@@ -101,7 +101,7 @@ pub fn remedies(program: &Program, races: &[&[Collision]]) -> Vec<String> {
         let parts: Vec<String> = search.waits(groups, &names).into_iter().chain(depth).collect();
         parts.join("; ")
     });
-    told.collect()
+    remedies.collect()
 }
 
 struct Search<'a> {

@@ -169,24 +169,25 @@ fn advice(group: &Group) -> String {
     let each = group.each();
     if group.wait().0 as f64 > MOSTLY_WAITS * group.time().0 as f64 {
         let share = share(group.wait(), group.time());
-        return format!("{share} of its time it waits for other ranks: they have to come earlier, or it later");
+        return format!(
+            "it waits for other ranks for {share} of its time: make the other ranks arrive earlier, or start it later"
+        );
     }
     if let Some(slack) = group.slack().filter(|slack| slack.0 > each.0 / 2) {
         return format!("it has {slack} of slack: making it faster gains nothing, moving it may");
     }
     if let Some(stretch) = group.stretch().filter(|stretch| *stretch > STRETCHED) {
         return format!(
-            "it takes {stretch:.2} times as long as alone: let it run beside something that needs other parts of the \
-             device"
+            "it takes {stretch:.2} times as long as alone: run it concurrently with operations that use other parts \
+             of the device"
         );
     }
     if each < SHORT {
-        return "each is shorter than what launching it costs: fuse it with its neighbours, or give it more to do"
-            .to_owned();
+        return "each takes less time than its launch: fuse it with its neighbours, or give it more work".to_owned();
     }
     if let Some((near, bound)) = group.of_peak().filter(|(near, _)| *near > NEAR_PEAK) {
         let bound_text = bound.map(|bound| format!(" of {}", verdict::resource(bound))).unwrap_or_default();
-        return format!("it reaches {:.0} % of the peak{bound_text}: only doing less of it helps", 100.0 * near);
+        return format!("it reaches {:.0} % of the peak{bound_text}: only less work makes it faster", 100.0 * near);
     }
     verdict::help(&group.members[0].category).to_owned()
 }

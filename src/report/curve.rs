@@ -36,7 +36,7 @@ fn notes(along: &Along, name: &str) -> Vec<String> {
     let moves = !matches!(along.effect, AxisEffect::None | AxisEffect::ProgramOnly);
     let mut notes = vec![work(curve)];
     if !curve.conclusive {
-        notes.push("no conclusion: a case is no measurement, or has a single sample".to_owned());
+        notes.push("no conclusion: a case is not a measurement, or has a single sample".to_owned());
     } else if moves {
         notes.push(format!("best: {}", best(curve, name)));
         notes.extend(curve.knee.filter(|knee| *knee != curve.best).map(|knee| {

@@ -34,7 +34,7 @@ fn trace(record: &RunRecord, variant: &Variant, rank: &RankRecord, shift: Nanos)
     let mut trace = head(record);
     trace["traceEvents"] = json!(events);
     let text = serde_json::to_string(&trace).expect("a trace holds nothing that JSON cannot");
-    // HolisticTraceAnalysis searches the first lines for the rank, and expects a space behind the colon.
+    // HolisticTraceAnalysis searches the first lines for the rank, and expects a space after the colon.
     let place = format!(
         "\"distributedInfo\": {{\"backend\": \"nccl\", \"rank\": {}, \"world_size\": {}}}",
         rank.rank, record.settings.ranks

@@ -212,7 +212,7 @@ fn packets(event: &Value, flows: &[FlowEnd]) -> Vec<(u64, u8, Message)> {
             let begin = arguments.fold(begin, |begin, (name, value)| begin.message(4, &annotation(name, value)));
             let begin = flows.iter().fold(begin, |begin, (field, flow)| begin.fixed(*field, *flow));
             let end = at + moment(&event["dur"]);
-            // An empty slice ends behind its begin.
+            // An empty slice ends after its begin.
             vec![(at, 1, begin), (end, if end > at { 0 } else { 2 }, event_of(END, thread))]
         }
         Some("C") => {

@@ -43,7 +43,7 @@ pub(super) fn disturbed(rank: &RankRecord) -> String {
     }
 }
 
-/// Each variant of some records with its name: `as streams, simulated`, behind the number and the name of the workload
+/// Each variant of some records with its name: `as streams, simulated`, after the number and the name of the workload
 /// if there are several records.
 pub(super) fn named(records: &[RunRecord]) -> impl Iterator<Item = (String, &Variant)> {
     records.iter().enumerate().flat_map(move |(index, record)| {

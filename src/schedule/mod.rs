@@ -1,4 +1,4 @@
-//! From plan to schedule: real streams and hardware queues, order of issue, events, memory layout.
+//! Schedules a plan: real streams and hardware queues, order of issue, events, memory layout.
 //!
 //! The only properties of a device that it uses are its hardware queues.
 
@@ -50,7 +50,7 @@ pub struct Lane {
     pub units: Option<Units>,
     /// The predicted hardware queue; on a host stream, a number beyond all queues.
     pub queue: u32,
-    /// True if the file asks for that queue.
+    /// True if the file requests this queue.
     pub queue_asked: bool,
     /// Number of threads of the CPU that do its work; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,

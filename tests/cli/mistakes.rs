@@ -32,7 +32,7 @@ fn files_that_cannot_be_read() {
     let huge = std::fs::File::create(sandbox.path("huge.aorta")).expect("a file can be made");
     huge.set_len(100_000_000).expect("a file can be made longer");
     let cases: [(&str, &[&str]); 7] = [
-        ("bytes.aorta", &["aorta::cli::unreadable", "it is no text: line 2 is not UTF-8", "help: save it as UTF-8"]),
+        ("bytes.aorta", &["aorta::cli::unreadable", "it is not text: line 2 is not UTF-8", "help: save it as UTF-8"]),
         ("empty.aorta", &["aorta::model::no_step", "help: `step { … }`"]),
         ("blank.aorta", &["aorta::model::no_step"]),
         ("zero.aorta", &["aorta::syntax::unexpected_character"]),
@@ -171,8 +171,8 @@ fn arguments() {
             &["--config", "profile=a100"],
             &["aorta::config::unknown_profile", "help: known here: `h200`, `mi300x`, `mi325x` and `mi355x`"],
         ),
-        (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable", "help: a device profile was looked for"]),
-        (&["--config-file", "nothing.ron"], &["there is no such file", "help: a file with settings was looked for"]),
+        (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable", "help: a device profile is expected"]),
+        (&["--config-file", "nothing.ron"], &["there is no such file", "help: a settings file is expected"]),
         (&["--config", "effort=hasty"], &["`hasty` is none of `sanity`, `quick` and `full`"]),
         (&["--config", "quick=(warmup:3,iterations:0)"], &["`quick.iterations`", "it lies between 1 and 1048576"]),
         (&["--config", "full=(warmup:1048577,iterations:1)"], &["`full.warmup`", "it lies between 0 and 1048576"]),
@@ -226,7 +226,7 @@ fn records() {
         ("list.json", &["it is no JSON of a run"]),
         ("deep.json", &["it is no JSON of a run"]),
         ("foreign.json", &["it has no `schema`"]),
-        ("bytes.json", &["it is no text"]),
+        ("bytes.json", &["it is not text"]),
     ];
     for (file, says) in cases {
         let output = sandbox.run(&["report", file, "--csv", "a.csv"]);
@@ -284,7 +284,7 @@ fn scenarios() {
         sandbox.write("a.ron", text);
         refused(&sandbox.run(&["exec", "a.ron"]), says);
     }
-    refused(&sandbox.run(&["exec", "missing.ron"]), &["aorta::cli::unreadable", "help: a scenario was looked for"]);
+    refused(&sandbox.run(&["exec", "missing.ron"]), &["aorta::cli::unreadable", "help: a scenario is expected"]);
 }
 
 /// Commands and options of other tools get a tip.
@@ -327,10 +327,13 @@ fn plans_to_compare() {
     sandbox.write("newer.json", sandbox.read("plan.json").replacen("aorta.plan/1", "aorta.plan/2", 1));
     sandbox.write("none.json", "step { nop() }");
     let cases: [(&[&str], &[&str]); 8] = [
-        (&["plan.json", "record.json"], &["aorta::cli::no_plan", "record.json is no plan: it is the record of a run"]),
+        (
+            &["plan.json", "record.json"],
+            &["aorta::cli::no_plan", "record.json is not a plan: it is the record of a run"],
+        ),
         (&["newer.json", "plan.json"], &["it has the schema `aorta.plan/2`, and this version reads `aorta.plan/1`"]),
         (&["plan.json", "none.json"], &["it is no JSON of a plan", "--format json > none.json` writes one"]),
-        (&["plan.json", "missing.json"], &["aorta::cli::unreadable", "help: a plan was looked for"]),
+        (&["plan.json", "missing.json"], &["aorta::cli::unreadable", "help: a plan is expected"]),
         (&["plan.json", "plan.json", "--set", "tokens=8"], &["aorta::cli::planned_already", "leave `--set`"]),
         (&["plan.json", "moee"], &["aorta::cli::unknown_workload", "did you mean `moe`?"]),
         (&["plan.json"], &["2 values required for '--diff <A> <B>'"]),

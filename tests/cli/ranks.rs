@@ -241,7 +241,7 @@ fn a_report_shows_the_rank_that_is_asked_for() {
     );
     let third = sandbox.good(&["report", "a.json", "--rank", "2", "--top", "1"]);
     assert!(third.contains("The rest of this report is about rank 2.") && third.contains("extra      spin"), "{third}");
-    assert!(third.contains("extra: it lasts as long as the file says"), "{third}");
+    assert!(third.contains("extra: the file sets its duration"), "{third}");
     let none = sandbox.run(&["report", "a.json", "--rank", "3"]);
     assert_eq!(none.code, Some(2));
     assert!(none.stderr.contains("the ranks are 0 to 2"), "{}", none.stderr);

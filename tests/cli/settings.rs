@@ -151,7 +151,10 @@ fn efforts_differ() {
     let record = sandbox.record(&["moe", "--preset", "tiny", "--warmup", "0", "--iterations", "7"]);
     assert_eq!(record["variants"][0]["time"]["n"], 7);
     let printed = sandbox.good(&["exec", "moe", "--preset", "tiny", "--backend", "sim", "--effort", "sanity"]);
-    assert!(printed.contains("1 iteration, no measurement") && printed.contains("it is no measurement"), "{printed}");
+    assert!(
+        printed.contains("1 iteration, no measurement") && printed.contains("it is not a measurement"),
+        "{printed}"
+    );
 }
 
 /// Without measured iterations, one iteration is observed, and it is the first.

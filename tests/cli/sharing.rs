@@ -146,7 +146,7 @@ fn axes_of_a_scenario_make_a_sweep() {
     good(&sandbox, "sweep a.ron --effort quick --set n=16,32,64 --json b.jsonl");
     assert_eq!(sandbox.read("b.jsonl").lines().count(), 7);
     for (axes, says) in [
-        ("\"sett n\": \"1,2\"", "it is no option of `aorta sweep`"),
+        ("\"sett n\": \"1,2\"", "it is not an option of `aorta sweep`"),
         ("\"config max_memory\": \"1GiB,2GiB\"", "aorta::config::refused_setting"),
         ("\"env LD_PRELOAD\": \"a,b\"", "aorta::config::refused_variable"),
     ] {
@@ -299,7 +299,7 @@ fn a_record_without_text_says_what_is_missing() {
     let sandbox = project();
     good(&sandbox, "exec moe --preset tiny --backend sim --effort quick --config record_text=false --json a.json");
     assert!(sandbox.json("a.json")["source"].is_null());
-    refused(&sandbox, "exec a.json", &["aorta::cli::no_source", "a.json holds no text of moe.aorta"]);
+    refused(&sandbox, "exec a.json", &["aorta::cli::no_source", "a.json does not contain the text of moe.aorta"]);
     good(&sandbox, "report a.json");
     // Cases hold no text: the header names the command.
     good(&sandbox, "sweep moe --preset tiny --backend sim --effort quick --set tokens=16,32 --json s.jsonl");

@@ -121,7 +121,7 @@ fn a_case_that_cannot_fit_is_marked_without_a_run() {
         assert_eq!(row[2].is_empty(), !fits, "{row:?}");
     }
     assert!(
-        output.stdout.contains("the program takes 4 MiB of device memory, and 1.907 MiB are there"),
+        output.stdout.contains("the program takes 4 MiB of device memory, and the device has 1.907 MiB"),
         "{}",
         output.stdout
     );

@@ -88,7 +88,7 @@ pub struct Cuda {
     context: CUcontext,
     architecture: String,
     shared_limit: u32,
-    /// `None` if the driver does not report all of them.
+    /// Limits of an SM; `None` if the driver does not report all of them.
     unit_limits: Option<UnitLimits>,
     connections: u32,
     nvrtc: OnceLock<Nvrtc>,

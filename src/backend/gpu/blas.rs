@@ -67,7 +67,7 @@ pub struct Dialect {
     pub epilogue: [c_int; 3],
     /// Attributes of a product for the addresses of the factors of its first and its second operand.
     pub scales: [c_int; 2],
-    /// Attributes of a product that say what these factors belong to.
+    /// Attributes of a product for the scope of these factors: the whole matrix, or a block of it.
     pub scale_modes: [c_int; 2],
     /// The preferences passed to the heuristic, given the size of the workspace in bytes.
     pub preferences: fn(&Gemm, u64) -> Vec<Setting>,

@@ -4,7 +4,7 @@
 //! The lane of a host stream is a stream of the device like any other: it records events, waits for them, is stamped, held
 //! at the gate and captured in graphs. An operation is two steps on it: the stream writes the operation's number to a word
 //! in pinned memory, the request, and waits for a second word, which a thread raises when the work is done. So no call of the
-//! host takes part while iterations run, and both words are 0 again behind each operation, also of a graph.
+//! host takes part while iterations run, and both words are 0 again after each operation, also in a graph.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -177,7 +177,7 @@ impl Lane {
         unsafe { AtomicU32::from_ptr(address as *mut u32) }
     }
 
-    /// Does requested operations, together with the other threads, until the lane is stopped.
+    /// Performs requested operations together with the other threads, until the lane is stopped.
     fn lead(&self) {
         let mut room = Room::for_all(&self.works);
         while let Some(number) = self.wait(|| Some(self.word(self.request).load(Ordering::Acquire)).filter(|&n| n != 0))

@@ -96,7 +96,7 @@ pub fn introduce(stream: &mut Stream, secret: &[u8], hello: &Hello, deadline: In
 /// data is not interpreted.
 pub struct Guest {
     stream: Stream,
-    /// Its address; `None` for a process of this host.
+    /// Address of the process; `None` for a process on this host.
     pub from: Option<IpAddr>,
     since: Instant,
     heard: Vec<u8>,

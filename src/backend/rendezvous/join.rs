@@ -101,10 +101,12 @@ pub(super) fn find_rank_0(place: &JoinOptions) -> Result<Connection, ExecError> 
         if Instant::now() > deadline {
             let why = match (&stranger, &place.transport) {
                 (None, _) => last,
-                (Some(address), Transport::Host { .. }) => format!("what listens at {address} is no rank of this run"),
+                (Some(address), Transport::Host { .. }) => {
+                    format!("the process that listens at {address} is not a rank of this run")
+                }
                 (Some(address), Transport::Network { .. }) => format!(
-                    "whoever listens at {address} does not know the secret: another program has the port, or rank 0 has \
-                     another secret"
+                    "the process that listens at {address} does not know the secret: another program uses the port, \
+                     or rank 0 has another secret"
                 ),
             };
             let at = match &place.transport {

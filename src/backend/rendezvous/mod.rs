@@ -261,15 +261,15 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        self.leave(Some("it ended without a word"));
+        self.leave(Some("it ended without a message"));
     }
 }
 
 /// Waits until rank 0 reports that all ranks have joined.
 fn await_begin(connection: &mut Connection, patience: Duration) -> Result<(), ExecError> {
     let first = connection.receive(patience).map_err(|error| ExecError::Rendezvous {
-        why: format!("rank 0 was there, and ended before all ranks had come: {}", reason(&error)),
-        help: "what rank 0 printed says why".to_owned(),
+        why: format!("rank 0 started, but ended before all ranks had connected: {}", reason(&error)),
+        help: "the output of rank 0 shows the reason".to_owned(),
     })?;
     match first.kind {
         FrameKind::Begin => Ok(()),
@@ -288,7 +288,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "its process ended".to_owned()
         }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("nothing was heard of it for {SILENCE:?}"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("it sent nothing for {SILENCE:?}"),
         _ => error.to_string(),
     }
 }
@@ -320,7 +320,7 @@ impl Shared {
             match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
                 Ok(mut frame) => match frame.kind {
                     FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
-                        self.note_lost(from, "it says more than it may: a bug of aorta", from);
+                        self.note_lost(from, "its message is too long: a bug of aorta", from);
                     }
                     FrameKind::Piece => pieces.append(&mut frame.bytes),
                     FrameKind::Message | FrameKind::Failed | FrameKind::Answer => {
@@ -439,13 +439,14 @@ impl Shared {
             }
             if let Some(frame) = state.inbox.get_mut(&from).and_then(VecDeque::pop_front) {
                 if (frame.turn, frame.text.as_str()) != (turn, what) {
-                    let why = format!("it is at its {}, and this one at its {what}: a bug of aorta", frame.text);
+                    let why =
+                        format!("it is in the phase `{}`, and this process is in `{what}`: a bug of aorta", frame.text);
                     return lost(from, why);
                 }
                 return Ok(frame);
             }
             if state.through.contains(&from) {
-                return lost(from, format!("it ended, and others were still at their {what}"));
+                return lost(from, format!("it ended while other ranks were still in the phase `{what}`"));
             }
             if let Some(why) = self.stalled(&state, from, what, since) {
                 drop(state);
@@ -463,10 +464,10 @@ impl Shared {
         self: &Arc<Self>,
         turn: u64,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
-        let mut parts = vec![said.to_vec()];
+        let mut parts = vec![message.to_vec()];
         for &rank in self.links.keys() {
             parts.push(self.next(rank, turn, what)?.bytes);
         }
@@ -478,10 +479,10 @@ impl Shared {
     }
 
     /// The other ranks' part of a step: sends the message and receives rank 0's answer.
-    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, said: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
+    fn ask_rank_0(self: &Arc<Self>, turn: u64, what: &str, message: &[u8], failed: bool) -> Result<Vec<u8>, ExecError> {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
-        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(said.to_vec());
+        let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(message.to_vec());
         // If rank 0 cannot be reached, the thread that reads from it knows why.
         let sent = self.send(0, &frame);
         let answer = self.next(0, turn, what)?;
@@ -502,23 +503,23 @@ impl Peers for Rendezvous {
     fn consult(
         &self,
         what: &str,
-        said: &[u8],
+        message: &[u8],
         failed: bool,
         answer: &mut dyn FnMut(Vec<Vec<u8>>) -> Vec<u8>,
     ) -> Result<Vec<u8>, ExecError> {
         let shared = &self.shared;
         let turn = shared.enter(what);
         shared.changed.notify_all();
-        let heard = if shared.rank == 0 {
+        let answered = if shared.rank == 0 {
             if failed {
                 shared.relay(&Frame::new(FrameKind::Alarm, 0, turn), 0);
             }
-            shared.collect(turn, what, said, answer)
+            shared.collect(turn, what, message, answer)
         } else {
-            shared.ask_rank_0(turn, what, said, failed)
+            shared.ask_rank_0(turn, what, message, failed)
         };
         shared.state().waiting = false;
-        heard
+        answered
     }
 
     fn lost(&self) -> Option<ExecError> {

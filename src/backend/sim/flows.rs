@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_lets_the_others_go_faster() {
+    fn rates_rise_when_a_flow_ends() {
         let flows: [Drawn; 3] = [(0, 100.0, &[(0, 1.0)]), (50, 25.0, &[(0, 1.0)]), (50, 10.0, &[(3, 1.0)])];
         // The second takes 50 at half speed, in which the first does 25; what uses something else does not notice.
         assert_eq!(ends(&flows), [(2, 60), (1, 100), (0, 125)]);

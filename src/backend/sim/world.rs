@@ -23,7 +23,7 @@ pub enum Awaited {
     End(TaskId),
     /// Fewer than `limit` tasks on a lane.
     Room { lane: u32, limit: u32 },
-    /// That many iterations issued by every rank.
+    /// All ranks have issued this number of iterations.
     Issued(u64),
 }
 

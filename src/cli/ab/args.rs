@@ -12,9 +12,9 @@ use crate::measure::paired::FEWEST;
 
 const AFTER_HELP: &str = "\
 A side is a text in quotes with options of `aorta exec`: `--a \"--streams 8\" --b \"--streams 16 --env \
-GPU_MAX_HW_QUEUES=8\"`. It may begin with a file of its own. A side overrides options of both sides. \
-A side that is not given is the file as it is. The quotes may be left out: `--a --streams 8 --b \
---streams 16`; the options up to the next side are then that side's.
+GPU_MAX_HW_QUEUES=8\"`. It may begin with another file. Its options override those given for both \
+sides. A side that is not given runs the unchanged file. Quotes are optional: in `--a --streams 8 --b \
+--streams 16`, the options up to the next side belong to the side before them.
 
 Exit codes: 0 compared; 1 b is what `--fail-on` names; 2 bad input; 3 no such device or backend; 4 a \
 side failed; 130 interrupted.";

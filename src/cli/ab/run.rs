@@ -117,8 +117,8 @@ fn unlike(ready: &[Ready; 2]) -> Option<String> {
     let (held, free) = if ready[0].held == Some(true) { ("a", "b") } else { ("b", "a") };
     mixed.then(|| {
         format!(
-            "{free} is not held at the gate, so {held} was not either: the times of both are host-paced, and may be those of \
-             the host in place of the device"
+            "{free} cannot be gated, so {held} was not gated either: the times of both are host-paced, and the host \
+             may limit them instead of the device"
         )
     })
 }

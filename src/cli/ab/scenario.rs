@@ -54,7 +54,7 @@ pub fn words(scenario: &Scenario) -> Vec<String> {
 
 /// Fails unless a scenario may give these options.
 fn check_options(file: &str, options: &str, bad: &dyn Fn(&str, &str) -> InputError) -> Result<(), CliError> {
-    let words = shell::words(options).ok_or_else(|| bad("a quote is not closed", "write the quote's other end"))?;
+    let words = shell::words(options).ok_or_else(|| bad("a quote is not closed", "close the quote"))?;
     // Files of a side would need the checks of the scenario's own.
     let is_allowed = |option: &str| {
         option != "--expected"

@@ -43,7 +43,7 @@ fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
         Some(ranks) => (Ranks::Exactly(ranks), false),
         None => {
             let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
-            (Ranks::IfTogether(gpus.unwrap_or(1)), gpus.is_none())
+            (Ranks::IfCommunicating(gpus.unwrap_or(1)), gpus.is_none())
         }
     }
 }
@@ -153,7 +153,7 @@ fn check_results(flag: &'static str, chosen: &Chosen, emulated: bool) -> Result<
         return Err(InputError::NoResults { flag, who: "an emulated collective", help });
     }
     if chosen.backend.device().simulated {
-        let help = "run it on a GPU, or take `--backend host`";
+        let help = "run it on a GPU, or use `--backend host`";
         return Err(InputError::NoResults { flag, who: "the simulator", help });
     }
     Ok(())

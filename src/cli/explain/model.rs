@@ -13,7 +13,7 @@ use crate::report::model_cost::{ModelCost, ModelSizes};
 /// Size of a head where the number of heads is not given, if it divides the width.
 const HEAD: u64 = 128;
 
-/// The largest of a size, so that products of several fit.
+/// Maximum of each size, so that products of several fit into 64 bits.
 const LARGEST: u64 = 1 << 24;
 
 #[derive(Debug, Args)]

@@ -50,16 +50,16 @@ impl Machine {
         Ok(Machine { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
     }
 
-    /// The status of a case that takes more memory than the device has, and why: by what the suite says that it needs, or
-    /// by its schedule. `None` if it fits or the memory is not known.
+    /// The status of a case that takes more memory than the device has, and the reason: the suite's requirement, or the
+    /// case's schedule. `None` if it fits or the memory is not known.
     pub fn too_small(&self, plan: &SuitePlan) -> Option<(Status, String)> {
         let there = self.memory?;
         let short = |needed: Option<Bytes>| needed.filter(|needed| *needed > there);
         if let Some(needed) = short(plan.case.needs.memory()) {
-            let why = format!("it needs {needed} of device memory, and there are {there}");
+            let why = format!("it needs {needed} of device memory, and the device has {there}");
             return Some((Status::Skipped, why));
         }
-        let why = |needed| format!("the program takes {needed} of device memory, and {there} are there");
+        let why = |needed| format!("the program takes {needed} of device memory, and the device has {there}");
         short(plan.bytes).map(|needed| (Status::OutOfMemory, why(needed)))
     }
 }
@@ -102,7 +102,7 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
         })
         .collect();
     if planned.is_empty() {
-        let why = format!("no case of {} contains that", suite.name);
+        let why = format!("no case of {} has a name that contains it", suite.name);
         let help = format!("`aorta suite {} --dry-run` prints the names of its cases", suite.name);
         return Err(InputError::bad_value("`--only`", only, &why, &help).into());
     }

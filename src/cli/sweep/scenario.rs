@@ -58,7 +58,7 @@ fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a
     let (option, name) = axis.split_once(' ').unwrap_or((axis, ""));
     let Some(option) = Axes::OPTIONS.iter().find(|known| **known == option) else {
         let help = format!("options with lists are {}", suggest::listed(Axes::OPTIONS));
-        let why = "it is no option of `aorta sweep` that takes a list";
+        let why = "it is not an option of `aorta sweep` that takes a list";
         return Err(InputError::bad_value(&format!("`axes` of {file}"), axis, why, &help).into());
     };
     for value in values::split(list) {

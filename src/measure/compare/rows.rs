@@ -252,7 +252,7 @@ fn judge(
                 let lower = better == Direction::LowerIsBetter;
                 (if (other < base) == lower { Verdict::Better } else { Verdict::Worse }, None)
             }
-            _ => (Verdict::CannotTell, Some("a side is 0 or below, so that there is no ratio".to_owned())),
+            _ => (Verdict::CannotTell, Some("a side is 0 or negative, so there is no ratio".to_owned())),
         };
     };
     match (effect.verdict, better) {

@@ -143,7 +143,7 @@ fn a_straight_drift_leaves_nothing() {
 }
 
 #[test]
-fn what_does_not_vary_is_known_exactly() {
+fn constant_blocks_give_exact_intervals() {
     let same = paired(&[5.0; 32], &[5.0; 32], 0.03, 1).unwrap();
     assert_eq!((same.ratio, same.interval, same.verdict), (1.0, Some((1.0, 1.0)), Verdict::Same));
     assert_eq!((same.itself.alarms, same.itself.comparisons), (0, 256));
@@ -153,7 +153,7 @@ fn what_does_not_vary_is_known_exactly() {
 
 /// Blocks that repeat themselves make each side differ from itself in one order of four: that says nothing of B.
 #[test]
-fn what_differs_from_itself_is_not_judged() {
+fn a_side_that_differs_from_itself_gets_no_verdict() {
     let wild = [100.0, 130.0, 130.0, 100.0].repeat(3);
     let twice: Vec<f64> = wild.iter().map(|time| time * 2.0).collect();
     let judged = paired(&wild, &twice, 0.03, 1).unwrap();

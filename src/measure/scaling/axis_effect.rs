@@ -20,15 +20,15 @@ pub enum AxisEffect {
     TimeOnly,
     /// The program differs, but no time beyond noise.
     ProgramOnly,
-    /// Both. `same` has groups of two and more values that run the same program and plan, whose times can differ by
-    /// noise only.
+    /// The program and the times differ. `same` has groups of two or more values that run the same program and plan,
+    /// whose times can differ by noise only.
     Both { same: Vec<Vec<String>> },
 }
 
 /// A measured case among those that differ along the axes only.
 #[derive(Clone, Debug)]
 struct Run {
-    /// Its value along the axes.
+    /// Value of the case on each axis.
     value: String,
     program: String,
     /// Median with its interval, in seconds.

@@ -43,7 +43,7 @@ struct Target {
 /// A gradient of an output of the target.
 enum Given {
     View(ViewId, SrcSpan),
-    /// The same number for each element.
+    /// A number, used for every element.
     Number(f64),
 }
 
@@ -52,7 +52,7 @@ enum Goal {
     View(ViewId, SrcSpan),
     /// Scratch memory.
     Own,
-    /// The same, for an output of the enclosing definition.
+    /// Scratch memory that becomes an output of the enclosing definition, given by its number.
     Cell(u32),
 }
 
@@ -142,12 +142,13 @@ impl<'a> Analyzer<'a> {
             let (why, help) = match kind {
                 Some(OpKind::Run(_)) => (
                     "it is a part of a group, or a gradient itself".to_owned(),
-                    "put it into a `def` with what belongs to it, and ask for the gradients of its call".to_owned(),
+                    "put it into a `def` with the operations that belong to it, and write `grad` of its call"
+                        .to_owned(),
                 ),
                 _ => ("it computes nothing".to_owned(), "name an operation or a call that does".to_owned()),
             };
             let at = first.value.span.into();
-            let place = "this is no operation with gradients";
+            let place = "this is not an operation with gradients";
             self.error(
                 GradientError::NotDifferentiable { what: text, why, help, asked: call.span.into(), at, place }.into(),
             );

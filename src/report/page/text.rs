@@ -16,8 +16,8 @@ pub fn text(pages: &[Page]) -> String {
     text_within(pages, None)
 }
 
-/// The same with tables of at most `width` characters. A table that is wider breaks lines in its columns of words, or
-/// becomes a list with a line for each cell.
+/// Like [`text`], with tables of at most `width` characters. A table that is wider breaks lines in its columns of
+/// words, or becomes a list with a line for each cell.
 pub fn text_within(pages: &[Page], width: Option<usize>) -> String {
     pages.iter().map(|page| one(page, width)).collect::<Vec<_>>().join("\n")
 }
@@ -81,9 +81,9 @@ enum Fit {
     List,
 }
 
-/// `widths` are those of the longest cells.
+/// Decides how to write a table. `widths` are the widths of the longest cells in each column.
 fn fit(table: &Table, widths: &[u16], width: usize) -> Fit {
-    // The spaces behind the last column are not written.
+    // The spaces after the last column are not written.
     let room = width + SPACE;
     let needed = |least: usize| -> usize {
         let column = |(of, width): (&super::Column, &u16)| {

@@ -48,13 +48,15 @@ fn levels(record: &AbRecord) -> Option<Picture> {
         let class = if block.side == AbSide::A { SIDES[0].1 } else { SIDES[1].1 };
         let x = x.at(index as f64);
         chart.shapes.push(Shape::line("whisker", (x, y.at(*low)), (x, y.at(*high))));
-        let way = block.round.map_or("apart".to_owned(), |round| format!("round {}", round + 1));
+        let way = block.round.map_or("separate".to_owned(), |round| format!("round {}", round + 1));
         let title = format!("{}, {way}: {}", block.side.name(), time(*level));
         chart.shapes.push(Shape::circle(class, (x, y.at(*level)), 4.5).titled(title));
         let apart_begins = block.round.is_none() && index > 0 && known[index - 1].0.round.is_some();
         if apart_begins {
-            chart.shapes.push(Shape::line("dashed", (x - 6.0, top), (x - 6.0, bottom)).titled("from here on apart"));
-            chart.shapes.push(Shape::text("faint", (x, top + 8.0), "each side apart"));
+            chart
+                .shapes
+                .push(Shape::line("dashed", (x - 6.0, top), (x - 6.0, bottom)).titled("separate blocks from here on"));
+            chart.shapes.push(Shape::text("faint", (x, top + 8.0), "each side separately"));
         }
     }
     let turns = record.result.as_ref().map(|result| &result.turns);
@@ -68,8 +70,8 @@ fn levels(record: &AbRecord) -> Option<Picture> {
 
 fn effect(record: &AbRecord) -> Option<Picture> {
     let judged = record.result.as_ref()?;
-    let mut all = vec![("in turn", judged.turns.ratio, judged.turns.interval)];
-    all.extend(judged.apart.as_ref().map(|apart| ("apart", apart.ratio, apart.interval)));
+    let mut all = vec![("interleaved", judged.turns.ratio, judged.turns.interval)];
+    all.extend(judged.apart.as_ref().map(|apart| ("separate", apart.ratio, apart.interval)));
     let threshold = judged.turns.threshold;
     let matters = (1.0 / (1.0 + threshold), 1.0 + threshold);
     let ends = all.iter().flat_map(|(_, ratio, interval)| {
@@ -97,5 +99,5 @@ fn effect(record: &AbRecord) -> Option<Picture> {
         let title = format!("{name}: {:+.2} %", 100.0 * (ratio - 1.0));
         chart.shapes.push(Shape::circle("fill-part-2", (x.at(*ratio), y), 6.0).titled(title));
     }
-    Some(chart.picture(format!("The effect of b beside a with its 95 % interval{}", mark(record))))
+    Some(chart.picture(format!("The effect of b against a with its 95 % interval{}", mark(record))))
 }

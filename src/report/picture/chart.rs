@@ -55,7 +55,7 @@ impl Rows {
         self.shapes.push(Shape::rect(class, from, row as f64 * ROW + 3.0, to - from, ROW - 8.0).titled(title));
     }
 
-    /// A text behind a row's bars.
+    /// A text after a row's bars.
     pub fn value(&mut self, row: usize, behind: f64, text: String) {
         self.shapes.push(Shape::text("ink", (self.x(behind) + 4.0, row as f64 * ROW + 15.0), text));
     }
@@ -70,7 +70,7 @@ pub fn time(ns: f64) -> String {
     Nanos(ns.round() as i64).to_string()
 }
 
-/// The text of a round number beside a tick, without zeros that say nothing: `20 µs` for `20.00 µs`, `0` for `0 ns`.
+/// The text of a round number at a tick, without redundant zeros: `20 µs` for `20.00 µs`, `0` for `0 ns`.
 pub fn round(text: &str) -> String {
     let (number, unit) =
         text.split_once(' ').map_or((text, String::new()), |(number, unit)| (number, format!(" {unit}")));

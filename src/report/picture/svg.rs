@@ -1,4 +1,4 @@
-//! A picture as an SVG file, which needs nothing else.
+//! A picture as a self-contained SVG file.
 
 use crate::report::page::escaped;
 

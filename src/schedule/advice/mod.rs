@@ -34,7 +34,7 @@ use scene::{Found, Scene};
 /// A kind of advice.
 struct Kind {
     code: &'static str,
-    /// Finds it in a slot of the cycle.
+    /// Finds advice of this kind in a slot of the cycle.
     find: fn(&Scene) -> Vec<Found>,
 }
 
@@ -66,13 +66,13 @@ pub struct Gain {
     pub most_ns: Nanos,
     /// Time of all operations, one after the other.
     pub whole_ns: Nanos,
-    /// By how much the critical path becomes shorter.
+    /// Time by which the critical path becomes shorter.
     pub path_ns: Nanos,
     /// Bytes that need not be moved.
     pub bytes: u64,
     /// Launches that are saved.
     pub launches: f64,
-    /// Time in which the host issues these.
+    /// Host time of these launches.
     pub host_ns: Nanos,
     /// The device whose profile the times are modelled with.
     pub modelled_on: String,
@@ -111,7 +111,7 @@ pub struct PlanAdvice {
     pub help: String,
     /// Locations, that of the operation that decides first, each with its part in the finding.
     pub places: Vec<(SrcSpan, String)>,
-    /// How often the cycle has it.
+    /// Number of occurrences in the cycle.
     pub times: usize,
     pub gain: Gain,
 }
