@@ -76,9 +76,9 @@ fn each_page_shows_its_code() {
         let mended = has("```aorta file=mended.aorta") && has("$ aorta check mended.aorta");
         let wrong = has("```aorta wrong file=wrong.aorta") && has("$ aorta check wrong.aorta");
         // A warning's file passes the check. A mistake in a command, or a limit that an option lowers, shows commands
-        // instead. A page about a fault that no test machine can provoke says so.
+        // instead. A page about a fault that no test machine can reproduce says so.
         let commands = text.lines().filter(|line| line.starts_with("$ ") && line.contains(" aorta ")).count() >= 2;
-        let told = text.contains("This machine cannot provoke it");
+        let told = text.contains("The example is not executed");
         assert!((wrong && mended) || (!wrong && (commands || told)), "{code}: a mistake, and the same mended");
         assert!(!code.contains("::exec::") || text.contains("The exit code is "), "{code}: the exit code");
     }
