@@ -179,7 +179,7 @@ fn index(pages: &[Page]) -> String {
         }
         text.push('\n');
     }
-    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n\
+    text + "`aorta explain CODE` shows a wrong file, the message, the reason, and a corrected file.\n\
             `aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.\n"
 }
 
