@@ -194,7 +194,7 @@ scenario! {
     gate: Option<GateSetting> = "--gate=";
     /// How each operation is [timed](../method.md#the-vendors-records) in observed iterations
     observe: Option<ObserveSetting> = "--observe=";
-    /// State of the device's [caches](../method.md#caches) at the begin of an iteration
+    /// State of the device's [caches](../method.md#caches) at the start of an iteration
     cache: Option<CacheSetting> = "--cache=";
     /// Initial values of [floats](../method.md#data) where a file says `random`
     data: Option<DataSetting> = "--data=";

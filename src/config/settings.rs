@@ -228,7 +228,7 @@ settings! {
     gate: GateSetting = "auto";
     /// Number of commands that fit into every hardware queue
     gate_depth: u32 = "512" in 1, 4096;
-    /// State of the device's [caches](method.md#caches) at the begin of an iteration: `hot`, as the one before left
+    /// State of the device's [caches](method.md#caches) at the start of an iteration: `hot`, as the one before left
     /// them, or `cold`, flushed
     cache: CacheSetting = "hot";
     /// Initial values of [floats](method.md#data) where a file says `random`

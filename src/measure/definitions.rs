@@ -319,7 +319,7 @@ pub const DEFINITIONS: &[Definition] = &[
     Definition {
         name: "skew",
         usage: "",
-        summary: "the time between the first and the last rank's arrival at an operation, or begin of an iteration",
+        summary: "the time between the first and the last rank's arrival at an operation, or start of an iteration",
         formula: "max over ranks of start − min over ranks of start, on one clock",
         unit: "s",
         samples: OF_ONE_SLOT,
