@@ -179,7 +179,7 @@ fn index(pages: &[Page]) -> String {
         }
         text.push('\n');
     }
-    text + "`aorta explain CODE` shows a file with the mistake, the message, the reason, and the corrected file.\n\
+    text + "`aorta explain CODE` shows a wrong file, the message, the reason, and a corrected file.\n\
             `aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.\n"
 }
 

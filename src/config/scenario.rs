@@ -150,9 +150,9 @@ pub fn check_setting(file: &str, name: &str, value: &str) -> Result<(), ConfigEr
 }
 
 scenario! {
-    /// A line for people
+    /// A line for readers
     description: Option<String>;
-    /// Who answers questions about it
+    /// Contacts for questions
     authors: Vec<String>;
     /// Terms under which others may use it, such as `MIT`
     licence: Option<String>;
@@ -180,7 +180,7 @@ scenario! {
     profile: Option<String> = "--config=profile=";
     /// Links between simulated devices; a path is relative to the scenario
     topology: Option<String> = "--config=topology=";
-    /// The GPU's number; not heeded with `--backend sim` and `host`
+    /// Number of the GPU; ignored with `--backend sim` and `host`
     device: Option<u32> = "--device=";
     /// Number of ranks
     ranks: Option<u32> = "--ranks=";
@@ -190,11 +190,11 @@ scenario! {
     rank: Option<u32> = "--rank=";
     /// `"stream"`, `"graph"` or `"both"`
     launch: Option<String> = "--launch=";
-    /// Whether iterations are [held until they are issued](../method.md#the-gate)
+    /// Whether iterations are [held until the host has launched them](../method.md#the-gate)
     gate: Option<GateSetting> = "--gate=";
     /// How each operation is [timed](../method.md#the-vendors-records) in observed iterations
     observe: Option<ObserveSetting> = "--observe=";
-    /// State of the device's [caches](../method.md#caches) at the begin of an iteration
+    /// State of the device's [caches](../method.md#caches) at the start of an iteration
     cache: Option<CacheSetting> = "--cache=";
     /// Initial values of [floats](../method.md#data) where a file says `random`
     data: Option<DataSetting> = "--data=";

@@ -205,7 +205,7 @@ fn bad_value(setting: &str, name: String, value: String, why: String) -> ConfigE
 }
 
 settings! {
-    /// Which of the next three plans a run uses
+    /// Which of the next three efforts a run uses
     effort: Effort = "full";
     /// Only shows that a file runs
     sanity: EffortPlan = "(warmup: 0, iterations: 1)";
@@ -224,11 +224,11 @@ settings! {
     observed_operations: usize = "100000";
     /// Number of iterations by which the host can be ahead of the device
     in_flight: u32 = "2" in 1, 16;
-    /// Whether iterations are [held until they are issued](method.md#the-gate): `auto` means whenever possible
+    /// Whether iterations are [held until the host has launched them](method.md#the-gate): `auto` means whenever possible
     gate: GateSetting = "auto";
     /// Number of commands that fit into every hardware queue
     gate_depth: u32 = "512" in 1, 4096;
-    /// State of the device's [caches](method.md#caches) at the begin of an iteration: `hot`, as the one before left
+    /// State of the device's [caches](method.md#caches) at the start of an iteration: `hot`, as the one before left
     /// them, or `cold`, flushed
     cache: CacheSetting = "hot";
     /// Initial values of [floats](method.md#data) where a file says `random`
