@@ -108,7 +108,7 @@ fn streams_keep_to_parts_where_there_are_masks() {
 #[test]
 fn a_runtime_without_masks_is_reported() {
     let Some((told, _)) = measure(PARTS, &[], &[]) else { return };
-    assert!(told.contains("stream a asks for 50 % of the units, and may use all of them"), "{told}");
+    assert!(told.contains("stream a requests 50 % of the units but may use all of them"), "{told}");
     assert!(!told.contains("is restricted to units"), "{told}");
 }
 

@@ -375,9 +375,8 @@ fn a_rank_that_makes_no_progress_is_named() {
             threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect::<Vec<_>>()
         });
         let why = format!(
-            "rank {stuck} was lost: it is alive and has made no progress for 2 s since its devices, while others wait \
-             for \
-             it at their iterations; `--config stall=…` changes how long that may take"
+            "rank {stuck} was lost: it is alive and has made no progress for 2 s since its devices, while other ranks \
+             wait for it in the phase `iterations`; `--config stall=…` changes how long that may take"
         );
         for (rank, told) in told.iter().enumerate().filter(|(rank, _)| *rank != stuck as usize) {
             assert_eq!(*told, why, "on rank {rank}");

@@ -57,8 +57,7 @@ pub enum ScheduleAdvice {
         help(
             "HIP runs {branches} branches of a graph at once, from version 6.4 on by AMD's source, and the others \
              after them; use fewer streams, raise the number with `--env DEBUG_HIP_FORCE_GRAPH_QUEUES={streams}`, or \
-             launch \
-             without a graph: `--launch stream`"
+             launch without a graph: `--launch stream`"
         )
     )]
     GraphBranches {

@@ -66,8 +66,7 @@ impl Shared {
         let place = place.map_or("since it began".to_owned(), |place| format!("since its {place}"));
         Some(format!(
             "it is alive and has made no progress for {} {place}, while other ranks wait for it in the phase \
-             `{what}`; `--config \
-             stall=…` changes how long that may take",
+             `{what}`; `--config stall=…` changes how long that may take",
             seconds(self.stall)
         ))
     }

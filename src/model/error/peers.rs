@@ -35,8 +35,7 @@ pub enum PeerError {
         code(aorta::model::peer_absent),
         help(
             "the receiver takes part by executing the same statement: let every rank execute it, and restrict the \
-             sender: \
-             `copy(x -> y at {receiver} when rank == {sender})`"
+             sender: `copy(x -> y at {receiver} when rank == {sender})`"
         )
     )]
     Absent {
