@@ -10,7 +10,7 @@ use crate::exec::{Image, ImageOp};
 use crate::ops::{Launch, Peer, Sent};
 
 /// Maximum number of copies that share a synchronization; each is compared with all before it.
-const MOST: usize = 256;
+const MAX_CROSSINGS: usize = 256;
 
 /// Whether consecutive copies share a synchronization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ impl Row {
             .written
             .iter()
             .all(|(from, first)| next.written.iter().all(|(other, second)| from == other || apart(first, second)));
-        self.count < MOST && untouched(self, next) && untouched(next, self) && ordered
+        self.count < MAX_CROSSINGS && untouched(self, next) && untouched(next, self) && ordered
     }
 
     fn push(&mut self, next: Row) {

@@ -32,7 +32,7 @@ pub fn may_be_refused<T>(work: impl FnOnce() -> T) -> T {
 pub struct Allocator;
 
 /// Makes a thread that gets no memory for its signal handler's stack end the process like [`Allocator`]. The standard
-/// library panics there, in the new thread, after its creator was told that it runs.
+/// library panics there, in the new thread, after its creator was notified that it runs.
 pub fn end_threads_without_memory() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,4 +1,4 @@
-//! Commands of GitHub's workflows: lines of output that GitHub shows beside the code or on the page of a run.
+//! Commands of GitHub's workflows: lines of output that GitHub shows next to the code or on the page of a run.
 //!
 //! Source: GitHub's documentation, "Workflow commands for GitHub Actions".
 

@@ -275,7 +275,7 @@ const OTHER_COMMANDS: [(&[&str], &str); 9] = [
     (&["ls", "workloads"], "list"),
 ];
 
-/// A tip for commands and options that newcomers try and that clap cannot know; `None` for other errors.
+/// A tip for commands and options of other tools, which clap cannot suggest; `None` for other errors.
 fn tip(error: &clap::Error) -> Option<String> {
     if let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))

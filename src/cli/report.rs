@@ -205,7 +205,7 @@ pub fn missing(cases: &Cases) -> Option<String> {
     (lacks > 0).then(|| format!("Missing: {lacks} of {all} cases: {}{more}\n", listed.join("; ")))
 }
 
-/// The order that `--sort` asks for. `metrics` are the names of the cases' metrics.
+/// The order given by `--sort`. `metrics` are the names of the cases' metrics.
 ///
 /// # Errors
 ///

@@ -2,7 +2,7 @@
 //!
 //! A module is linked by renaming. The value `width` of the module `blocks` becomes `blocks.width`, a name that no file
 //! can declare, and so do all its uses: `blocks.width` in the file that uses the module, and `width` inside of the
-//! module. The module's declarations then precede those of the file, and no later stage knows of modules.
+//! module. The module's declarations then precede those of the file, and later stages do not deal with modules.
 
 use std::sync::Arc;
 

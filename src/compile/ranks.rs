@@ -7,7 +7,7 @@ use crate::ops::{self, Category};
 use crate::syntax::Ast;
 use crate::syntax::ast::{Block, Call, DeclKind, StmtKind};
 
-/// Number of ranks that the caller asks for.
+/// Number of ranks that the caller requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ranks {
     /// This number of ranks; 0 counts as 1.

@@ -15,7 +15,7 @@ use super::image::{Comm, NO_COMM, Step, StepCommands};
 use super::prepare::Outline;
 
 /// Maximum number of operations that a message labels.
-const PLACES: usize = 12;
+const MAX_LABELS: usize = 12;
 
 /// State of one lane of a hung rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Outline {
         self.lane_states_at(&positions)
     }
 
-    /// Returns the states of lanes in an iteration with a stamp before and after each operation. `reached` tells for
+    /// Returns the states of lanes in an iteration with a stamp before and after each operation. `reached` returns for
     /// the n-th launch whether each of its two stamps was reached.
     pub(super) fn lane_states_by_stamps(
         &self,
@@ -187,7 +187,7 @@ impl Outline {
         let noticed = |span: &SrcSpan| at.iter().any(|label| label.offset() == span.start as usize);
         let others: Vec<(SrcSpan, &'static str)> = seen.into_iter().filter(|(span, _)| !noticed(span)).collect();
         let label = |(span, name)| LabeledSpan::new_with_span(Some(format!("this {name} was under way")), span);
-        at.extend(others.into_iter().take(PLACES).map(label));
+        at.extend(others.into_iter().take(MAX_LABELS).map(label));
         let last = iterations.end.saturating_sub(1);
         let outstanding = match count {
             0 => "nothing was under way".to_owned(),
@@ -288,7 +288,7 @@ fn labels(ranks: &[RankReport]) -> Vec<LabeledSpan> {
         let texts: Vec<String> = texts.into_iter().map(|(_, text)| text).collect();
         LabeledSpan::new_with_span(Some(texts.join("; ")), span)
     };
-    places.into_iter().take(PLACES).map(label).collect()
+    places.into_iter().take(MAX_LABELS).map(label).collect()
 }
 
 fn lane_label(rank: &RankReport, state: LaneState, ranks: &[RankReport]) -> LabelText {

@@ -7,10 +7,10 @@ use crate::base::Nanos;
 use super::constant::{Constant, constants};
 
 /// Share of the highest clock below which a device counts as slowed down.
-const SLOW: f64 = 0.75;
+const SLOW_CLOCK: f64 = 0.75;
 
 /// Share of a window during which throttling is tolerated without a note.
-const NOTICED: f64 = 0.01;
+const TOLERATED_THROTTLING: f64 = 0.01;
 
 /// State of a device at one moment. A field is `None` if the device does not report it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl Health {
                 (Some(before), Some(after)) if window.0 > 0 => (after - before).0 as f64 / window.0 as f64,
                 _ => 0.0,
             };
-            if share > NOTICED {
+            if share > TOLERATED_THROTTLING {
                 add(format!("{name} for {:.0} % of the time", 100.0 * share.min(1.0)));
             }
         }
@@ -61,7 +61,7 @@ impl Health {
         }
         // A device may be in a low-power state before the first iteration, but not after the last one.
         let (clock, most) = (self.clock_mhz?, self.max_clock_mhz?);
-        let slow = f64::from(clock) < SLOW * f64::from(most);
+        let slow = f64::from(clock) < SLOW_CLOCK * f64::from(most);
         if reasons.is_empty() && !slow {
             return None;
         }

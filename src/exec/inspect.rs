@@ -21,7 +21,7 @@ use super::ranks::{Rank, Ranks, prepare_with};
 const ALIGN: u64 = 256;
 
 /// Maximum bytes of unread results that are copied in an iteration.
-const UNREAD: u64 = 64 << 20;
+const MAX_UNREAD_BYTES: u64 = 64 << 20;
 
 /// Sessions whose results can be read.
 pub struct Inspection {
@@ -148,7 +148,7 @@ impl CopyInserter<'_> {
         }
         let found = match fate {
             ResultUse { overwritten: false, .. } => Some(outputs.clone()),
-            ResultUse { live: false, .. } if self.unread > UNREAD => None,
+            ResultUse { live: false, .. } if self.unread > MAX_UNREAD_BYTES => None,
             ResultUse { .. } => {
                 let pairs = work.spec.outputs.iter().zip(&outputs);
                 Some(pairs.map(|(tensor, &from)| self.keep(tensor, from, op.lane, &mut copies)).collect())

@@ -14,7 +14,7 @@ use crate::base::Bytes;
 use super::error::ExecError;
 
 /// Maximum bytes of a message or an answer. A process whose message is longer fails.
-pub const MOST: usize = 1 << 30;
+pub const MAX_MESSAGE: usize = 1 << 30;
 
 /// A link to the processes of the other ranks. Each process has one rank.
 pub trait Peers: Send + Sync {
@@ -27,7 +27,7 @@ pub trait Peers: Send + Sync {
     /// Gathers a message of each process on rank 0 and sends rank 0's answer to all. Only rank 0 calls `answer`, with
     /// the messages in the order of ranks. `what` names this step of the run. Every process gets an answer, or every
     /// one gets an error. A message with `failed` interrupts processes that are still working. A message has at most
-    /// [`MOST`] bytes.
+    /// [`MAX_MESSAGE`] bytes.
     fn consult(
         &self,
         what: &str,
@@ -117,7 +117,7 @@ fn instead<T>(own: Result<T, ExecError>, lost: ExecError) -> ExecError {
 }
 
 /// Sends the result of a phase to rank 0 and rank 0's summary of all results to all processes. Like [`agree`], but for
-/// large values. Returns the summary, and the values that this process knows: all of them on rank 0, its own elsewhere.
+/// large values. Returns the summary, and the values that this process has: all of them on rank 0, its own elsewhere.
 pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
     peers: Option<&dyn Peers>,
     what: &str,
@@ -127,11 +127,11 @@ pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + Deserialize
     let Some(peers) = peers else { return own.map(|value| (answer(std::slice::from_ref(&value)), vec![Some(value)])) };
     let mut message = bytes(&own);
     let mut own = own;
-    if message.len() > MOST {
+    if message.len() > MAX_MESSAGE {
         let fault = format!(
             "its {what} take {}, and a message holds {} at most",
             Bytes(message.len() as u64),
-            Bytes(MOST as u64)
+            Bytes(MAX_MESSAGE as u64)
         );
         own = Err(ExecError::Device { fault, help: Some("lower the setting `observed_iterations`".to_owned()) });
         message = bytes(&own);

@@ -98,7 +98,7 @@ pub struct Ranks {
     peers: Option<Arc<dyn Peers>>,
 }
 
-/// Properties of a rank's session that all processes know.
+/// Properties of a rank's session that are sent to all processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct SessionInfo {
     gated: bool,
@@ -293,8 +293,8 @@ impl Ranks {
     }
 
     /// Runs `work` on every session concurrently. The first failure ends the others and is returned. `what` names the
-    /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process knows
-    /// it: rank 0 knows all, other processes only their own.
+    /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process has
+    /// it: rank 0 has all, other processes only their own.
     fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,

@@ -13,7 +13,7 @@ use super::summary::Summary;
 use super::waiting::{MatchedOperation, MatchedOperations};
 
 /// Minimum number of observed iterations for naming a straggler.
-const FEWEST: usize = 3;
+const MIN_ITERATIONS: usize = 3;
 
 /// Computes the skew between ranks; `None` if they share no operations.
 pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
@@ -152,7 +152,7 @@ impl ArrivalTimes {
 
     /// Index and delay of the rank that arrives after all others; `None` if chance may explain it.
     fn last(&self) -> Option<(usize, LateRecord)> {
-        if self.iterations() < FEWEST {
+        if self.iterations() < MIN_ITERATIONS {
             return None;
         }
         (0..self.times.len()).find_map(|rank| {

@@ -13,7 +13,7 @@ const LITTLE: f64 = 0.25;
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
-/// Verdict on a rank's iteration, and what usually helps. `balance` tells why ranks wait for each other.
+/// Verdict on a rank's iteration, and what usually helps. `balance` explains why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;

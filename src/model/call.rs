@@ -500,7 +500,7 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
     }
 }
 
-/// Help for a `recv` whose memory is not declared: nothing else tells how much is received.
+/// Help for a `recv` whose memory is not declared: nothing else determines how much is received.
 const RECEIVED: &str = "declare where it goes, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
 
 /// The error for a type after the arrow of a call.

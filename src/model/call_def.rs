@@ -162,7 +162,7 @@ impl<'a> Analyzer<'a> {
 
     /// The arguments of the innermost call, for a message: `x: f32[8], n = 4`.
     pub(super) fn arguments_text(&self, inputs: &[Param]) -> String {
-        const LENGTH: usize = 70;
+        const MAX_LENGTH: usize = 70;
         let mut text = String::new();
         for param in inputs {
             let name = self.names.name(param.name.symbol);
@@ -182,7 +182,7 @@ impl<'a> Analyzer<'a> {
                 _ => continue,
             };
             let comma = if text.is_empty() { "" } else { ", " };
-            if text.len() + given.len() > LENGTH {
+            if text.len() + given.len() > MAX_LENGTH {
                 return format!("{text}{comma}…");
             }
             text += comma;

@@ -2,7 +2,7 @@
 
 use crate::base::units::Dimension;
 
-/// A quantity that a run measures or a plan knows.
+/// A quantity that a run measures or that is derived from a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Figure {
     /// Time from the begin of an iteration, or of the first operation of a set, to the end of the last.

@@ -522,7 +522,7 @@ fn has_slots(metrics: &[Metric], expr: &FigureExpr) -> bool {
     }
 }
 
-/// True if a name refers to something that only a run knows.
+/// True if a name refers to something whose value is known only after a run.
 fn is_name_of_figure(name: &str) -> bool {
     Figure::from_name(name).is_some() || OWNERS.contains(&name)
 }

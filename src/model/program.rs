@@ -69,7 +69,7 @@ pub struct Stream {
     pub priority: Priority,
     /// The part of the device that the stream is restricted to; `None` for the whole device.
     pub units: Option<Units>,
-    /// Number of the hardware queue that the stream asks for: streams with one number share a queue. `None` leaves the
+    /// Number of the hardware queue that the stream requests: streams with one number share a queue. `None` leaves the
     /// choice to the vendor.
     pub queue: Option<u32>,
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.

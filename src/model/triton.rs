@@ -9,7 +9,7 @@ use crate::base::json;
 const BLOCK_THREADS: u32 = 1024;
 
 /// Most shared memory of a block that any device has, in bytes.
-const MOST_SHARED: u32 = 1 << 20;
+const MAX_SHARED_MEMORY: u32 = 1 << 20;
 
 /// The launch of a kernel that Triton has compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(super) fn launch(text: &str) -> Result<TritonLaunch, (String, &'static str)>
             format!("has {num_warps} warps of {} threads, and a block has 1 to {BLOCK_THREADS}", target.warp_size);
         return Err((why, "compile it with fewer: `num_warps=8`"));
     }
-    if shared > MOST_SHARED {
+    if shared > MAX_SHARED_MEMORY {
         let help = "compile it for smaller tiles or fewer stages";
         return Err((format!("needs {shared} bytes of shared memory for each block, more than any device has"), help));
     }

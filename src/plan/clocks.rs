@@ -178,7 +178,7 @@ impl Clocks {
         QueuePosition { queue, number: own.length, mark: own.marks }
     }
 
-    /// Lets every queue know that the operations up to these positions are complete.
+    /// Records for every queue that the operations up to these positions are complete.
     pub fn complete(&mut self, places: &[u32]) {
         let complete = Clock::from(places);
         for queue in &mut self.queues {

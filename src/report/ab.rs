@@ -3,7 +3,7 @@
 use crate::base::{Bytes, Flops, Nanos, counted, shell};
 use crate::measure::ab::{AbRecord, AbResult, AbSideRecord, BlockMode};
 use crate::measure::effect::Verdict;
-use crate::measure::paired::{ALARMS, FEWEST, Paired};
+use crate::measure::paired::{ALARMS, MIN_ROUNDS, Paired};
 
 use super::page::{Page, Section, Table, cell};
 use super::run::device;
@@ -108,8 +108,8 @@ fn sentence(record: &AbRecord, judged: &AbResult) -> String {
              {} is assumed. `--fresh` runs each block in its own process, and measures it.",
             percent(judged.between_runs.unwrap_or_default())
         ),
-        Verdict::CannotTell if turns.rounds < FEWEST => {
-            format!("Cannot tell: {} are too few, at least {FEWEST} are needed.", counted(turns.rounds, "round"))
+        Verdict::CannotTell if turns.rounds < MIN_ROUNDS => {
+            format!("Cannot tell: {} are too few, at least {MIN_ROUNDS} are needed.", counted(turns.rounds, "round"))
         }
         Verdict::CannotTell if turns.itself.too_many() => format!(
             "Cannot tell: comparing a side with itself finds a difference in {} of the comparisons, and {} are \

@@ -157,7 +157,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         Err(format!("the backend {} has no library for it", Self::NAME))
     }
 
-    /// Number of copy engines that work beside kernels, as the driver reports it.
+    /// Number of copy engines that can work concurrently with kernels, as the driver reports it.
     fn copy_engines(&self) -> u32;
 
     /// Size of the last-level cache in bytes.
@@ -233,7 +233,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         Ok(Residency { registers, local, shared: shared_of_own + shared, blocks: blocks.max(0) as u32 })
     }
 
-    /// Dynamic shared memory available to a block of a function beside its static shared memory, in bytes.
+    /// Dynamic shared memory available to a block of a function in addition to its static shared memory, in bytes.
     unsafe fn free_shared(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
         let mut own = 0;

@@ -208,7 +208,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
     ///
     /// With a workspace, cuBLASLt proposes to split small products along k and underestimates the cost of adding up the
     /// parts: [32, 4096] × [4096, 4096] takes 9.3 µs split and 7.6 µs unsplit on an H200. The second query therefore
-    /// asks for algorithms without a workspace.
+    /// requests algorithms without a workspace.
     pub fn products(library: &Arc<Self>, gemm: &Gemm, workspace: u64, wanted: u32) -> Call<Vec<Product<WORDS>>> {
         let layouts = Rc::new(Layouts::new(library, gemm)?);
         let mut with = library.proposals(&layouts, gemm, workspace, wanted)?.into_iter();

@@ -26,7 +26,7 @@ const LINE: u64 = 128;
 const POLLS: u32 = 256;
 
 /// Time after which a waiting thread sleeps between polls.
-const AWAKE: Duration = Duration::from_millis(50);
+const SLEEP_AFTER: Duration = Duration::from_millis(50);
 
 /// A sleep is this part of the time waited so far, so that it delays an operation by no more than that.
 const SLEEP_PART: u32 = 1000;
@@ -229,7 +229,7 @@ impl Lane {
                 return None;
             }
             let waited = start.get_or_insert_with(Instant::now).elapsed();
-            match waited > AWAKE {
+            match waited > SLEEP_AFTER {
                 true => std::thread::sleep((waited / SLEEP_PART).min(LONGEST_SLEEP)),
                 false => std::thread::yield_now(),
             }

@@ -21,7 +21,7 @@ use super::runtime::{Function, Stream};
 use super::timer;
 
 /// Dynamic shared memory of a block without an opt-in, in bytes (CUDA C++ Programming Guide, compute capability 7.0 and later).
-const UNASKED_SHARED: u32 = 48 << 10;
+const DEFAULT_SHARED_LIMIT: u32 = 48 << 10;
 
 /// A driver or library call, resolved during preparation, with every argument.
 #[derive(Clone, Copy)]
@@ -578,7 +578,7 @@ impl<A: Api> Context<'_, A> {
         }
         let grid = kernel.grid.map(|blocks| blocks as u32);
         let shared = match kernel.shared {
-            Shared::Bytes(bytes) if bytes <= UNASKED_SHARED => bytes,
+            Shared::Bytes(bytes) if bytes <= DEFAULT_SHARED_LIMIT => bytes,
             Shared::Bytes(bytes) => {
                 // SAFETY: the function is a loaded kernel of this device.
                 let most = unsafe { self.api.take_all_shared(function) };

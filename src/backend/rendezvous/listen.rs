@@ -18,10 +18,10 @@ use super::stream::{Address, Listener, Stream};
 use super::{JoinOptions, Transport, local};
 
 /// Maximum number of unauthenticated connections.
-const GUESTS: usize = 256;
+const MAX_UNAUTHENTICATED: usize = 256;
 
 /// Maximum number of connections accepted before existing ones are processed again.
-const AT_ONCE: usize = 64;
+const MAX_ACCEPTED: usize = 64;
 
 /// Pause when nothing has arrived.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -147,10 +147,10 @@ struct Acceptor<'a> {
 impl Acceptor<'_> {
     /// Accepts waiting connections. Returns whether there were any.
     fn admit(&mut self, listener: &Listener) -> bool {
-        for taken in 0..AT_ONCE {
+        for taken in 0..MAX_ACCEPTED {
             match listener.accept() {
                 Ok(Some(stream)) => {
-                    if self.guests.len() >= GUESTS {
+                    if self.guests.len() >= MAX_UNAUTHENTICATED {
                         self.make_room();
                     }
                     self.guests.push(Guest::new(stream));

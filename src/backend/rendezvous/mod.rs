@@ -42,10 +42,10 @@ pub use stream::is_loopback;
 const PORTS: u16 = 16;
 
 /// Interval of heartbeats.
-const PULSE: Duration = Duration::from_secs(5);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Silence after which a process counts as gone, even if its connection is open: its machine may be down.
-const SILENCE: Duration = Duration::from_secs(60);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for a process that waits for its device or a library to end by itself after another is gone.
 const GRACE: Duration = Duration::from_secs(10);
@@ -54,10 +54,10 @@ const GRACE: Duration = Duration::from_secs(10);
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
 /// Time that rank 0 waits for the others at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of messages from a rank that are queued unread.
-const AHEAD: usize = 4;
+const MAX_QUEUED: usize = 4;
 
 /// Rendezvous of a run's processes, with the rank of this one.
 #[derive(Clone, Debug)]
@@ -146,7 +146,7 @@ impl Link {
         if self.broken {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        let sent = frame.write(&mut self.stream.until(Instant::now() + SILENCE), &mut self.seal);
+        let sent = frame.write(&mut self.stream.until(Instant::now() + HEARTBEAT_TIMEOUT), &mut self.seal);
         self.broken = sent.is_err();
         sent
     }
@@ -199,9 +199,9 @@ impl Rendezvous {
         let mut links = BTreeMap::new();
         for (rank, mut connection) in connections {
             if place.rank == 0 {
-                connection.send(&Frame::new(FrameKind::Begin, 0, 0), SILENCE).map_err(lost(rank))?;
+                connection.send(&Frame::new(FrameKind::Begin, 0, 0), HEARTBEAT_TIMEOUT).map_err(lost(rank))?;
             } else {
-                await_begin(&mut connection, place.timeout + SILENCE)?;
+                await_begin(&mut connection, place.timeout + HEARTBEAT_TIMEOUT)?;
             }
             let Connection { stream, seals } = connection;
             readers.push((rank, stream.try_clone().map_err(lost(rank))?, seals.received));
@@ -251,7 +251,7 @@ impl Rendezvous {
         // Closing first could discard what the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
-            drop(shared.changed.wait_timeout_while(shared.state(), FAREWELL, all));
+            drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
         }
         for link in shared.links.values() {
             let _ = link.lock().unwrap_or_else(PoisonError::into_inner).stream.end();
@@ -288,7 +288,7 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             "its process ended".to_owned()
         }
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("it sent nothing for {SILENCE:?}"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("it sent nothing for {HEARTBEAT_TIMEOUT:?}"),
         _ => error.to_string(),
     }
 }
@@ -317,7 +317,7 @@ impl Shared {
     fn read(self: Arc<Self>, from: u32, mut stream: Stream, mut seal: Seal) {
         let mut pieces: Vec<u8> = Vec::new();
         loop {
-            match Frame::read(&mut stream.until(Instant::now() + SILENCE), &mut seal) {
+            match Frame::read(&mut stream.until(Instant::now() + HEARTBEAT_TIMEOUT), &mut seal) {
                 Ok(mut frame) => match frame.kind {
                     FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
                         self.note_lost(from, "its message is too long: a bug of aorta", from);
@@ -353,7 +353,7 @@ impl Shared {
         let waiting = inbox.len();
         drop(state);
         self.changed.notify_all();
-        if waiting > AHEAD {
+        if waiting > MAX_QUEUED {
             self.note_lost(from, "it does not wait for the others: a bug of aorta", from);
         }
         if failed {
@@ -410,7 +410,7 @@ impl Shared {
 
     /// Sends heartbeats with this process's progress.
     fn send_heartbeats(&self) {
-        let pulse = PULSE.min(self.stall / 4);
+        let pulse = HEARTBEAT_INTERVAL.min(self.stall / 4);
         loop {
             let waited = self.changed.wait_timeout_while(self.state(), pulse, |state| !state.closed);
             let state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -454,7 +454,7 @@ impl Shared {
                 state = self.state();
                 continue;
             }
-            let waited = self.changed.wait_timeout(state, self.stall.min(PULSE));
+            let waited = self.changed.wait_timeout(state, self.stall.min(HEARTBEAT_INTERVAL));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -6,7 +6,7 @@ use crate::exec::gather;
 
 use super::*;
 
-/// A rank is gone, and rank 0 ends for it before its thread that found out has told the others.
+/// A rank is gone, and rank 0 ends for it before its thread that detected this has notified the others.
 #[test]
 fn every_rank_reports_the_first_lost_rank() {
     let folder = tempfile::tempdir().expect("a folder can be made");

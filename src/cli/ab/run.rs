@@ -163,7 +163,7 @@ impl<'a> AbRun<'a> {
         self.finish(AbSide::B)
     }
 
-    /// Starts both sides. If B fails beside A but not alone, the device does not fit both: then only B keeps running,
+    /// Starts both sides. If B fails concurrently with A but not alone, the device does not fit both: then only B keeps running,
     /// and the reason is returned.
     fn open(&mut self) -> Result<([Ready; 2], Option<String>), Failure> {
         let a = self.start(AbSide::A)?;

@@ -11,7 +11,7 @@ use crate::measure::record::RunRecord;
 /// Effect of an axis, with all other axes fixed, anywhere in the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AxisEffect {
-    /// No two cases are comparable, or their records do not tell: they are no measurements, have one sample, or are of
+    /// No two cases are comparable, or their records cannot be compared: they are no measurements, have one sample, or are of
     /// an older version.
     Unknown,
     /// Neither the program nor, beyond noise, any time changed. The axis probably does not do what was intended.

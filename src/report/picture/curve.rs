@@ -252,7 +252,7 @@ fn draw_line(
     }
 }
 
-/// The best point of a line; `None` without a conclusion, or if nobody knows which direction is better.
+/// The best point of a line; `None` without a conclusion, or if it is unknown which direction is better.
 fn best<'a>(line: &'a Line, shown: Shown, unit: &str) -> Option<&'a Point> {
     if !line.curve.conclusive {
         return None;

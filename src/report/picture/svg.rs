@@ -10,7 +10,7 @@ const THEME: &str = include_str!("../../../assets/view/theme.css");
 /// The rules of the classes that shapes have.
 const RULES: &str = include_str!("../../../assets/view/picture.css");
 
-/// The rules with the colours of these blocks of the theme, the first that has each. Programs that convert SVG know no
+/// The rules with the colours of these blocks of the theme, the first that has each. Programs that convert SVG have no
 /// variables.
 fn colored(blocks: &[usize]) -> String {
     let mut rules = RULES.replace(".picture ", "");

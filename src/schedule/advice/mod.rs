@@ -57,7 +57,7 @@ const KINDS: &[Kind] = kinds! {
 const LEAST: f64 = 0.01;
 
 /// Number of operations above which a program gets no advice, since finding it would take seconds.
-const MOST_OPERATIONS: usize = 200_000;
+const MAX_OPERATIONS: usize = 200_000;
 
 /// Roughly what following a piece of advice gains in an iteration, on average over the cycle. All of it is modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -160,7 +160,7 @@ struct Group {
 
 /// Advice about a program for the device of a profile, that with the largest gain first.
 pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Profile) -> Vec<PlanAdvice> {
-    if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > MOST_OPERATIONS {
+    if program.cycle.iter().map(|step| step.ops.len()).sum::<usize>() > MAX_OPERATIONS {
         return Vec::new();
     }
     let Some(flow) = Flow::of(program) else { return Vec::new() };
