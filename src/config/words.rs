@@ -1,0 +1,100 @@
+//! Values that RON texts may hold with or without quotes: names, words, numbers, and lists of them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
+
+use ron::value::RawValue;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// A name, a word, a number or a list as the command line takes it: `n`, `bf16`, `4096`, `[1, 2]`; or a text in quotes,
+/// without them.
+#[derive(Debug)]
+struct Word(String);
+
+/// A list of words as options of a sweep take it, `1,2,4`: a text in quotes, or words between brackets.
+#[derive(Debug)]
+struct Words(String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
+        let value = Box::<RawValue>::deserialize(deserializer)?;
+        let value = value.get_ron().trim();
+        match ron::from_str::<String>(value) {
+            Ok(text) => Ok(Word(text)),
+            Err(_) if value.starts_with(['(', '{', '\'']) => {
+                Err(D::Error::custom("a number, a word, a list or a text in quotes is expected"))
+            }
+            Err(_) => Ok(Word(value.to_owned())),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words, D::Error> {
+        let word = Word::deserialize(deserializer)?;
+        match ron::from_str::<Vec<Word>>(&word.0) {
+            Ok(words) => Ok(Words(words.into_iter().map(|word| word.0).collect::<Vec<_>>().join(","))),
+            Err(_) => Ok(Words(word.0)),
+        }
+    }
+}
+
+impl From<Word> for String {
+    fn from(word: Word) -> String {
+        word.0
+    }
+}
+
+impl From<Words> for String {
+    fn from(words: Words) -> String {
+        words.0
+    }
+}
+
+/// Reads names and their values.
+pub(super) fn by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_map(Pairs(PhantomData::<Word>)).map(T::from_iter)
+}
+
+/// Reads names and their lists of values.
+pub(super) fn lists_by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    deserializer.deserialize_map(Pairs(PhantomData::<Words>)).map(T::from_iter)
+}
+
+/// Reads values.
+pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(Vec::<Word>::deserialize(deserializer)?.into_iter().map(String::from).collect())
+}
+
+/// Reads one value.
+pub(super) fn one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Word::deserialize(deserializer).map(String::from)
+}
+
+/// Names with values of a type, each name once.
+struct Pairs<W>(PhantomData<W>);
+
+impl<'de, W: Deserialize<'de> + Into<String>> Visitor<'de> for Pairs<W> {
+    type Value = Vec<(String, String)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("names and their values between `{` and `}`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut pairs, mut names) = (Vec::new(), HashSet::new());
+        while let Some(Word(name)) = map.next_key()? {
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format!("`{name}` is there twice")));
+            }
+            pairs.push((name, map.next_value::<W>()?.into()));
+        }
+        Ok(pairs)
+    }
+}
