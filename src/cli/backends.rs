@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-
 use crate::backend::cuda::{self, Cuda};
 use crate::backend::gpu::Gpu;
 use crate::backend::hip::{self, Hip};
@@ -77,7 +76,9 @@ pub fn choose(
     launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
     match (wanted, device) {
-        (BackendSetting::Sim, Some(device)) => return Err(InputError::NoDevices { device, backend: "simulator" }.into()),
+        (BackendSetting::Sim, Some(device)) => {
+            return Err(InputError::NoDevices { device, backend: "simulator" }.into());
+        }
         (BackendSetting::Host, Some(device)) => return Err(InputError::NoDevices { device, backend: "CPU" }.into()),
         _ => {}
     }

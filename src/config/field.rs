@@ -7,7 +7,8 @@ use serde::Deserializer;
 use serde::de::DeserializeOwned;
 
 use super::choices::{
-    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting,
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
 };
 use super::quantity::Span;
 use super::words;
@@ -173,6 +174,10 @@ values_by_name! {
 
 impl FieldValue for BTreeMap<String, Span> {
     const FORM: &str = "ranges by name";
+
+    fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        words::ranges_by_name(deserializer)
+    }
 
     fn values(&self) -> Vec<String> {
         self.iter().map(|(name, span)| format!("{name}={span}")).collect()

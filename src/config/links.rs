@@ -6,8 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::base::{suggest, visible};
 
 use super::error::ConfigError;
-use super::ron_file::{self, Mistakes};
 use super::figure::Figure;
+use super::ron_file::{self, Mistakes};
 
 /// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]

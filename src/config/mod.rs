@@ -31,7 +31,8 @@ mod words;
 
 pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
 pub use choices::{
-    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting,
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
 };
 pub use error::ConfigError;
 pub use expected::Expected;

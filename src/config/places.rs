@@ -118,7 +118,9 @@ impl<'a> Reader<'a> {
                     self.at += 1;
                     inner = self.entries(*open == "[", depth + 1).filter(|_| depth < MAX_NESTING)?;
                     match self.tokens.get(self.at) {
-                        Some(Token::Close(close)) if matches!((*open, *close), ("(", ")") | ("[", "]") | ("{", "}")) => {
+                        Some(Token::Close(close))
+                            if matches!((*open, *close), ("(", ")") | ("[", "]") | ("{", "}")) =>
+                        {
                             Some(self.range(open).start..self.range(close).end)
                         }
                         _ => return None,

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::base::visible;
 
 use super::error::ConfigError;
-use super::ron_file::{self, Mistakes};
 use super::figure::Figure;
 use super::links::Links;
+use super::ron_file::{self, Mistakes};
 
 /// The properties of a device for the simulator and the cost model. Times in nanoseconds, rates per second, sizes in
 /// bytes.

@@ -155,11 +155,19 @@ impl Lost {
 }
 
 impl Mistakes {
-    /// Adds a mistake in the value to which names lead, the index of an element in decimal digits among them.
+    /// Adds a mistake in the value to which names lead, the index of an element in decimal digits among them. Not if a part
+    /// of the value, or the field that the mistake misses, was there and could not be read.
     pub fn add(&mut self, names: &[&str], what: impl Diagnostic + Send + Sync + 'static) {
-        let found = (0..=names.len()).rev().find_map(|count| {
-            Some((count, self.places.as_ref()?.find(&names[..count])?))
-        });
+        let find = |count: usize| Some((count, self.places.as_ref()?.find(&names[..count])?));
+        let found = (0..=names.len()).rev().find_map(find);
+        let is_consequence = |lost: &Lost| match found {
+            Some((count, entry)) if count < names.len() => lost.is(&entry.value, names[count]),
+            Some((_, entry)) => entry.value.contains(&lost.start),
+            None => false,
+        };
+        if self.lost.iter().any(is_consequence) || self.all.len() >= MAX_MISTAKES {
+            return;
+        }
         let named = names.iter().rev().find(|name| name.parse::<usize>().is_err());
         let (at, label) = match (found, named) {
             (Some((count, entry)), Some(name)) if count == names.len() => {
@@ -168,30 +176,14 @@ impl Mistakes {
             (Some((_, entry)), _) => (entry.value.start..entry.value.start + 1, "here".to_owned()),
             (None, _) => (0..0, "here".to_owned()),
         };
-        let span = SrcSpan::new(at.start, at.end);
-        let first_line = self.sources.text(span).lines().next().map_or(0, str::len);
+        let first_line = self.sources.text(SrcSpan::new(at.start, at.end)).lines().next().map_or(0, str::len);
         let at = SrcSpan::new(at.start, at.start + first_line);
-        if self.all.len() < MAX_MISTAKES {
-            self.all.push(Mistake { what: Arc::new(what), at, label });
-        }
+        self.all.push(Mistake { what: Arc::new(what), at, label });
     }
 
-    /// True if a field of the value to which names lead was given, but could not be read.
-    pub fn is_lost(&self, names: &[&str], field: &str) -> bool {
-        let group = self.places.as_ref().and_then(|places| places.find(names)).map(|entry| entry.value.clone());
-        group.is_some_and(|group| self.lost.iter().any(|lost| lost.is(&group, field)))
-    }
-
-    /// True if a field of the value to which names lead is not given.
-    pub fn is_absent(&self, names: &[&str], field: &str) -> bool {
-        let path: Vec<&str> = names.iter().copied().chain([field]).collect();
-        !self.is_lost(names, field) && self.places.as_ref().is_some_and(|places| places.find(&path).is_none())
-    }
-
-    /// True if an entry of the value to which names lead could not be read.
-    pub fn has_lost(&self, names: &[&str]) -> bool {
-        let entry = self.places.as_ref().and_then(|places| places.find(names));
-        entry.is_some_and(|entry| self.lost.iter().any(|lost| entry.value.contains(&lost.start)))
+    /// True if the value to which names lead is there.
+    pub fn has(&self, names: &[&str]) -> bool {
+        self.places.as_ref().is_some_and(|places| places.find(names).is_some())
     }
 
     /// Number of mistakes.

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use crate::base::shell;
 
 use super::choices::{
-    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting,
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
 };
 use super::error::ConfigError;
 use super::field::{self, FieldValue};
@@ -110,7 +111,7 @@ impl Scenario {
 
     /// Reports values that a scenario cannot have.
     fn check(&self, file: &str, mistakes: &mut Mistakes) {
-        if self.workload.is_empty() && !mistakes.is_lost(&[], "workload") {
+        if self.workload.is_empty() {
             mistakes.add(&["workload"], ConfigError::NoWorkload { file: file.to_owned() });
         }
         let mut of_field = |path: [&str; 2], result: Result<(), ConfigError>| {
@@ -233,8 +234,8 @@ scenario! {
     settings: BTreeMap<String, String> = "--config=";
     /// Path of a file with [normal ranges](../suites.md#is-it-normal), relative to the scenario
     expected: Option<String> = "--expected=";
-    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{"time": (to: "5us")}`, or
-    /// `{"rate": (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
+    /// Allowed ranges of metrics, or of `time` for the median of an iteration: `{time: (to: "5us")}`, or
+    /// `{rate: (from: "1M tokens/s")}` in the unit of a metric. A measurement outside of them ends with exit code 1
     limits: BTreeMap<String, Span>;
     /// Options of `aorta sweep` with their lists: `{streams: [1, 2, 4], "set tokens": [1024, 2048]}`
     axes: IndexMap<String, String>;
@@ -248,7 +249,7 @@ scenario! {
     search: bool = "--search" of "sweep";
     /// Runs that a search may make
     budget: Option<u32> = "--budget=" of "sweep";
-    /// Options of the sides `a` and `b` of `aorta ab`: `{"b": "--launch graph"}`
+    /// Options of the sides `a` and `b` of `aorta ab`: `{b: "--launch graph"}`
     sides: BTreeMap<String, String>;
     /// Rounds of four blocks that `aorta ab` measures
     rounds: Option<u32> = "--rounds=" of "ab";

@@ -13,8 +13,8 @@ use super::choices::{Effort, LaunchSetting};
 use super::error::ConfigError;
 use super::kind::RonKind;
 use super::quantity::{Quantity, Span};
-use super::scenario::check_setting;
 use super::ron_file::{self, Mistakes};
+use super::scenario::check_setting;
 use super::suite_table::{SuiteTable, TableMistake};
 use super::words;
 
@@ -78,6 +78,7 @@ pub struct SuiteCase {
     pub verify: bool,
     pub needs: Needs,
     /// Allowed ranges of metrics, or of `time` for the median of an iteration.
+    #[serde(deserialize_with = "words::ranges_by_name")]
     pub limits: BTreeMap<String, Span>,
     /// The value on each axis; empty until the case is expanded, and without axes.
     #[serde(skip)]
@@ -108,7 +109,8 @@ impl SuiteAxis {
     /// Returns what is wrong in words, the first wrong field, its value and the reason; `None` if the axis is valid.
     fn mistake(&self) -> Option<(String, &'static str, String, &'static str)> {
         let field = |field: &'static str| (format!("{field} of the axis {:?}", self.name), field);
-        let mistake = |(name, field): (String, &'static str), value: &str, why| Some((name, field, value.to_owned(), why));
+        let mistake =
+            |(name, field): (String, &'static str), value: &str, why| Some((name, field, value.to_owned(), why));
         if self.name.is_empty() {
             return mistake(("name of an axis".to_owned(), "name"), "absent", "tables refer to it by its name");
         }
@@ -234,19 +236,20 @@ impl Suite {
     /// Reports values that a case cannot have. Cases that cannot be made of their axes are not made.
     fn check(&self, mistakes: &mut Mistakes) {
         let example = "write `(name: \"n\", param: \"n\", values: [\"1\", \"2\"])`";
-        if mistakes.is_absent(&[], "description") {
+        if !mistakes.has(&["description"]) {
             let help = "write `description: \"…\"`, a line for people".to_owned();
-            mistakes.add(&[], ConfigError::BadRon { message: "the field `description` is missing".to_owned(), help });
+            mistakes.add(
+                &["description"],
+                ConfigError::BadRon { message: "the field `description` is missing".to_owned(), help },
+            );
         }
         let mut is_expandable = true;
         for (case, index) in self.cases.iter().zip(0usize..) {
             let index = index.to_string();
             for (axis, number) in case.axes.iter().zip(0usize..) {
                 let Some((name, field, value, why)) = axis.mistake() else { continue };
-                if !mistakes.is_lost(&["cases", &index, "axes", &number.to_string()], field) {
-                    let path = ["cases", &index, "axes", &number.to_string(), field];
-                    mistakes.add(&path, bad(name, &value, why, example));
-                }
+                let path = ["cases", &index, "axes", &number.to_string(), field];
+                mistakes.add(&path, bad(name, &value, why, example));
                 is_expandable = false;
             }
             let names: BTreeSet<&str> = case.axes.iter().map(|axis| axis.name.as_str()).collect();
@@ -263,11 +266,9 @@ impl Suite {
         };
         let count = self.cases.iter().map(lengths).fold(0, usize::saturating_add);
         if !(1..=MAX_CASES).contains(&count) {
-            if !mistakes.is_lost(&[], "cases") && !mistakes.has_lost(&["cases"]) {
-                let why = format!("a suite has 1 to {MAX_CASES} cases");
-                let help = "write `cases: [(workload: \"moe\")]`";
-                mistakes.add(&["cases"], bad("cases".to_owned(), &count.to_string(), &why, help));
-            }
+            let why = format!("a suite has 1 to {MAX_CASES} cases");
+            let help = "write `cases: [(workload: \"moe\")]`";
+            mistakes.add(&["cases"], bad("cases".to_owned(), &count.to_string(), &why, help));
             is_expandable = false;
         }
         if !is_expandable {
@@ -277,22 +278,20 @@ impl Suite {
         let mut number = 0;
         for (index, declared) in self.cases.iter().enumerate() {
             let path = ["cases".to_owned(), index.to_string()];
-            // A mistake of a declared case is reported of the first case that it makes.
-            let mut is_good = true;
+            let before = mistakes.count();
             for case in self.expanded_case(declared) {
                 number += 1;
                 let title = case.name.clone().unwrap_or_default();
-                let before = mistakes.count();
-                if is_good {
+                // A mistake of a declared case is reported of the first case that it makes.
+                if mistakes.count() == before {
                     self.check_case(&case, &format!("of case {number} ({title})"), &path, mistakes);
                 }
-                is_good &= mistakes.count() == before;
-                if !titles.insert(title.clone()) && is_good {
+                // A name may lack what could not be read.
+                if !titles.insert(title.clone()) && mistakes.count() == 0 {
                     let help = "give one of them a `name` of its own";
                     let name = format!("name of case {number}");
                     let error = bad(name, &format!("{title:?}"), "another case is called so", help);
                     mistakes.add(&[&path[0], &path[1], "name"], error);
-                    is_good = false;
                 }
             }
         }
@@ -308,14 +307,13 @@ impl Suite {
     /// Reports the wrong values of a case. The last names lead to the case that declares it.
     fn check_case(&self, case: &SuiteCase, place: &str, [cases, index]: &[String; 2], mistakes: &mut Mistakes) {
         let named = |field: &str| format!("{field} {place}");
-        if case.workload.is_empty() && !mistakes.is_lost(&[cases, index], "workload") {
+        if case.workload.is_empty() {
             let error = bad(named("workload"), "absent", "a case names one", "write `workload: \"moe\"`");
             mistakes.add(&[cases, index, "workload"], error);
         }
         if case.workload.starts_with('-') {
             let help = "write the text to a file, and name that";
-            let error =
-                bad(named("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
+            let error = bad(named("workload"), &case.workload, "a case reads a file, or a shipped workload", help);
             mistakes.add(&[cases, index, "workload"], error);
         }
         let counts =

@@ -1,12 +1,14 @@
 //! Values that RON texts may hold with or without quotes: names, words, numbers, and lists of them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::marker::PhantomData;
 
 use ron::value::RawValue;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use super::quantity::Span;
 
 /// A name, a word, a number or a list as the command line takes it: `n`, `bf16`, `4096`, `[1, 2]`; or a text in quotes,
 /// without them.
@@ -20,7 +22,7 @@ struct Words(String);
 impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
         let value = Box::<RawValue>::deserialize(deserializer)?;
-        let value = value.get_ron().trim();
+        let value = value.trim().get_ron();
         match ron::from_str::<String>(value) {
             Ok(text) => Ok(Word(text)),
             Err(_) if value.starts_with(['(', '{', '\'']) => {
@@ -41,47 +43,42 @@ impl<'de> Deserialize<'de> for Words {
     }
 }
 
-impl From<Word> for String {
-    fn from(word: Word) -> String {
-        word.0
-    }
-}
-
-impl From<Words> for String {
-    fn from(words: Words) -> String {
-        words.0
-    }
-}
-
 /// Reads names and their values.
 pub(super) fn by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    deserializer.deserialize_map(Pairs(PhantomData::<Word>)).map(T::from_iter)
+    let pairs = deserializer.deserialize_map(Pairs(PhantomData::<Word>))?;
+    Ok(pairs.into_iter().map(|(name, value)| (name, value.0)).collect())
 }
 
 /// Reads names and their lists of values.
 pub(super) fn lists_by_name<'de, D: Deserializer<'de>, T: FromIterator<(String, String)>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    deserializer.deserialize_map(Pairs(PhantomData::<Words>)).map(T::from_iter)
+    let pairs = deserializer.deserialize_map(Pairs(PhantomData::<Words>))?;
+    Ok(pairs.into_iter().map(|(name, value)| (name, value.0)).collect())
+}
+
+/// Reads names and their ranges.
+pub(super) fn ranges_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Span>, D::Error> {
+    deserializer.deserialize_map(Pairs(PhantomData)).map(BTreeMap::from_iter)
 }
 
 /// Reads values.
 pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    Ok(Vec::<Word>::deserialize(deserializer)?.into_iter().map(String::from).collect())
+    Ok(Vec::<Word>::deserialize(deserializer)?.into_iter().map(|word| word.0).collect())
 }
 
 /// Reads one value.
 pub(super) fn one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Word::deserialize(deserializer).map(String::from)
+    Ok(Word::deserialize(deserializer)?.0)
 }
 
 /// Names with values of a type, each name once.
 struct Pairs<W>(PhantomData<W>);
 
-impl<'de, W: Deserialize<'de> + Into<String>> Visitor<'de> for Pairs<W> {
-    type Value = Vec<(String, String)>;
+impl<'de, W: Deserialize<'de>> Visitor<'de> for Pairs<W> {
+    type Value = Vec<(String, W)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("names and their values between `{` and `}`")
@@ -93,7 +90,7 @@ impl<'de, W: Deserialize<'de> + Into<String>> Visitor<'de> for Pairs<W> {
             if !names.insert(name.clone()) {
                 return Err(A::Error::custom(format!("`{name}` is there twice")));
             }
-            pairs.push((name, map.next_value::<W>()?.into()));
+            pairs.push((name, map.next_value()?));
         }
         Ok(pairs)
     }

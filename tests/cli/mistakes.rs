@@ -258,9 +258,15 @@ fn scenarios() {
                 "help: leave out the quotes: `streams: 2`",
             ],
         ),
-        ("(workload: \"moe\", set: {tokens: 8})", &["there is no field `set`", "help: write `params`, which says what `--set` says"]),
+        (
+            "(workload: \"moe\", set: {tokens: 8})",
+            &["there is no field `set`", "help: write `params`, which says what `--set` says"],
+        ),
         ("(workload: \"moe\", fail-on: [])", &["there is no field `fail-on`", "help: did you mean `fail_on`?"]),
-        ("(workload: \"moe\", params: {tokens: 4 * 2})", &["`4 * 2` is not one value", "help: add quotes: `tokens: \"4 * 2\"`"]),
+        (
+            "(workload: \"moe\", params: {tokens: 4 * 2})",
+            &["`4 * 2` is not one value", "help: add quotes: `tokens: \"4 * 2\"`"],
+        ),
         ("(workload: \"moe\", params: {tokens: 8, \"tokens\": 9})", &["`tokens` is there twice"]),
         ("(workload: \"moe\", timeout: 10s)", &["`10s` is not one value", "help: add quotes: `timeout: \"10s\"`"]),
         ("(workload: \"moe\", streams: 1.5)", &["a whole number is expected"]),
@@ -300,7 +306,8 @@ fn all_mistakes_of_a_file() {
         let found: Vec<(String, u64, String)> = found
             .map(|one| {
                 let label = &one["labels"][0];
-                let text = format!("{} / {}", one["message"].as_str().expect("a text"), one["help"].as_str().unwrap_or(""));
+                let text =
+                    format!("{} / {}", one["message"].as_str().expect("a text"), one["help"].as_str().unwrap_or(""));
                 (label["file"].as_str().expect("a file").to_owned(), label["line"].as_u64().expect("a line"), text)
             })
             .collect();
@@ -359,7 +366,7 @@ fn all_mistakes_of_a_file() {
     let of_project: [(&str, usize, &str); 4] = [
         ("aorta.ron", 2, "did you mean `library`?"),
         ("aorta.ron", 3, "a library lies below the project's folder"),
-        ("aorta.ron", 3, "`\"/etc\"`"),
+        ("aorta.ron", 3, "cannot be \"/etc\""),
         ("aorta.ron", 4, "a text in quotes is expected"),
     ];
     reported("list --diagnostics json", &of_project);
@@ -375,8 +382,10 @@ fn all_mistakes_of_a_file() {
         ("own.ron", 6, "`quick.iterations` cannot be 0"),
     ];
     reported("exec moe --config-file own.ron --diagnostics json", &of_settings);
-    sandbox.write("b.ron", "(\n  workload: \"moe\",\n  effort: hasty\n  launch: both,\n)\n");
-    reported("check b.ron --diagnostics json", &[("b.ron", 4, "a `,` or the closing bracket is expected")]);
+    // Only a comma or a bracket that is missing hides what follows it.
+    sandbox.write("b.ron", "(\n  workload: \"moe\",\n  streams: \"2\",\n  effort: quick\n  launch: both,\n)\n");
+    let of_broken = [("b.ron", 3, "leave out the quotes"), ("b.ron", 5, "a `,` or the closing bracket is expected")];
+    reported("check b.ron --diagnostics json", &of_broken);
 }
 
 /// Commands and options of other tools get a tip.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::config::{
-    BackendSetting, CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, ObserveSetting, Scenario, Settings,
+    BackendSetting, CacheSetting, DataSetting, Effort, GateSetting, LaunchSetting, MAX_ITERATIONS, ObserveSetting,
+    Scenario, Settings,
 };
 
 use crate::cli::error::InputError;
