@@ -94,7 +94,7 @@ proptest! {
         lines(Scenario::parse("a.ron", &text));
         lines(Suite::parse("a.ron", &text));
         lines(Project::parse("a.ron", &text));
-        lines(Settings::layered(Some(("a.ron", &text)), &[]));
+        lines(Settings::layered(Some(("a.ron", text.as_str())), &[]));
         lines(Expected::parse("a.ron", &text));
         lines(Profile::parse("a.ron", &text));
     }

@@ -19,26 +19,32 @@ struct Word(String);
 #[derive(Debug)]
 struct Words(String);
 
+impl Word {
+    /// The word that a value in RON means; `None` for fields and maps.
+    fn of(value: &RawValue) -> Option<Word> {
+        let value = value.trim().get_ron();
+        let text = ron::from_str::<String>(value).ok();
+        text.or_else(|| (!value.starts_with(['(', '{', '\''])).then(|| value.to_owned())).map(Word)
+    }
+}
+
+/// The error for fields or a map in place of a word.
+fn no_word<E: Error>() -> E {
+    E::custom("a number, a word, a list or a text in quotes is expected")
+}
+
 impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
-        let value = Box::<RawValue>::deserialize(deserializer)?;
-        let value = value.trim().get_ron();
-        match ron::from_str::<String>(value) {
-            Ok(text) => Ok(Word(text)),
-            Err(_) if value.starts_with(['(', '{', '\'']) => {
-                Err(D::Error::custom("a number, a word, a list or a text in quotes is expected"))
-            }
-            Err(_) => Ok(Word(value.to_owned())),
-        }
+        Word::of(&Box::<RawValue>::deserialize(deserializer)?).ok_or_else(no_word)
     }
 }
 
 impl<'de> Deserialize<'de> for Words {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words, D::Error> {
-        let word = Word::deserialize(deserializer)?;
-        match ron::from_str::<Vec<Word>>(&word.0) {
+        let value = Box::<RawValue>::deserialize(deserializer)?;
+        match ron::from_str::<Vec<Word>>(value.trim().get_ron()) {
             Ok(words) => Ok(Words(words.into_iter().map(|word| word.0).collect::<Vec<_>>().join(","))),
-            Err(_) => Ok(Words(word.0)),
+            Err(_) => Word::of(&value).map(|word| Words(word.0)).ok_or_else(no_word),
         }
     }
 }
