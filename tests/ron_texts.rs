@@ -99,3 +99,13 @@ proptest! {
         lines(Profile::parse("a.ron", &text));
     }
 }
+
+#[test]
+fn deep_brackets_are_refused() {
+    for open in ["(", "[", "{", "(a: ", "(cases: [", "(workload: \"moe\", params: {n: "] {
+        let text = open.repeat(100_000);
+        assert!(Scenario::parse("a.ron", &text).is_err() && Suite::parse("a.ron", &text).is_err(), "{open}");
+        let closed = format!("(workload: \"moe\", params: {{n: {}{}}})", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(Scenario::parse("a.ron", &closed).is_err());
+    }
+}

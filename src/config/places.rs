@@ -84,8 +84,12 @@ impl<'a> Reader<'a> {
         start..start + token.len()
     }
 
-    /// Entries up to a closing bracket or the end; `None` if brackets do not match.
+    /// Entries up to a closing bracket or the end; `None` if brackets do not match or nest too deeply.
     fn entries(&mut self, is_list: bool, depth: usize) -> Option<Vec<Entry>> {
+        // Before the brackets inside are read, so that the stack is limited.
+        if depth > MAX_NESTING {
+            return None;
+        }
         let mut entries = Vec::new();
         while let Some(token) = self.tokens.get(self.at) {
             match token {
@@ -116,7 +120,7 @@ impl<'a> Reader<'a> {
                 Token::Atom(text) => Some(self.range(text)),
                 Token::Open(open) => {
                     self.at += 1;
-                    inner = self.entries(*open == "[", depth + 1).filter(|_| depth < MAX_NESTING)?;
+                    inner = self.entries(*open == "[", depth + 1)?;
                     match self.tokens.get(self.at) {
                         Some(Token::Close(close))
                             if matches!((*open, *close), ("(", ")") | ("[", "]") | ("{", "}")) =>
