@@ -224,7 +224,8 @@ fn bad_value(setting: &str, wrong: InvalidValue, written: Written) -> ConfigErro
     let lacks_unit = !unit.is_empty() && unit.len() < default.len() && value.parse::<f64>().is_ok_and(|n| n >= 1.0);
     let quote = if default.contains('(') { "'" } else { "" };
     let help = match written {
-        _ if lacks_unit => format!("write `{value}{unit}`"),
+        Written::AsOption if lacks_unit => format!("write `{value}{unit}`"),
+        Written::InFile if lacks_unit => format!("write `\"{value}{unit}\"`"),
         Written::AsOption => format!("write it so: `--config {quote}{setting}={default}{quote}`"),
         Written::InFile => format!("write a value such as `{default}`, the default"),
     };

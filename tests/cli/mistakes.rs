@@ -333,7 +333,7 @@ fn all_mistakes_of_a_file() {
         ("a.ron", 9, "did you mean `in_flight`?"),
         ("a.ron", 9, "`in_flight` cannot be 99: it lies between 1 and 16 / write a value such as `2`"),
         ("a.ron", 9, "a.ron sets `max_memory`, which only you may set"),
-        ("a.ron", 10, "write `5s`"),
+        ("a.ron", 10, "write `\"5s\"`"),
         ("a.ron", 10, "/etc/x.ron"),
         ("a.ron", 11, "neither a beginning nor an end"),
         ("a.ron", 11, "did you mean `from`?"),
@@ -377,7 +377,7 @@ fn all_mistakes_of_a_file() {
     let of_settings: [(&str, usize, &str); 5] = [
         ("own.ron", 2, "did you mean `in_flight`?"),
         ("own.ron", 3, "`in_flight` cannot be 99"),
-        ("own.ron", 4, "write `5s`"),
+        ("own.ron", 4, "write `\"5s\"`"),
         ("own.ron", 5, "`hasty` is none of"),
         ("own.ron", 6, "`quick.iterations` cannot be 0"),
     ];

@@ -94,7 +94,7 @@ fn a_mistake_names_the_field() {
     let wrong = [
         ("gate: of", &["`of` is none of `auto` and `off`"][..]),
         ("backend: \"gpu\"", &["`gpu` is none of", "the value of `backend`"]),
-        ("timeout: \"5\"", &["`timeout` cannot be 5", "write `5s`"]),
+        ("timeout: \"5\"", &["`timeout` cannot be 5", "write `\"5s\"`"]),
         ("warmup: 9999999", &["`warmup` cannot be `9999999`"]),
         ("settings: {\"in_flihgt\": \"3\"}", &["did you mean `in_flight`?"]),
         ("settings: {\"allow_kernels\": \"true\"}", &["aorta::config::refused_setting", "a.ron sets `allow_kernels`"]),
