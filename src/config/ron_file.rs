@@ -181,9 +181,9 @@ impl Mistakes {
         self.all.push(Mistake { what: Arc::new(what), at, label });
     }
 
-    /// True if the value to which names lead is there.
+    /// True if the value to which names lead is there, or if the places in the text are unknown.
     pub fn has(&self, names: &[&str]) -> bool {
-        self.places.as_ref().is_some_and(|places| places.find(names).is_some())
+        self.places.as_ref().is_none_or(|places| places.find(names).is_some())
     }
 
     /// Number of mistakes.

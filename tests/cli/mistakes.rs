@@ -268,7 +268,10 @@ fn scenarios() {
             &["`4 * 2` is not one value", "help: add quotes: `tokens: \"4 * 2\"`"],
         ),
         ("(workload: \"moe\", params: {tokens: 8, \"tokens\": 9})", &["`tokens` is there twice"]),
-        ("(workload: \"moe\", timeout: 10s)", &["`10s` is not one value", "help: add quotes: `timeout: \"10s\"`"]),
+        (
+            "(workload: \"moe\", timeout: 10s)",
+            &["a text in quotes is expected", "help: add quotes: `timeout: \"10s\"`"],
+        ),
         ("(workload: \"moe\", streams: 1.5)", &["a whole number is expected"]),
         ("(workload: \"µ\", effort: hasty)", &["a.ron:1:25", "the value of `effort`"]),
         ("(workload: \"moe\"\n timeout: \"9s\")", &["a.ron:2:2", "a `,` or the closing bracket is expected"]),
