@@ -21,9 +21,9 @@ pub fn read(path: &Path) -> Result<Scenario, CliError> {
     let name = path.display().to_string();
     let (scenario, mut mistakes) = Scenario::read(&name, &load::read(path, load::FileKind::Scenario)?);
     let Some(mut scenario) = scenario else { return Err(ConfigError::from(mistakes).into()) };
-    check_arguments::<ExecArgs>("exec", &scenario, &mut mistakes);
-    check_arguments::<SweepArgs>("sweep", &scenario, &mut mistakes);
-    check_arguments::<AbArgs>("ab", &scenario, &mut mistakes);
+    check_arguments::<ExecArgs>("exec", &name, &scenario, &mut mistakes);
+    check_arguments::<SweepArgs>("sweep", &name, &scenario, &mut mistakes);
+    check_arguments::<AbArgs>("ab", &name, &scenario, &mut mistakes);
     sweep::check_axes(&name, &scenario, &mut mistakes);
     ab::check_sides(&name, &scenario, &mut mistakes);
     find_files(path, &mut scenario, &mut mistakes);
@@ -89,8 +89,8 @@ pub fn arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario
 }
 
 /// Reports the fields whose values a command does not accept.
-fn check_arguments<A: Args>(command: &'static str, scenario: &Scenario, mistakes: &mut Mistakes) {
-    let Err(all) = arguments::<A>(command, "file", scenario) else { return };
+fn check_arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
+    let Err(all) = arguments::<A>(command, path, scenario) else { return };
     let before = mistakes.count();
     // A rank is only valid with the world that it belongs to.
     let given = || scenario.arguments(command).into_iter().filter(|(_, words)| !words.is_empty());
