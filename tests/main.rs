@@ -62,6 +62,7 @@ mod rendezvous;
 mod reparse;
 mod robustness;
 mod rocm;
+mod ron_texts;
 mod schedules;
 mod sessions;
 mod simulation;

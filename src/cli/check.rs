@@ -82,9 +82,6 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
     if let Some(scenario) = settled.scenario.as_deref() {
-        let path = project::resolve(file)?;
-        sweep::check_scenario(&path, scenario)?;
-        ab::check_scenario(&path)?;
         rows.extend(beyond_exec(scenario));
     }
     let loaded = exec::compile(&settled, &settings)?;

@@ -316,7 +316,10 @@ impl CliError {
 
 impl From<InputError> for CliError {
     fn from(error: InputError) -> Self {
-        CliError::Input(error)
+        match error {
+            InputError::Config(error) => CliError::Config(error),
+            error => CliError::Input(error),
+        }
     }
 }
 

@@ -26,10 +26,9 @@ use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{CHECK_FAILED, CliResult, DONE, INTERRUPTED, child, launcher, load, output};
 
-pub use args::{ExecArgs, Mistake, exec_args};
+pub use args::{ExecArgs, Mistake, exec_args, parsed};
 pub use limits::{broken as broken_limit, check_scenario};
 pub use prepare::{compile, examine, settle, target};
-pub use scenario::{read as read_scenario, scenario_arguments, workload};
 
 use measuring::Run;
 use prepare::{Ready, prepare};

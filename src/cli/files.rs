@@ -3,7 +3,15 @@
 use std::io::Read;
 use std::path::Path;
 
+use crate::base::suggest;
+
 use super::error::InputError;
+
+/// Extensions of files that a command runs or shows.
+const ENDINGS: [&str; 4] = ["aorta", "ron", "aortab", "json"];
+
+/// Maximum number of files that are compared with the name of a missing one.
+const MAX_BESIDE: usize = 4096;
 
 /// The purpose of a file that is read, which determines its limits and messages.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +76,20 @@ pub fn read_disk(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
     bytes_from(&path.display().to_string(), open(path, kind)?, kind)
 }
 
+/// The file beside a missing one that was probably meant: one that has its name and an extension, or a similar name. `None`
+/// if there is none.
+pub fn nearest(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?.flatten().take(MAX_BESIDE);
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.retain(|name| Path::new(name).extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known)));
+    names.sort();
+    let extended = names.iter().find(|file| Path::new(file).file_stem() == Some(name.as_ref()));
+    let near = extended.map(String::as_str).or_else(|| suggest::nearest(name, names.iter().map(String::as_str)))?;
+    Some(folder.map_or_else(|| near.to_owned(), |folder| folder.join(near).display().to_string()))
+}
+
 /// Opens a file, and nothing else that a path may lead to.
 fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
@@ -76,7 +98,12 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
         help: help.map(str::to_owned),
     };
     let failed = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => unreadable("there is no such file".to_owned(), Some(kind.wanted())),
+        std::io::ErrorKind::NotFound => {
+            // Only for files that the command line names: other files learn nothing of their surroundings.
+            let near = nearest(path).filter(|_| matches!(kind, FileKind::Scenario | FileKind::Suite));
+            let near = near.map(|near| format!("did you mean `{near}`?"));
+            unreadable("there is no such file".to_owned(), Some(near.as_deref().unwrap_or(kind.wanted())))
+        }
         _ => unreadable(error.to_string(), None),
     };
     let about = std::fs::metadata(path).map_err(failed)?;

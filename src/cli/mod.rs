@@ -40,6 +40,7 @@ mod profile;
 mod progress;
 mod project;
 mod report;
+mod scenario;
 mod secret;
 mod show;
 mod suite;

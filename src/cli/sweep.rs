@@ -26,7 +26,7 @@ use super::report::cases_json;
 use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
-pub use scenario::{check as check_scenario, words as scenario_words};
+pub use scenario::{check as check_axes, words as scenario_words};
 
 use axes::Options;
 

@@ -3,19 +3,18 @@
 use miette::Diagnostic;
 use thiserror::Error;
 
-use crate::base::{SourceMap, SrcSpan};
+use super::ron_file::Mistakes;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
-    #[error("{}: {message}", .sources.place(*.at))]
+    /// All mistakes of a RON file.
+    #[error("{0}")]
+    File(Box<Mistakes>),
+
+    #[error("{message}")]
     #[diagnostic(code(aorta::config::bad_ron))]
     BadRon {
         message: String,
-        /// The text that cannot be read, under the name of its file.
-        sources: SourceMap,
-        #[label("{label}")]
-        at: SrcSpan,
-        label: String,
         #[help]
         help: String,
     },
@@ -126,24 +125,4 @@ pub enum ConfigError {
         #[help]
         help: Option<String>,
     },
-}
-
-impl ConfigError {
-    /// Names the file that gives a setting its invalid value.
-    pub(super) fn in_file(self, file: &str) -> ConfigError {
-        match self {
-            ConfigError::BadValue { name, value, why, help } => {
-                ConfigError::BadValue { name: format!("{name} in {file}"), value, why, help }
-            }
-            other => other,
-        }
-    }
-
-    /// The texts to which the labels refer; `None` for an error without labels.
-    pub fn sources(&self) -> Option<&SourceMap> {
-        match self {
-            ConfigError::BadRon { sources, .. } => Some(sources),
-            _ => None,
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::settings::options;
+use super::ron_file::options;
 
 /// The kind of a RON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,19 +15,24 @@ mod kernelbench;
 mod kind;
 mod links;
 mod partition;
+mod places;
 mod profile;
 mod project;
 mod quantity;
+mod ron_file;
 mod scenario;
 mod settings;
 mod suite;
 mod suite_table;
+mod tokens;
 mod value;
 mod variables;
+mod words;
 
 pub use bundle::{Bundle, Part, Plan as BundledPlan, part_name, unhex};
 pub use choices::{
-    CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting, SyncSetting,
+    BackendSetting, CacheSetting, CaseOrder, DataSetting, Effort, GateSetting, LaunchSetting, ObserveSetting,
+    SyncSetting,
 };
 pub use error::ConfigError;
 pub use expected::Expected;
@@ -39,6 +44,7 @@ pub use links::{Link, Links, Table, Wiring};
 pub use profile::{CopyEngines, GraphCosts, HostCosts, HostLink, Profile, QueueRule, Queues};
 pub use project::{PROJECT_FILE, Project};
 pub use quantity::{Quantity, Span};
+pub use ron_file::Mistakes;
 pub use scenario::{FIELDS, Field, Scenario, check_setting, check_variable};
 pub use settings::{MAX_CYCLE, SETTINGS, Setting, Settings};
 pub use suite::{Needs, Suite, SuiteAxis, SuiteCase};

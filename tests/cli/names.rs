@@ -40,6 +40,27 @@ fn near_misses_get_a_suggestion() {
 }
 
 #[test]
+fn files_beside_are_suggested() {
+    let sandbox = Sandbox::new();
+    sandbox.write("net.aorta", "step { nop() }");
+    sandbox.write("runs/first.ron", "(workload: \"../net.aorta\", backend: sim, effort: quick)");
+    sandbox.good(&["bundle", "runs/first.ron", "-o", "far/first.aortab"]);
+    let cases = [
+        ("exec", "net", "did you mean `net.aorta`?"),
+        ("exec", "nte.aorta", "did you mean `net.aorta`?"),
+        ("check", "runs/frist.ron", "did you mean `runs/first.ron`?"),
+        ("exec", "far/first", "did you mean `far/first.aortab`?"),
+        ("exec", "far/first.aortab/nte.aorta", "far/first.aortab has no part `nte.aorta`"),
+        ("show", "far/first.aortab/nte.aorta", "did you mean `net.aorta`?"),
+    ];
+    for (command, name, says) in cases {
+        let output = sandbox.run(&[command, name]);
+        let said = output.stderr.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ");
+        assert!(output.code == Some(2) && said.contains(says), "{command} {name}: {}", output.stderr);
+    }
+}
+
+#[test]
 fn a_file_of_that_name_comes_first() {
     let sandbox = Sandbox::new();
     sandbox.write("moe", "step { nop() nop() }");

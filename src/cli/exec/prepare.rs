@@ -1,12 +1,12 @@
 //! Prepares a run: reads arguments, settings and the file, and opens devices.
 
 use crate::compile::Ranks;
-use crate::config::{Expected, ObserveSetting, Settings};
+use crate::config::{BackendSetting, Expected, ObserveSetting, Settings};
 use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
 use super::{emulate, multi_process, scenario};
-use crate::cli::backends::{self, BackendArg, Chosen};
+use crate::cli::backends::{self, Chosen};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::outputs::check_trace;
 use crate::cli::{ConfigArgs, WorkloadArgs, load, output, profile};
@@ -32,7 +32,7 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     let mut settings = load::settings(&args.config)?;
     args.change(&mut settings);
     if settings.observe == ObserveSetting::Vendor {
-        backends::attach_recorder(args.backend.unwrap_or(BackendArg::Auto));
+        backends::attach_recorder(args.backend.unwrap_or(BackendSetting::Auto));
     }
     Ok((args, settings))
 }
@@ -42,7 +42,7 @@ fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     match args.emulate.or(args.ranks) {
         Some(ranks) => (Ranks::Exactly(ranks), false),
         None => {
-            let gpus = backends::gpus(args.backend.unwrap_or(BackendArg::Auto), args.device);
+            let gpus = backends::gpus(args.backend.unwrap_or(BackendSetting::Auto), args.device);
             (Ranks::IfCommunicating(gpus.unwrap_or(1)), gpus.is_none())
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn prepare(
     process: Option<&multi_process::Process>,
 ) -> Result<Ready, CliError> {
     let text = find(&args, &settings)?;
-    let wanted = args.backend.unwrap_or(BackendArg::Auto);
+    let wanted = args.backend.unwrap_or(BackendSetting::Auto);
     let (ranks, uncounted) = match (process, args.emulate) {
         (Some(_), Some(world)) => return Err(emulate::launched(world).into()),
         (Some(process), None) => (Ranks::Exactly(process.world(args.ranks)?), false),

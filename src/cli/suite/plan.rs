@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use crate::base::{Bytes, Space, counted};
-use crate::cli::backends::{self, BackendArg};
+use crate::cli::backends;
 use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::exec::ExecArgs;
 use crate::cli::passed::exec_args;
-use crate::cli::{container, exec, library, load, project};
-use crate::config::{RonKind, Settings, Suite, SuiteCase};
+use crate::cli::{container, exec, library, load, project, scenario};
+use crate::config::{BackendSetting, RonKind, Settings, Suite, SuiteCase};
 use crate::measure::cases::Status;
 use crate::schedule::Topology;
 
@@ -39,12 +39,12 @@ pub struct Machine {
 impl Machine {
     /// The machine for the requested backend. Devices are not opened: each case does that in its own process.
     pub fn here(args: &ExecArgs, settings: &Settings) -> Result<Machine, CliError> {
-        let wanted = args.backend.unwrap_or(BackendArg::Auto);
+        let wanted = args.backend.unwrap_or(BackendSetting::Auto);
         let gpus = match wanted {
-            BackendArg::Cuda | BackendArg::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
-            _ => backends::gpus(wanted, args.device).filter(|_| wanted == BackendArg::Auto),
+            BackendSetting::Cuda | BackendSetting::Hip => Some(backends::gpus(wanted, args.device).unwrap_or(0)),
+            _ => backends::gpus(wanted, args.device).filter(|_| wanted == BackendSetting::Auto),
         };
-        let simulated = gpus.is_none() && wanted != BackendArg::Host;
+        let simulated = gpus.is_none() && wanted != BackendSetting::Host;
         let profile = backends::profile(settings)?;
         let memory = simulated.then(|| Bytes(profile.memory.value() as u64));
         Ok(Machine { gpus, computes: !simulated, memory, topology: Topology::of(&profile) })
@@ -172,6 +172,6 @@ fn examine(arguments: &[String], topology: Topology) -> Result<Bytes, String> {
 /// as a scenario does.
 fn workload(suite: &Suite, name: &str) -> Result<Option<String>, CliError> {
     let file =
-        if suite.name.ends_with(".ron") { exec::workload(Path::new(&suite.name), name)? } else { name.to_owned() };
+        if suite.name.ends_with(".ron") { scenario::workload(Path::new(&suite.name), name)? } else { name.to_owned() };
     Ok(Some(file).filter(|file| library::find(file).is_some() || container::is_file(Path::new(file))))
 }
