@@ -41,8 +41,10 @@ def attention(dtype: str, quick: bool):
             yield Case("attention", dtype, buffers, f"attention(q, k, v{bias}{call} -> o, l)", lambda t, o=options: forward(t, *o), bound)
             more = {"z": dtype + shape(*q), "e": sums + shape(*q[:3]), "dq": dtype + shape(*q), "dk": dtype + shape(*k), "dv": dtype + shape(*k)}
             more |= {"ds": sums + shape(*q[:3], keys)} if biased else {}
-            name, slopes = ("biased_attention_backward", ", ds") if biased else ("attention_backward", "")
-            yield Case(name, dtype, {**buffers, **more}, f"{name}(q, k, v, o, l, z{bias}, e{call} -> dq, dk, dv{slopes})",
+            name = "biased_attention_backward" if biased else "attention_backward"
+            call = (f"biased_attention_backward(q, k, v, o, l, z, b, e{call} -> dq, dk, dv, ds)" if biased else
+                    f"attention_backward(q, k, v, o, l, z, e{call} -> dq, dk, dv)")
+            yield Case(name, dtype, {**buffers, **more}, call,
                        lambda t, o=options: backward(t, *o), bound)
     yield from pooled(dtype, quick, bound)
     yield from ragged(dtype, quick, bound)
