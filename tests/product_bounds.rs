@@ -34,7 +34,7 @@ impl Product {
         };
         let (m, n) = (pick(seed, 2, &[1, 3, 40]), pick(seed, 3, &[16, 48, 96]));
         let k = pick(seed, 4, &[16, 48, 512, 4096]);
-        let (bias, accumulates) = (hash(seed, 5) % 2 == 0, hash(seed, 6) % 2 == 0);
+        let (bias, accumulates) = (hash(seed, 5).is_multiple_of(2), hash(seed, 6).is_multiple_of(2));
         let function = pick(seed, 7, &["none", "none", "relu", "gelu", "silu"]);
         let options = [
             ("transpose_b", Attr::Bool(true)),
@@ -48,7 +48,7 @@ impl Product {
             Spec::of_use("gemm", &options, tensors.clone(), &[Some(tensor(output, &[m, n]))]).expect("a product");
         // What is added is small, as large as the products, or larger.
         let size = pick(seed, 8, &[0.3, 1.0, 10.0]) * (k as f64).sqrt();
-        let one_sign = hash(seed, 9) % 3 == 0;
+        let one_sign = hash(seed, 9).is_multiple_of(3);
         let values = |(place, tensor): (usize, &Tensor)| -> Vec<f64> {
             let scale = if place < 2 { 1.0 } else { size };
             let of = |index: u64| {
@@ -97,7 +97,11 @@ impl Product {
     fn passes(&self, found: Vec<f64>) -> bool {
         let inputs: Vec<&[f64]> = self.inputs.iter().map(Vec::as_slice).collect();
         let before = || vec![vec![0.0; found.len()]];
-        self.spec.operation.check(&self.spec, &inputs, &before, &[found.clone()]).iter().all(|check| check.held())
+        self.spec
+            .operation
+            .check(&self.spec, &inputs, &before, std::slice::from_ref(&found))
+            .iter()
+            .all(|check| check.held())
     }
 }
 

@@ -528,7 +528,11 @@ fn collectives(name: &str, seed: u64, dims: &[u64]) -> Option<Case> {
         "broadcast" => "f: broadcast($0 -> @0, root: 1)".to_owned(),
         "reduce" => format!("f: reduce($0 -> @0, op: {mean}, root: 2)"),
         "all_to_all" if seed.is_multiple_of(3) => {
-            format!("map((c * {} + 1) % 3 -> c)  f: all_to_all($0, c -> @0, back: {})", 2 + seed % 5, seed % 2 == 0)
+            format!(
+                "map((c * {} + 1) % 3 -> c)  f: all_to_all($0, c -> @0, back: {})",
+                2 + seed % 5,
+                seed.is_multiple_of(2)
+            )
         }
         "all_to_all" if seed.is_multiple_of(2) => "f: all_to_all($0 -> @0)".to_owned(),
         "all_to_all" => "f: all_to_all($0 -> @0, counts: [[1, 0, 2], [0, 1, 1], [2, 1, 0]])".to_owned(),
