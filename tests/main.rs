@@ -50,6 +50,7 @@ mod peers;
 mod pictures;
 mod plan_formats;
 mod processes;
+mod product_bounds;
 mod random_attention;
 mod random_shapes;
 mod random_windows;
