@@ -35,8 +35,14 @@ function themeButton(model) {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    model.timeline?.recolor();
+    recolor(model);
   }, { class: "theme" });
+}
+
+/** Draws what lies on a canvas in the colours of the theme. */
+function recolor(model) {
+  model.timeline?.recolor();
+  shownPlots.forEach((plot) => plot.recolor());
 }
 
 /** The tables of operations and streams of a rank that can be chosen. */
@@ -136,6 +142,7 @@ function build(model) {
       runs ? runSections(model, gallery) : model.galleries.map(({ name, title }) => section(name, title, gallery(name))),
       model.pages.map(reportSection)));
   model.timeline?.recolor();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => recolor(model));
   performance.mark("timeline");
   const select = (rank, id) => {
     model.timeline.goTo(rank, id);

@@ -74,7 +74,7 @@ fn figures() -> String {
     let width = DEFINITIONS.iter().map(|definition| definition.name.len()).max().unwrap_or(0);
     let mut text = "metric\n".to_owned();
     for definition in DEFINITIONS {
-        let _ = writeln!(text, "  {:width$}  {}", definition.name, definition.summary);
+        text += &output::row(definition.name, width, definition.summary);
     }
     text + "\n`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.\n"
 }
@@ -95,30 +95,19 @@ fn definition(definition: &Definition) -> String {
         ("good for", definition.good_for),
         ("traps", definition.traps),
     ] {
-        for (index, line) in wrapped(value).iter().enumerate() {
+        let room = output::columns().map_or(COLUMNS, |columns| columns.saturating_sub(NAMES).clamp(1, COLUMNS));
+        for (index, line) in output::wrapped(value, room).iter().enumerate() {
             let _ = writeln!(text, "  {:10}{line}", if index == 0 { name } else { "" });
         }
     }
     text
 }
 
-/// Line width of a definition.
+/// Line width of a definition, without its names, where the window is wider.
 const COLUMNS: usize = 100;
 
-/// Wraps a text.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one from the beginning");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
-            lines.push(word.to_owned());
-        } else {
-            let space = if line.is_empty() { "" } else { " " };
-            *line += &format!("{space}{word}");
-        }
-    }
-    lines
-}
+/// Width of the names of a definition's lines, with the spaces around them.
+const NAMES: usize = 12;
 
 /// The page of one diagnostic.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +164,7 @@ fn index(pages: &[Page]) -> String {
     for phase in pages.chunk_by(|a, b| a.phase == b.phase) {
         let _ = writeln!(text, "aorta::{}", phase[0].phase);
         for page in phase {
-            let _ = writeln!(text, "  {:width$}  {}", page.name, first_sentence(page.text));
+            text += &output::row(page.name, width, &first_sentence(page.text));
         }
         text.push('\n');
     }

@@ -126,8 +126,12 @@ const WIDTH: usize = 80;
 /// Number of characters in a line: the variable `COLUMNS`, or the width of the terminal that standard output is; `None`
 /// for a file or a pipe.
 pub fn columns() -> Option<usize> {
-    let told = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
-    told.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+    told_columns().or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+}
+
+/// The number in the variable `COLUMNS`.
+fn told_columns() -> Option<usize> {
+    std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok())
 }
 
 /// Width of drawings in letters, in characters.
@@ -135,10 +139,48 @@ pub fn width() -> usize {
     columns().unwrap_or(WIDTH)
 }
 
+/// Least width of a diagnostic, in characters.
+const LEAST_WIDTH: usize = 40;
+
+/// Least room beside a name for the text about it, in characters.
+const LEAST_ROOM: usize = 24;
+
+/// A line of a list: a name, padded to a width, and a text about it. In a window the text is broken into lines below each
+/// other, below the name if the window is narrow.
+pub fn row(name: &str, width: usize, about: &str) -> String {
+    let indent = width + 4;
+    let beside = format!("  {name:width$}  ");
+    let Some(columns) = columns() else { return format!("{beside}{about}").trim_end().to_owned() + "\n" };
+    let (mut text, indent) = match columns.checked_sub(indent) {
+        Some(LEAST_ROOM..) => (beside, indent),
+        _ => (format!("  {name}\n      "), 6),
+    };
+    let lines = wrapped(about, columns.saturating_sub(indent).max(1));
+    text += &lines.join(&format!("\n{:indent$}", ""));
+    text.trim_end().to_owned() + "\n"
+}
+
+/// The words of a text in lines of at most so many characters, unless a word is longer.
+pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one from the beginning");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
+            lines.push(word.to_owned());
+        } else {
+            let space = if line.is_empty() { "" } else { " " };
+            *line += &format!("{space}{word}");
+        }
+    }
+    lines
+}
+
 /// Style of diagnostics on standard error.
 pub fn error_style() -> Style {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    Style { color, ..Style::default() }
+    let style = Style::default();
+    let columns = told_columns().or_else(|| terminal_columns(io::stderr())).filter(|columns| *columns > 0);
+    Style { color, width: columns.map_or(style.width, |columns| columns.clamp(LEAST_WIDTH, style.width)) }
 }
 
 /// The file that a path to write to refers to.

@@ -214,8 +214,7 @@ fn section(text: &mut String, title: &str, rows: &[(String, String)]) {
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(44);
     *text += &format!("\n{title}\n");
     for (name, about) in rows {
-        *text += format!("  {name:width$}  {about}").trim_end();
-        text.push('\n');
+        *text += &output::row(name, width, about);
     }
 }
 

