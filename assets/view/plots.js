@@ -171,7 +171,14 @@ class PlotView {
       context.stroke();
       const right = x > left + width / 2;
       context.textAlign = right ? "right" : "left";
-      context.fillText(visible(meaning), x + (right ? -4 : 4) * pixels, top + (12 + 13 * index) * pixels);
+      const corner = [x + (right ? -4 : 4) * pixels, top + (12 + 13 * index) * pixels];
+      context.save();
+      context.setLineDash([]);
+      context.strokeStyle = style("--page");
+      context.lineWidth = 4 * pixels;
+      context.strokeText(visible(meaning), ...corner);
+      context.restore();
+      context.fillText(visible(meaning), ...corner);
     });
     context.restore();
   }

@@ -91,7 +91,7 @@ pub struct Area {
 }
 
 /// The area of the only chart of a picture.
-pub const AREA: Area = Area { left: 76.0, right: WIDTH - 16.0, top: 14.0, bottom: 264.0 };
+pub const AREA: Area = Area { left: 76.0, right: WIDTH - 16.0, top: 20.0, bottom: 270.0 };
 
 /// Room below a chart for its axis.
 const BELOW: f64 = 42.0;
@@ -116,7 +116,7 @@ impl Chart {
             Shape::line("axis", (left, bottom), (right, bottom)),
             Shape::line("axis", (left, top), (left, bottom)),
             Shape::text("faint", (f64::midpoint(left, right), bottom + 36.0), x).anchored("middle"),
-            Shape::text("faint", (left - 70.0, top - 3.0), y),
+            Shape::text("faint", ((left - 70.0).max(0.0), top - 8.0), y),
         ];
         Chart { area, shapes, legend: Vec::new() }
     }

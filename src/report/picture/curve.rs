@@ -1,6 +1,6 @@
 //! Curves of a sweep: time, rate, efficiency and every metric over each axis, with a line for each value of another axis.
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 
 use crate::measure::cases::{Case, Header};
 use crate::measure::direction;
@@ -196,10 +196,13 @@ fn draw(along: &Along, shown: Shown, lines: &[Line], cases: &[&Case]) -> Picture
         Series::new("ideal scaling", 0, Style::Dashed, points)
     });
     let own = lines.iter().enumerate().map(|(color, line)| series(line, color, shown, &places, unit));
+    let marks = knees(lines, shown, &places, unit);
+    // Texts of marks lie above the curves.
+    let room = 1.05 + 0.06 * marks.len() as f64;
     let plot = Plot {
         series: ideals.into_iter().chain(own).collect(),
-        marks: knees(lines, shown, &places, unit),
-        y: Axis::linear(&format!("{what}{mark}"), unit, (0.0, most * 1.05)),
+        marks,
+        y: Axis::linear(&format!("{what}{mark}"), unit, (0.0, most * room)),
         x: places.axis(&axis),
     };
     let held: Vec<String> = match lines {
@@ -223,15 +226,21 @@ fn series(line: &Line, color: usize, shown: Shown, places: &Places, unit: &str) 
     }
 }
 
-/// The knee of each line that has one, with its name.
+/// The knees of the lines; lines with the same knee share a mark.
 fn knees(lines: &[Line], shown: Shown, places: &Places, unit: &str) -> Vec<(f64, String)> {
-    let knee = |line: &Line| {
+    let mut knees: IndexMap<&str, Vec<&str>> = IndexMap::new();
+    for line in lines {
         let judged = best(line, shown, unit).is_some() && !matches!(shown, Shown::Metric(_));
-        let knee = &line.curve.points[line.curve.knee.filter(|_| judged)?].value;
-        let name = if line.name.is_empty() { String::new() } else { format!(" of {}", line.name) };
-        Some((places.at(knee), format!("knee{name}: {knee}")))
+        if let Some(knee) = line.curve.knee.filter(|_| judged) {
+            knees.entry(&line.curve.points[knee].value).or_default().push(&line.name);
+        }
+    }
+    let alone = knees.len() == 1;
+    let text = |knee: &str, names: &[&str]| match alone {
+        true => format!("knee: {knee}"),
+        false => format!("knee of {}: {knee}", names.join(", ")),
     };
-    lines.iter().filter_map(knee).collect()
+    knees.iter().map(|(knee, names)| (places.at(knee), text(knee, names))).collect()
 }
 
 /// The best point of a line; `None` without a conclusion, or if nobody knows which direction is better.

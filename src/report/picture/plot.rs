@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::report::quantity::quantity;
 
-use super::chart::{Area, Chart};
+use super::chart::{Area, Chart, round};
 use super::scale::{Scale, Spread};
 use super::{FILLS, STROKES, Shape};
 
@@ -96,8 +96,8 @@ impl Plot {
         let y = Scale::new(self.y.spread, self.y.range, (bottom, top));
         y.ticks(6).into_iter().for_each(|tick| chart.tick_y(y.at(tick), &quantity(tick, &self.y.unit)));
         if self.x.ticks.is_empty() {
-            let texts = ((right - left) / 110.0) as usize;
-            x.ticks(texts).into_iter().for_each(|tick| chart.tick_x(x.at(tick), quantity(tick, &self.x.unit)));
+            let texts = ((right - left) / 75.0) as usize;
+            x.ticks(texts).into_iter().for_each(|tick| chart.tick_x(x.at(tick), round(&quantity(tick, &self.x.unit))));
         }
         for (at, text) in self.x.ticks.iter().step_by(self.x.ticks.len().div_ceil(TEXTS).max(1)) {
             chart.tick_x(x.at(*at), text.clone());
@@ -115,7 +115,7 @@ impl Plot {
             // The text lies on the side with more room.
             let (anchor, side) = if at > f64::midpoint(left, right) { ("end", -4.0) } else { ("start", 4.0) };
             let place = (at + side, top + 8.0 + 12.0 * index as f64);
-            chart.shapes.push(Shape::text("faint", place, meaning).anchored(anchor));
+            chart.shapes.push(Shape::text("mark", place, meaning).anchored(anchor));
         }
         chart
     }

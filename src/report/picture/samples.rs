@@ -15,8 +15,8 @@ const BINS: usize = 60;
 const POINTS: usize = 300;
 
 /// The areas of both charts.
-const TOP: f64 = 32.0;
-const BOTTOM: f64 = 172.0;
+const TOP: f64 = 42.0;
+const BOTTOM: f64 = 182.0;
 const DISTRIBUTION: Area = Area { left: 56.0, right: 356.0, top: TOP, bottom: BOTTOM };
 const ORDER: Area = Area { left: 446.0, right: WIDTH - 4.0, top: TOP, bottom: BOTTOM };
 
