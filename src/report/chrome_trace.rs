@@ -17,6 +17,9 @@ use super::variant::marks;
 /// The category of arrows from an operation to one that waits for it.
 pub(super) const DEPENDENCY: &str = "dependency";
 
+/// The category of arrows between matching operations of several ranks, and of the moments in which they begin and end.
+pub(super) const BETWEEN_RANKS: &str = "between ranks";
+
 /// The events of all variants and ranks.
 pub(super) fn events(record: &RunRecord) -> Vec<Value> {
     let mut events = Vec::new();
@@ -226,10 +229,30 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
         let members = meeting.ranks.iter().zip(&meeting.ids).filter_map(|(rank, id)| ran.get(&(*rank, *id)));
         let Some((last, _)) = members.clone().max_by_key(|(begin, _)| begin.time) else { continue };
         // Viewers draw no arrow that leads back in time, so it ends where the last one arrives.
-        for (other, _) in members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time) {
-            arrow("between ranks", *last, End { time: last.time, ..*other }, events, flow);
+        let others = members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time);
+        let others: Vec<End> = others.map(|(other, _)| End { time: last.time, ..*other }).collect();
+        if !others.is_empty() {
+            events.push(moment(*last));
+        }
+        for other in others {
+            events.push(moment(other));
+            arrow(BETWEEN_RANKS, *last, other, events, flow);
         }
     }
+}
+
+/// A slice of length 0 for the ends of arrows within an operation. Perfetto would draw an arrow between two operations from
+/// the one that begins first, which here is the one that waits.
+fn moment(end: End) -> Value {
+    json!({
+        "ph": "X",
+        "cat": BETWEEN_RANKS,
+        "name": BETWEEN_RANKS,
+        "pid": end.pid,
+        "tid": thread(end.pid, end.lane as usize),
+        "ts": micros(end.time),
+        "dur": 0,
+    })
 }
 
 /// An end of an arrow.
