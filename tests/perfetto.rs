@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::sandbox::Sandbox;
 use crate::view::browser;
 
-/// Runs with several ranks, both launch modes, copies, host streams, and more streams than queues.
+/// Runs with several ranks, both launch modes, copies, collectives and messages.
 const RUNS: [&[&str]; 4] = [
     &["moe", "--ranks", "2", "--launch", "both"],
     &["fsdp_overlap", "--ranks", "4"],
@@ -23,7 +23,8 @@ const RUNS: [&[&str]; 4] = [
 const QUERIES: [&str; 6] = [
     "select name, value from stats where severity in ('error', 'data_loss') and value > 0",
     "select p.name as process, t.name as thread, s.name, s.ts, s.dur, s.depth from slice s \
-     join thread_track k on s.track_id = k.id join thread t using (utid) join process p using (upid) order by process, thread, s.ts, s.name",
+     join thread_track k on s.track_id = k.id join thread t using (utid) join process p using (upid) \
+     order by process, thread, s.ts, s.name",
     "select p.name as process, t.name as thread from thread t join process p using (upid) \
      where t.name is not null and p.name is not null order by process, thread",
     "select coalesce(x.name, a.name) as source, coalesce(y.name, b.name) as target, p.name as begin, q.name as end \
@@ -104,7 +105,10 @@ fn check(arguments: &[&str], found: &Value, record: &Value) {
     assert_eq!(list(&found[5]).len(), ranks.len(), "{arguments:?}: each rank has a track of its critical path");
     assert!(!path.is_empty() && !list(&found[4]).is_empty(), "{arguments:?}");
     let flows = list(&found[3]);
-    assert!(flows.iter().all(|flow| flow["source"] != "between ranks" && flow["target"] != "between ranks"), "{flows:?}");
+    assert!(
+        flows.iter().all(|flow| flow["source"] != "between ranks" && flow["target"] != "between ranks"),
+        "{flows:?}"
+    );
     let between = flows.iter().filter(|flow| flow["begin"] != flow["end"]).count();
     assert_eq!(between > 0, ranks.len() > list(&record["variants"]).len(), "{arguments:?}: arrows between ranks");
 }

@@ -45,6 +45,21 @@ function recolor(model) {
   shownPlots.forEach((plot) => plot.recolor());
 }
 
+/** Draws canvases for paper, in the light theme and at the width of a page, or for the screen again. */
+function print(model, begins) {
+  const { dataset } = document.documentElement;
+  if (begins) {
+    dataset.screen = dataset.theme ?? "";
+    dataset.theme = "light";
+  } else if (dataset.screen) {
+    dataset.theme = dataset.screen;
+  } else {
+    delete dataset.theme;
+  }
+  model.timeline?.print(begins);
+  shownPlots.forEach((plot) => plot.print(begins));
+}
+
 /** The tables of operations and streams of a rank that can be chosen. */
 function tables(model, select) {
   const ranks = model.ranks.filter((rank) => rank.count > 0);
@@ -143,6 +158,8 @@ function build(model) {
       model.pages.map(reportSection)));
   model.timeline?.recolor();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => recolor(model));
+  window.addEventListener("beforeprint", () => print(model, true));
+  window.addEventListener("afterprint", () => print(model, false));
   performance.mark("timeline");
   const select = (rank, id) => {
     model.timeline.goTo(rank, id);

@@ -1,8 +1,8 @@
 // Charts with two axes, which uPlot draws: it zooms and finds the point at the pointer. Intervals, best values and marks are
 // drawn here, and so are the keys and the texts for screen readers.
 
-/** Height of a chart, the least width of one of several side by side, and its width on paper, in pixels. */
-const PLOT = { height: 300, least: 330, printed: 640 };
+/** Height of a chart, and the width of all charts side by side on paper, in pixels. */
+const PLOT = { height: 300, printed: 660 };
 
 /** Colours of series, by their number; the SVG files have the same. */
 const SERIES_COLORS = [1, 2, 3, 4, 6, 5, 7].map((part) => `--part-${part}`);
@@ -127,7 +127,14 @@ class PlotView {
   }
 
   recolor() {
-    this.chart?.redraw(false);
+    this.chart?.redraw(false, true);
+  }
+
+  /** Draws at the width of a page, or of the window again. */
+  print(begins) {
+    const beside = this.element.parentElement.childElementCount;
+    this.resize(begins ? PLOT.printed / beside : undefined);
+    this.recolor();
   }
 
   remove() {
@@ -233,12 +240,3 @@ class PlotView {
     actions[event.key]();
   }
 }
-
-window.addEventListener("beforeprint", () => shownPlots.forEach((plot) => {
-  plot.resize(PLOT.printed);
-  plot.recolor();
-}));
-window.addEventListener("afterprint", () => shownPlots.forEach((plot) => {
-  plot.resize();
-  plot.recolor();
-}));

@@ -41,7 +41,8 @@ function gallerySection({ title, notes, choices, pictures }) {
       return control;
     })),
     h("figure", {}, frame, caption),
-    [...notes, plots.length > 0 && PLOT_HELP].filter(Boolean).map((note) => h("p", { class: "note" }, note)),
+    notes.map((note) => h("p", { class: "note" }, note)),
+    plots.length > 0 && h("p", { class: "note keys-note" }, PLOT_HELP),
   ];
 }
 

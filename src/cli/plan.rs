@@ -17,7 +17,8 @@ use crate::schedule::{Schedule, Topology};
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
 use super::{
-    CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, outputs, suite,
+    CliResult, ConfigArgs, DIFFERENT, DONE, MAX_RANKS, WorkloadArgs, backends, container, exec, load, output, outputs,
+    suite,
 };
 
 /// Largest number of operations that Graphviz draws within seconds.
@@ -163,7 +164,8 @@ fn suite_of_plans(name: &str, args: &PlanArgs) -> CliResult {
         let help = format!("`aorta suite {name} --dry-run` lists the cases: plan one of them");
         return Err(InputError::bad_value("`--format`", "of a suite", why, &help).into());
     }
-    let pictures = [("`--html`", args.html.as_ref().map(|path| path.display().to_string())), ("`--svg`", args.svg.clone())];
+    let pictures =
+        [("`--html`", args.html.as_ref().map(|path| path.display().to_string())), ("`--svg`", args.svg.clone())];
     for (option, value) in pictures {
         let Some(value) = value else { continue };
         let help = format!("`aorta suite {name} --html PATH` makes a page of its runs");

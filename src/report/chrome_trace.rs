@@ -15,7 +15,7 @@ use super::counters::counters;
 use super::variant::marks;
 
 /// The category of arrows from an operation to one that waits for it.
-pub(super) const DEPENDENCY: &str = "dependency";
+const DEPENDENCY: &str = "dependency";
 
 /// The category of arrows between matching operations of several ranks, and of the moments in which they begin and end.
 pub(super) const BETWEEN_RANKS: &str = "between ranks";

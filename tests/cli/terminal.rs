@@ -30,8 +30,10 @@ fn on_terminal(sandbox: &Sandbox, columns: usize, no_color: bool, arguments: &[&
 
 /// True if a text has an escape sequence that sets a colour.
 fn has_color(text: &str) -> bool {
-    let is_color =
-        |part: &str| part.split_once('m').is_some_and(|(code, _)| code.split(';').any(|code| code.parse() >= Ok(30)));
+    let is_color = |part: &str| {
+        part.split_once('m')
+            .is_some_and(|(code, _)| code.split(';').any(|code| code.parse::<u8>().is_ok_and(|code| code >= 30)))
+    };
     text.split("\u{1b}[").skip(1).any(is_color)
 }
 
@@ -97,7 +99,9 @@ const COMMANDS: [&[&str]; 17] = [
 
 /// Text that is not wrapped: code, commands to copy, and words that are longer than the window.
 fn is_kept(line: &str, columns: usize) -> bool {
-    line.starts_with("    ") || line.contains(['│', '╭', '╰']) || line.split_whitespace().any(|word| word.len() + 16 > columns)
+    line.starts_with("    ")
+        || line.contains(['│', '╭', '╰'])
+        || line.split_whitespace().any(|word| word.len() + 16 > columns)
 }
 
 #[test]
@@ -106,7 +110,18 @@ fn text_fits_the_window_and_has_no_colours() {
     sandbox.write("product.aorta", FILE);
     sandbox.write("wrong.aorta", FILE.replace("gemm", "gemn"));
     for (size, file) in [("64", "a.json"), ("128", "b.json")] {
-        sandbox.good(&["exec", "product.aorta", "--backend", "sim", "--effort", "sanity", "--set", &format!("size={size}"), "--json", file]);
+        sandbox.good(&[
+            "exec",
+            "product.aorta",
+            "--backend",
+            "sim",
+            "--effort",
+            "sanity",
+            "--set",
+            &format!("size={size}"),
+            "--json",
+            file,
+        ]);
     }
     let mut wide = Vec::new();
     for arguments in COMMANDS.into_iter().map(<[&str]>::to_vec).chain(COMMANDS.map(|words| vec![words[0], "--help"])) {

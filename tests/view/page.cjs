@@ -50,8 +50,8 @@ async function main([chromium, path]) {
       [0, 1, 2].map((part) => Math.round(data[4 * (row * columns + column) + part] / 17).toString(16)).join("")).join(" "));
   }), CELLS);
 
-  if (await page.$("canvas")) {
-    await page.focus("canvas");
+  if (await page.$(".timeline canvas")) {
+    await page.focus(".timeline canvas");
     for (const key of ["ArrowRight", "ArrowRight", "ArrowDown", "ArrowUp", "f", "w", "+", "-", "a", "d", "p", "p", "c", "c", "0"]) {
       await page.keyboard.press(key);
     }
@@ -66,7 +66,7 @@ async function main([chromium, path]) {
       input.value = "";
       input.dispatchEvent(new Event("input"));
     });
-    const canvas = await page.$("canvas");
+    const canvas = await page.$(".timeline canvas");
     const { x, y, width, height } = await canvas.boundingBox();
     await page.mouse.move(x + width / 2, y + height / 3);
     await page.mouse.wheel({ deltaX: 40 });

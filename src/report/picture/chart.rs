@@ -61,7 +61,13 @@ impl Rows {
     }
 
     pub fn picture(self, description: String) -> Picture {
-        Picture { width: WIDTH, height: self.rows as f64 * ROW + AXIS, description, shapes: self.shapes, plots: Vec::new() }
+        Picture {
+            width: WIDTH,
+            height: self.rows as f64 * ROW + AXIS,
+            description,
+            shapes: self.shapes,
+            plots: Vec::new(),
+        }
     }
 }
 

@@ -147,8 +147,7 @@ impl Plot {
             chart.shapes.push(Shape::circle(FILLS[series.color], *point, radius).titled(title));
         }
         if let Some(best) = series.best {
-            let title =
-                format!("best: {} ({})", self.x.text(series.x[best]), quantity(series.y[best], &self.y.unit));
+            let title = format!("best: {} ({})", self.x.text(series.x[best]), quantity(series.y[best], &self.y.unit));
             chart.shapes.push(Shape::circle("outline", all[best], 8.0).titled(title));
         }
     }

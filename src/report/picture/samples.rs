@@ -23,7 +23,8 @@ const ORDER: Area = Area { left: 446.0, right: WIDTH - 4.0, top: TOP, bottom: BO
 /// A picture for each series whose samples differ; `None` if there are none.
 pub fn samples(records: &[RunRecord]) -> Option<Gallery> {
     let all = series(records).into_iter().filter_map(|(name, _, times)| Some((name.clone(), draw(&name, times)?)));
-    let notes = ["The distribution, and the samples in the order in which they were taken. Where several samples share a \
+    let notes =
+        ["The distribution, and the samples in the order in which they were taken. Where several samples share a \
                   point, it is their median, and the line goes from the least to the greatest of them."];
     Gallery::of("samples", "Distribution, drift and modes of samples", &notes, "Series", all.collect())
 }

@@ -30,8 +30,12 @@ const STYLE: &str = concat!(
 );
 
 /// uPlot, which draws curves, with its licence. Pages without curves do without it.
-const CURVES: [&str; 4] =
-    ["/*\n", include_str!("../../../assets/uplot/LICENSE"), "\n*/\n", include_str!("../../../assets/uplot/uPlot.iife.min.js")];
+const CURVES: [&str; 4] = [
+    "/*\n",
+    include_str!("../../../assets/uplot/LICENSE"),
+    "\n*/\n",
+    include_str!("../../../assets/uplot/uPlot.iife.min.js"),
+];
 
 /// The parts of the page's program, each after those that it uses.
 const PROGRAM: [&str; 11] = [
