@@ -1,4 +1,4 @@
-//! Charts of points as data. The page draws them with uPlot, which zooms and reads out values; [`draw`](Plot::draw) makes
+//! Charts of points as data. The page draws them with uPlot, which zooms and reads out values; `Plot::chart` makes
 //! the shapes of the SVG file.
 
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub struct Plot {
 #[derive(Clone, Debug, Serialize)]
 pub struct Axis {
     pub name: String,
-    /// The unit of the values, as [`quantity`] takes it.
+    /// The unit of the values, as `quantity` takes it.
     pub unit: String,
     pub spread: Spread,
     /// The least and the greatest value.
@@ -42,7 +42,7 @@ pub struct Axis {
 pub struct Series {
     /// The meaning; empty for the only series of a chart.
     pub name: String,
-    /// Index of the colour in [`FILLS`] and [`STROKES`].
+    /// Index of the colour in `FILLS` and `STROKES`.
     pub color: usize,
     pub style: Style,
     pub x: Vec<f64>,
