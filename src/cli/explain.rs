@@ -9,6 +9,7 @@ use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
 use crate::measure::definitions::{self, DEFINITIONS, Definition};
+use crate::report::page::wrapped;
 
 use super::error::InputError;
 use super::{CliResult, DONE, output};
@@ -76,7 +77,8 @@ fn figures() -> String {
     for definition in DEFINITIONS {
         text += &output::row(definition.name, width, definition.summary);
     }
-    text + "\n`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.\n"
+    let more = "`aorta explain metric NAME` shows the formula, the unit, what it is good for, and its traps.";
+    format!("{text}\n{}", output::paragraph(&[more]))
 }
 
 /// Formats a definition for a terminal.
@@ -86,7 +88,7 @@ fn definition(definition: &Definition) -> String {
         usage => usage.replace('`', ""),
     };
     let unit = if definition.unit == "1" { "none, a ratio" } else { definition.unit };
-    let mut text = format!("{}: {}\n\n", definition.name, definition.summary);
+    let mut text = output::paragraph(&[format!("{}: {}", definition.name, definition.summary)]) + "\n";
     for (name, value) in [
         ("written", usage.as_str()),
         ("formula", definition.formula),
@@ -96,7 +98,7 @@ fn definition(definition: &Definition) -> String {
         ("traps", definition.traps),
     ] {
         let room = output::columns().map_or(COLUMNS, |columns| columns.saturating_sub(NAMES).clamp(1, COLUMNS));
-        for (index, line) in output::wrapped(value, room).iter().enumerate() {
+        for (index, line) in wrapped(value, room).iter().enumerate() {
             let _ = writeln!(text, "  {:10}{line}", if index == 0 { name } else { "" });
         }
     }
@@ -168,8 +170,13 @@ fn index(pages: &[Page]) -> String {
         }
         text.push('\n');
     }
-    text + "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.\n\
-            `aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.\n"
+    for more in [
+        "`aorta explain CODE` shows the file, the message, why it is so, and the mended file.",
+        "`aorta explain model --layers N --hidden N --seq N` counts what a transformer costs.",
+    ] {
+        text += &output::paragraph(&[more]);
+    }
+    text
 }
 
 fn first_sentence(page: &str) -> String {
@@ -203,9 +210,19 @@ fn without_links(page: &str) -> String {
 
 /// Formats a page for a terminal: code blocks are indented, fences and heading marks removed.
 fn shown(page: &str) -> String {
+    let page = without_links(page);
     let mut text = String::new();
     let mut in_block = false;
-    for line in without_links(page).lines() {
+    let mut paragraph = Vec::new();
+    for line in page.lines() {
+        let is_prose = !in_block
+            && line.starts_with(|letter: char| letter.is_alphabetic() || letter == '`')
+            && !line.starts_with("```");
+        if is_prose {
+            paragraph.push(line);
+            continue;
+        }
+        text += &output::paragraph(&std::mem::take(&mut paragraph));
         if line.starts_with("```") {
             in_block = !in_block;
         } else if in_block && !line.is_empty() {
@@ -214,7 +231,7 @@ fn shown(page: &str) -> String {
             let _ = writeln!(text, "{}", line.trim_start_matches("# "));
         }
     }
-    text
+    text + &output::paragraph(&paragraph)
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ pub fn run() -> CliResult {
         }
         text += &output::row(shipped.stem, width, &ast.summary());
     }
-    text += "\n`aorta show NAME` tells more of one, `aorta exec NAME` runs it.\n";
+    text.push('\n');
+    text += &output::paragraph(&["`aorta show NAME` tells more of one, `aorta exec NAME` runs it."]);
     output::print(&text);
     Ok(DONE)
 }

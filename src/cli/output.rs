@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::backend::terminal_columns;
 use crate::base::visible;
 use crate::render::Style;
+use crate::report::page::wrapped;
 
 use super::error::InputError;
 use super::ownership;
@@ -160,19 +161,15 @@ pub fn row(name: &str, width: usize, about: &str) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// The words of a text in lines of at most so many characters, unless a word is longer.
-pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is one from the beginning");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > columns {
-            lines.push(word.to_owned());
-        } else {
-            let space = if line.is_empty() { "" } else { " " };
-            *line += &format!("{space}{word}");
-        }
-    }
-    lines
+/// A paragraph of lines: as it is, or in a window with lines of its width. Lists stay as they are.
+pub fn paragraph<T: AsRef<str>>(lines: &[T]) -> String {
+    let is_list = lines.iter().any(|line| line.as_ref().trim_start().starts_with("- "));
+    let joined = || lines.iter().map(|line| line.as_ref().trim()).collect::<Vec<_>>().join(" ");
+    let lines = match columns() {
+        Some(columns) if !is_list && !lines.is_empty() => wrapped(&joined(), columns),
+        _ => lines.iter().map(|line| line.as_ref().to_owned()).collect(),
+    };
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Style of diagnostics on standard error.
