@@ -47,6 +47,7 @@ mod modules;
 mod moe_reference;
 mod once;
 mod peers;
+mod perfetto;
 mod pictures;
 mod plan_formats;
 mod processes;

@@ -28,6 +28,9 @@ pub struct CompareArgs {
     others: Vec<String>,
     #[command(flatten)]
     page: PageArgs,
+    /// Write each picture as an SVG file, `NAME-difference.svg` and so on
+    #[arg(long, value_name = "NAME", conflicts_with = "fast_p")]
+    svg: Option<String>,
     /// Smallest difference that matters, 3% by default; `time=2%` applies to one metric, or to all of `time.…`
     #[arg(long, value_name = "[METRIC=]SHARE")]
     threshold: Vec<String>,
@@ -83,6 +86,7 @@ pub fn run(args: CompareArgs) -> CliResult {
     let comparison = compare::compare(&base, &others, &options);
     args.page.show(&report::compare(&comparison), || report::json(&comparison))?;
     args.page.write_html(|| View::comparison(&comparison))?;
+    outputs::write_pictures(args.svg.as_ref(), || View::comparison(&comparison).galleries().to_vec())?;
     if let Some(against) = comparison.others.iter().find(|against| against.pairs.is_empty()) {
         let (base, other) = (comparison.base.name.clone(), against.side.name.clone());
         return Err(InputError::NoCommonCase { base, other }.into());

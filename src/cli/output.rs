@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::backend::terminal_columns;
 use crate::base::visible;
 use crate::render::Style;
+use crate::report::page::wrapped;
 
 use super::error::InputError;
 use super::ownership;
@@ -126,8 +127,12 @@ const WIDTH: usize = 80;
 /// Number of characters in a line: the variable `COLUMNS`, or the width of the terminal that standard output is; `None`
 /// for a file or a pipe.
 pub fn columns() -> Option<usize> {
-    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok());
-    columns.or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+    columns_variable().or_else(|| terminal_columns(io::stdout())).filter(|columns| *columns > 0)
+}
+
+/// The number in the variable `COLUMNS`; `None` if it is not set, or not a number.
+fn columns_variable() -> Option<usize> {
+    std::env::var("COLUMNS").ok().and_then(|text| text.trim().parse().ok())
 }
 
 /// Width of drawings in letters, in characters.
@@ -135,10 +140,44 @@ pub fn width() -> usize {
     columns().unwrap_or(WIDTH)
 }
 
+/// Least width of a diagnostic, in characters.
+const LEAST_WIDTH: usize = 40;
+
+/// Least room beside a name for the text about it, in characters.
+const LEAST_ROOM: usize = 24;
+
+/// A line of a list: a name, padded to a width, and a text about it. In a window the text is broken into lines below each
+/// other, below the name if the window is narrow.
+pub fn row(name: &str, width: usize, about: &str) -> String {
+    let indent = width + 4;
+    let beside = format!("  {name:width$}  ");
+    let Some(columns) = columns() else { return format!("{beside}{about}").trim_end().to_owned() + "\n" };
+    let (mut text, indent) = match columns.checked_sub(indent) {
+        Some(LEAST_ROOM..) => (beside, indent),
+        _ => (format!("  {name}\n      "), 6),
+    };
+    let lines = wrapped(about, columns.saturating_sub(indent).max(1));
+    text += &lines.join(&format!("\n{:indent$}", ""));
+    text.trim_end().to_owned() + "\n"
+}
+
+/// A paragraph of lines: as it is, or in a window with lines of its width. Lists stay as they are.
+pub fn paragraph<T: AsRef<str>>(lines: &[T]) -> String {
+    let is_list = lines.iter().any(|line| line.as_ref().trim_start().starts_with("- "));
+    let joined = || lines.iter().map(|line| line.as_ref().trim()).collect::<Vec<_>>().join(" ");
+    let lines = match columns() {
+        Some(columns) if !is_list && !lines.is_empty() => wrapped(&joined(), columns),
+        _ => lines.iter().map(|line| line.as_ref().to_owned()).collect(),
+    };
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
 /// Style of diagnostics on standard error.
 pub fn error_style() -> Style {
     let color = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    Style { color, ..Style::default() }
+    let style = Style::default();
+    let columns = columns_variable().or_else(|| terminal_columns(io::stderr())).filter(|columns| *columns > 0);
+    Style { color, width: columns.map_or(style.width, |columns| columns.clamp(LEAST_WIDTH, style.width)) }
 }
 
 /// The file that a path to write to refers to.

@@ -129,8 +129,7 @@ pub(super) fn lower(
 ) -> (Image, Lowered) {
     let (program, schedule) = (rank.program, rank.schedule);
     let lanes = schedule.lanes.len() as u32;
-    let blocks = schedule.around.iter().flat_map(|(_, block)| &block.period);
-    let most = schedule.period.iter().chain(blocks).map(|step| step.commands.len()).max().unwrap_or(0);
+    let most = schedule.operations();
     let observed = (most <= options.observed_operations).then_some(2 * RING as u32);
     let mut stamps = 2 * RING as u32 + observed.map_or(0, |_| 2 * most as u32);
     let clock_stamps = observed.filter(|_| program.world > 1).map(|_| stamps);

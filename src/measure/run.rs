@@ -244,7 +244,18 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
     sampled.traces = session.observe(sampled.mode, request.observation(), request.control)?;
     sampled.observed_by = session.observed_by().cloned();
     sampled.notes.extend(sampled.traces.first().and_then(|traces| unobserved_note(traces, request.slots())));
+    sampled.notes.extend(too_many_note(request));
     Ok(())
+}
+
+/// Note that an iteration has more operations than are observed; `None` if it has not.
+fn too_many_note(request: &Request) -> Option<String> {
+    let limit = request.exec.observed_operations;
+    let most = request.ranks.iter().map(|rank| rank.schedule.operations()).max().filter(|most| *most > limit)?;
+    Some(format!(
+        "single operations are not timed, since an iteration has {most}, more than `observed_operations` ({limit}): \
+         `--config observed_operations={most}` times them"
+    ))
 }
 
 /// Measures ungated iterations.

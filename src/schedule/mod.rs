@@ -143,6 +143,15 @@ impl Schedule {
         self.period.iter().map(waits).sum()
     }
 
+    /// Largest number of operations that an iteration, or a block around the iterations, launches.
+    pub fn operations(&self) -> usize {
+        let launches = |step: &StepSchedule| {
+            step.commands.iter().filter(|command| matches!(command, Command::Launch { .. })).count()
+        };
+        let blocks = self.around.iter().map(|(_, block)| block.operations());
+        self.period.iter().map(launches).chain(blocks).max().unwrap_or(0)
+    }
+
     /// Bytes used in a space, including all copies of scratch memory, by the iterations or a block around them.
     pub fn bytes(&self, space: Space) -> u64 {
         let blocks = self.around.iter().map(|(_, block)| block.bytes(space));

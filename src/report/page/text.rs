@@ -16,7 +16,7 @@ pub fn text(pages: &[Page]) -> String {
     text_within(pages, None)
 }
 
-/// Like [`text`], with tables of at most `width` characters. A table that is wider breaks lines in its columns of
+/// Like [`text`], in lines of at most `width` characters. A table that is wider breaks lines in its columns of
 /// words, or becomes a list with a line for each cell.
 pub fn text_within(pages: &[Page], width: Option<usize>) -> String {
     pages.iter().map(|page| one(page, width)).collect::<Vec<_>>().join("\n")
@@ -26,25 +26,45 @@ fn one(page: &Page, width: Option<usize>) -> String {
     let mut out = String::new();
     for section in &page.sections {
         let title = Some(&section.title).filter(|title| !title.is_empty());
-        write(title.into_iter().chain(&section.lines), &mut out);
+        write(title.into_iter().chain(&section.lines), width, &mut out);
         match &section.table {
             Some(table) => write_table(table, width, &mut out),
             None => out.push('\n'),
         }
         if !section.notes.is_empty() {
-            write(&section.notes, &mut out);
+            write(&section.notes, width, &mut out);
             out.push('\n');
         }
     }
     let result = Some(&page.summary).filter(|summary| !summary.is_empty()).cloned();
-    write(&result.into_iter().chain(page.warning_lines()).collect::<Vec<_>>(), &mut out);
+    write(&result.into_iter().chain(page.warning_lines()).collect::<Vec<_>>(), width, &mut out);
     out.trim_end().to_owned() + "\n"
 }
 
-fn write<'a>(lines: impl IntoIterator<Item = &'a String>, out: &mut String) {
+fn write<'a>(lines: impl IntoIterator<Item = &'a String>, width: Option<usize>, out: &mut String) {
     for line in lines {
-        out.extend([line.as_str(), "\n"]);
+        for part in wrapped(line, width.unwrap_or(usize::MAX)) {
+            out.extend([part.as_str(), "\n"]);
+        }
     }
+}
+
+/// The words of a text in lines of at most so many characters, unless a word is longer.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is one from the beginning");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            let space = if line.is_empty() { "" } else { " " };
+            *line += &format!("{space}{word}");
+        }
+    }
+    lines
 }
 
 fn write_table(table: &Table, width: Option<usize>, out: &mut String) {

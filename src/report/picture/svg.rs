@@ -25,7 +25,7 @@ fn colored(blocks: &[usize]) -> String {
 
 /// The picture as a file, light or dark as its reader prefers.
 pub fn svg(picture: &Picture) -> String {
-    let Picture { width, height, description, shapes } = picture;
+    let Picture { width, height, description, shapes, .. } = picture;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"11\" role=\"img\">\n<title>{}</title>\n<style>\n{}\
