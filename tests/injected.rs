@@ -205,7 +205,10 @@ fn every_call_of_the_runtime_fails_once() {
 #[test]
 fn every_call_that_makes_a_graph_fails_once() {
     each_fails_once("graph", |function| {
-        ["hipGraph", "hipStreamBeginCapture", "hipStreamEndCapture"].iter().any(|prefix| function.starts_with(prefix))
+        // The last two are first called in a capture, and a rank on which they fail captures fewer collectives than the other.
+        ["hipGraph", "hipStreamBeginCapture", "hipStreamEndCapture", "hipStreamWaitEvent", "ncclAllReduce"]
+            .iter()
+            .any(|prefix| function.starts_with(prefix))
     });
 }
 
