@@ -417,7 +417,13 @@ impl Ranks {
         results
     }
 
-    /// Captures the graphs of the period on every rank: [`Session::capture`].
+    /// Ends the sessions of this process and frees their memory.
+    pub fn close(&mut self) {
+        self.sessions.clear();
+    }
+
+    /// Captures the graphs of the period on every rank: [`Session::capture`]. After a failure on a rank of several, no
+    /// collective may be issued: ranks may have captured different numbers of them.
     pub fn capture(&mut self, control: &Control) -> Result<(), ExecError> {
         self.each("graphs", control, Session::capture, |_| ()).map(drop)
     }

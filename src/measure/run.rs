@@ -126,7 +126,7 @@ fn serials(
                 keep(request, sampled, serial, warnings);
             }
             if variant.mode == LaunchMode::Graph
-                && let Err(error) = session.capture(request.control)
+                && let Some(error) = capture(request, &mut session, || request.open_serial())?
             {
                 warnings.push(format!("no graph could be made of the serial run, so its time is missing: {error}"));
                 serial.push(None);
@@ -148,6 +148,23 @@ fn serials(
         tear_down(request, &mut session)
     };
     run().inspect_err(|error| warnings.push(failed("the serial run", error)))
+}
+
+/// Captures the graphs of a session that `open` has opened. Returns why no graph could be made; `None` if all ranks have one.
+/// If one rank of several fails, the others may have captured collectives that it has not, and a communicator would wait for
+/// ever at the next collective. The session is then opened anew.
+fn capture(
+    request: &Request,
+    session: &mut Ranks,
+    open: impl Fn() -> Result<Ranks, ExecError>,
+) -> Result<Option<ExecError>, ExecError> {
+    let refused = session.capture(request.control).err();
+    if refused.is_some() && request.ranks.len() > 1 {
+        // Two sessions at a time might not fit into the device's memory.
+        session.close();
+        *session = open()?;
+    }
+    Ok(refused)
 }
 
 /// Explains why a graph was refused, with the operation and a remedy.
@@ -192,7 +209,7 @@ fn sample(
     let mut mode = mode;
     let mut notes = Vec::new();
     if mode == LaunchMode::Graph
-        && let Err(error) = session.capture(request.control)
+        && let Some(error) = capture(request, session, || request.open())?
     {
         let why = explain_refused_graph(request.first().program, &error);
         warnings.push(format!("no graph could be made, so the run continued as streams: {why}"));

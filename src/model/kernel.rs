@@ -131,8 +131,11 @@ impl<'a> Analyzer<'a> {
             Some(file) => Some(self.triton((name, &text), file, &field)?),
             None => None,
         };
+        // The linker has reported a file that it could not read, which may be the one that says it.
+        let is_unread = file.is_none() && field("file").is_some_and(|path| matches!(path.kind, ExprKind::Text(_)));
         let block = match triton {
             Some(_) => None,
+            None if is_unread => None,
             None => Some(required(self, "block", "how many threads a block has: `block: 256`")?),
         };
         if let (Some(time), Some(other)) = (field("time"), field("flops").or(field("bytes"))) {

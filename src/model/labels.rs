@@ -36,6 +36,8 @@ pub(super) struct LabelData {
 pub(super) struct Tensors {
     pub inputs: Vec<(Symbol, ViewId)>,
     pub outputs: Vec<(Symbol, ViewId)>,
+    /// True if a mistake, which has been reported, leaves some of them unknown.
+    pub incomplete: bool,
 }
 
 impl LabelData {

@@ -24,7 +24,7 @@ const CALLS: [(&[&str], &str); 9] = [
 ];
 
 /// Names of operations in other tools, with a sentence to show, if no single call replaces them.
-const TEXTS: [(&[&str], &str); 14] = [
+const TEXTS: [(&[&str], &str); 15] = [
     (
         &["memcpy", "memcpy2d", "memcpypeer", "memcpydtoh", "memcpyhtod", "memcpydtod", "copyto", "clone"],
         "write `copy(src -> dst)`: the direction follows from the spaces of both",
@@ -58,6 +58,10 @@ const TEXTS: [(&[&str], &str); 14] = [
     (
         &["avgpool", "avgpool1d", "avgpool2d", "avgpool3d", "meanpool"],
         "write `pool(x, mode: mean, size: 2)`, for one to three spatial dimensions",
+    ),
+    (
+        &["view", "reshape", "flatten", "squeeze", "unsqueeze"],
+        "other dimensions of the same elements are a value, which moves nothing: `let y = view(x, [4, 8])`",
     ),
     (&["malloc", "mallocasync", "alloc", "empty"], "memory is declared: `buffer x: f32[1024]`"),
     (&["prev", "previous"], "`prev(f)` is the label `f` in the iteration before: `on s after prev(f) { … }`"),

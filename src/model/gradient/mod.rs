@@ -133,6 +133,9 @@ impl<'a> Analyzer<'a> {
             tensors.iter().map(|(name, view)| (self.names.name(*name).to_owned(), *view)).collect()
         };
         if let Some(tensors) = &data.tensors {
+            if tensors.incomplete {
+                return None;
+            }
             let (inputs, outputs) = (named(&tensors.inputs), named(&tensors.outputs));
             return Some(Target { label, text, ops, inputs, outputs });
         }
