@@ -147,17 +147,18 @@ const LEAST_WIDTH: usize = 40;
 const LEAST_ROOM: usize = 24;
 
 /// A line of a list: a name, padded to a width, and a text about it. In a window the text is broken into lines below each
-/// other, below the name if the window is narrow.
+/// other, below the name if the window is narrow or the name is long.
 pub fn row(name: &str, width: usize, about: &str) -> String {
+    let Some(columns) = columns() else { return format!("  {name:width$}  {about}").trim_end().to_owned() + "\n" };
     let indent = width + 4;
-    let beside = format!("  {name:width$}  ");
-    let Some(columns) = columns() else { return format!("{beside}{about}").trim_end().to_owned() + "\n" };
-    let (mut text, indent) = match columns.checked_sub(indent) {
-        Some(LEAST_ROOM..) => (beside, indent),
-        _ => (format!("  {name}\n      "), 6),
+    let beside = columns.saturating_sub(indent) >= LEAST_ROOM && name.chars().count() <= width;
+    let lines = |text: &str, indent: usize| {
+        wrapped(text, columns.saturating_sub(indent).max(1)).join(&format!("\n{:indent$}", ""))
     };
-    let lines = wrapped(about, columns.saturating_sub(indent).max(1));
-    text += &lines.join(&format!("\n{:indent$}", ""));
+    let text = match beside {
+        true => format!("  {name:width$}  {}", lines(about, indent)),
+        false => format!("  {}\n      {}", lines(name, 2), lines(about, 6)),
+    };
     text.trim_end().to_owned() + "\n"
 }
 
