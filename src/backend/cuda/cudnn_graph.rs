@@ -386,7 +386,7 @@ unsafe impl Send for Plan {}
 unsafe impl Sync for Plan {}
 
 /// Maximum number of tensors and scalars of a graph.
-const MOST: usize = 32;
+const MAX_MESSAGE: usize = 32;
 
 impl Plan {
     /// Launches the graph's kernels, with the addresses of its operands in the order in which they were added.
@@ -397,7 +397,7 @@ impl Plan {
     /// stream is alive.
     pub unsafe fn execute(&self, addresses: &[u64], workspace: u64, stream: Stream) -> Call {
         let Graph { library, places, scalars, .. } = self.graph.as_ref();
-        let (mut uids, mut pointers) = ([0i64; MOST], [std::ptr::null_mut::<c_void>(); MOST]);
+        let (mut uids, mut pointers) = ([0i64; MAX_MESSAGE], [std::ptr::null_mut::<c_void>(); MAX_MESSAGE]);
         let of_operands = places.iter().zip(addresses).map(|(&uid, &address)| (uid, address as *mut c_void));
         let of_scalars = scalars.iter().map(|(uid, value)| (*uid, std::ptr::from_ref(value).cast_mut().cast()));
         let mut count = 0;
