@@ -156,8 +156,11 @@ fn arguments() {
         (&["--set", "tokens=-4"], &["aorta::"]),
         (&["--set", "dtype=f33"], &["aorta::"]),
         (
-            &["--preset", "small"],
-            &["aorta::model::unknown_preset", "help: known here: `mixtral`, `skewed`, `grouped`, `aorta` and `tiny`"],
+            &["--preset", "huge"],
+            &[
+                "aorta::model::unknown_preset",
+                "help: known here: `skewed`, `grouped`, `deepseek_v3`, `small`, `aorta` and `tiny`",
+            ],
         ),
         (&["--streams", "0"], &["aorta::cli::bad_value", "a run needs a stream"]),
         (&["--streams", "65"], &["aorta::model::not_allowed", "allowed: 3..=64"]),
