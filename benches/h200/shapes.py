@@ -10,6 +10,8 @@ them stand the limit (bytes over the bandwidth of a large copy, measured first) 
 PyTorch's time / aorta's time the goal for each operation is: median at least 1.1 or 0.85 of the bandwidth, worst tenth at
 least 0.95, nothing below 0.67. A case counts as fast enough if it reaches 0.85 of the bandwidth.
 
+`--csv FILE` keeps every case with its program, so that later versions can be simulated beside it.
+
 `--verify N` compares the results of N cases of each operation, below 16 MiB, with the CPU's. `--compile N` adds
 `torch.compile` in N cases of each operation; these are compiled ahead by several processes, which share a cache of code.
 
@@ -31,6 +33,7 @@ import sys
 import tempfile
 import time
 
+import measured
 from drawn import DRAWN
 from drawn_chains import CHAINS
 from drawn_case import FLOATS, Case, count
@@ -215,14 +218,16 @@ def main():
     parser.add_argument("--compile", type=int, default=5)
     parser.add_argument("--verify", type=int, default=0, help="compare so many cases below 16 MiB with the CPU")
     parser.add_argument("--markdown", type=pathlib.Path)
+    parser.add_argument("--csv", type=pathlib.Path, help="write each case with its program and times, as simulated_cases.py reads them")
     parser.add_argument("--simulated", action="store_true", help="only write the files and simulate them: needs no GPU")
     parser.add_argument("--seconds", type=float, default=540, help="begin no operation after that many")
     args = parser.parse_args()
     began = time.monotonic()
-    torch, peak = None, math.nan
+    torch, peak, device, rows = None, math.nan, "", []
     if not args.simulated:
         import torch
         peak = bandwidth(torch)
+        device = next((name for name in ("H100", "H200") if name in torch.cuda.get_device_name()), torch.cuda.get_device_name())
         print(f"{torch.cuda.get_device_name()}: a copy of 1 GiB moves {peak / 1e6:.2f} TB/s; PyTorch {torch.__version__}")
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -261,6 +266,10 @@ def main():
                     large += share < 0.85
                 speeds.append(max(speed, share / 0.85) if case.bytes >= LARGE else speed)
                 ratios.append(simulated[number] / mine[number])
+                # A program of merged operations is another than that of the row.
+                if name not in CHAINS and not math.isnan(mine[number]):
+                    rows.append(measured.row(case, name, mine[number], page=f"seed {args.seed}", device=device, cache="cold", calls=CALLS,
+                                             pytorch_us=eager, compiled_us="" if math.isnan(compiled) else compiled))
                 details.append(f"| {name} | {case.what} | {eager:.2f} | {compiled:.2f} | {mine[number]:.2f} | {speed:.2f} | {share:.2f} | "
                                f"{simulated[number]:.2f} |")
             wrong = "–"
@@ -274,6 +283,8 @@ def main():
                            f"{statistics.median(shares) if shares else math.nan:.2f} | {large} of {len(shares)} | "
                            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {wrong} |")
             print(summary[-1], flush=True)
+            if args.csv:
+                measured.write(args.csv, rows)
             if args.markdown:
                 args.markdown.write_text("\n".join(summary + ["", *details]) + "\n")
     print("\n".join(summary))

@@ -195,7 +195,8 @@ impl CopyEngines {
 }
 
 /// Profiles embedded in the program.
-static EMBEDDED: [(&str, &str); 4] = [
+static EMBEDDED: [(&str, &str); 5] = [
+    ("h100", include_str!("../../config/devices/h100.ron")),
     ("h200", include_str!("../../config/devices/h200.ron")),
     ("mi300x", include_str!("../../config/devices/mi300x.ron")),
     ("mi325x", include_str!("../../config/devices/mi325x.ron")),

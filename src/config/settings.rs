@@ -275,7 +275,7 @@ settings! {
     /// Whether the choice of an algorithm for a matrix product is kept on disk, beside the compiled kernels, and taken from
     /// there where device, driver, library, product and streams are the same
     keep_algorithms: bool = "true";
-    /// The simulated device: `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that
+    /// The simulated device: `h100`, `h200`, `mi300x`, `mi325x`, `mi355x`, a partition such as `mi300x-cpx`, or a path that
     /// ends in `.ron`
     profile: String = "h200";
     /// Links between simulated devices, within and between nodes: `auto` for the profile's, `hgx_h200`, `mi300x`, or a

@@ -1,26 +1,26 @@
-//! Products of small matrices by the matrix units of a warp, as device functions of generated kernels.
+//! Device functions that multiply small matrices with the matrix units of a warp.
 //!
 //! One text serves `mma.sync` of NVIDIA (compute capability 8.0 and later), MFMA of AMD's CDNA (gfx90a and later), and
-//! devices without such units, whose lanes exchange the factors by shuffles. A kernel sees tiles of 16 × 16: a [`FUNCTIONS`]
-//! `Factor` is one of 16-bit elements, and `Sums` are the `f32` elements of a product. Which lane has which element differs
-//! from device to device; a kernel finds its own by `lane_row` and `lane_column`. A product's sums become the left factor of
-//! the next product without leaving their lanes.
+//! devices without such units, whose lanes exchange the factors by shuffles. A kernel works with tiles of 16 × 16: a `Factor` of
+//! [`FUNCTIONS`] holds 16-bit elements, and `Sums` hold the `f32` elements of a product. The assignment of elements to lanes
+//! depends on the device; `lane_row` and `lane_column` return it. The sums of a product can be the left factor of the next
+//! product without an exchange between lanes.
 //!
 //! Layouts of fragments: PTX ISA, "Matrix Fragments for mma.m16n8k16"; AMD Instinct MI300 ISA, "Matrix Arithmetic
 //! Instructions", `V_MFMA_F32_16X16X16_F16`.
 
-/// The device functions. They need the prelude of [`super::kernel::source`].
+/// Kernel text of the device functions, which need the prelude of [`super::kernel::source`]:
 ///
-/// - `LANES`: threads of a warp that multiply together.
-/// - `Tile<ROWS, WIDTH>`: 16-bit elements in shared memory; `chunk(row, column)` is the place of eight neighbours.
-/// - `left`, `left_turned`, `right`, `right_turned`: the tile of a factor that begins at a row and a column of a `Tile`. `left`
-///   has the rows of the factor as rows of the `Tile`, and `left_turned` has its columns; `right` has its columns, and
-///   `right_turned` its rows.
-/// - `multiply<T>`: adds a product of a left and a right factor to sums.
-/// - `left_of<T>`: sums as a left factor, rounded to `T`.
-/// - `across_row(value, join)`: the values of all lanes that have sums of the same rows, joined.
-/// - `load_rows`, `load_matrix`: rows in global memory to a `Tile`, asynchronously where the device can; `loads_issued` ends a
-///   group of them, `loads_done` waits for all, and `loads_pending<N>` until at most `N` groups are on their way.
+/// - `LANES`: number of threads of a warp.
+/// - `Tile<ROWS, WIDTH>`: 16-bit elements in shared memory; `chunk(row, column)` is the position of eight neighbouring ones.
+/// - `left`, `left_turned`, `right`, `right_turned`: load the factor that begins at a row and a column of a `Tile`. A row of the
+///   `Tile` is a row of the factor for `left` and `right_turned`, and a column of it for `left_turned` and `right`.
+/// - `multiply<T>`: adds the product of a left and a right factor to sums.
+/// - `left_of<T>`: converts sums to a left factor, rounded to `T`.
+/// - `across_row(value, join)`: combines the values of all lanes that hold sums of the same rows.
+/// - `load_rows`, `load_matrix`: copy rows from global memory to a `Tile`, asynchronously if the device supports it.
+///   `loads_issued` ends a group of copies, `loads_done` waits for all groups, and `loads_pending<N>` until at most `N` groups are
+///   in flight.
 pub const FUNCTIONS: &str = r#"
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define MMA 1
@@ -33,7 +33,7 @@ pub const FUNCTIONS: &str = r#"
 #define MFMA 0
 #endif
 #define LANES (MFMA ? 64 : 32)
-// Rows of a product's tile of which a lane has sums: four of each.
+// Number of rows of a product's tile of which a lane holds sums, four per row.
 #define LANE_ROWS (MFMA ? 1 : 2)
 #define FACTORS (MFMA ? 2 : 4)
 #if defined(__HIPCC_RTC__) || defined(__HIP__)
@@ -49,7 +49,7 @@ struct Factor { u32 at[FACTORS]; };
 struct Sums { f32 at[LANE_ROWS][4]; };
 
 __device__ inline u32 lane_of() { return threadIdx.x % LANES; }
-// The row, within a tile, of a lane's sums `at[h]`, and the column of its sums `at[..][i]`.
+// Row in the tile of a lane's sums `at[h]`, and column of its sums `at[..][i]`.
 __device__ inline u32 lane_row(int h) { return MFMA ? lane_of() % 16 : lane_of() / 4 + 8 * h; }
 __device__ inline u32 lane_column(int i) {
   return MFMA ? lane_of() / 16 * 4 + i : i / 2 * 8 + lane_of() % 4 * 2 + i % 2;
@@ -59,7 +59,7 @@ template <typename V, typename F> __device__ inline V across_row(V value, F join
   return join(value, SHUFFLE_XOR(value, (MFMA ? 32 : 2)));
 }
 
-// Rows of `WIDTH` elements, in chunks of eight. Chunks of eight rows at the same columns lie in different banks.
+// Rows of `WIDTH` elements in chunks of eight. The chunks of eight rows at the same column lie in different banks.
 template <int ROWS, int WIDTH> struct Tile {
   enum { TURNS = WIDTH % 64 == 0, STRIDE = TURNS ? WIDTH : WIDTH + 8, SIZE = ROWS * STRIDE };
   u16* at;
@@ -83,7 +83,7 @@ __device__ inline Factor load_matrices_turned(u32 row) {
     : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3]) : "r"(row) : "memory");
   return f;
 }
-// Lanes name eight rows for each of four matrices. As `chunk`, in parts that are the same for all tiles of a matrix.
+// Each lane addresses one of eight rows of one of four matrices. Like `chunk`, split into a part that all tiles share.
 template <int ROWS, int WIDTH>
 __device__ inline u32 named_row(const Tile<ROWS, WIDTH>& tile, u32 row, u32 column, u32 lane_row, u32 lane_column) {
   typedef Tile<ROWS, WIDTH> L;
@@ -160,7 +160,7 @@ template <typename L> __device__ inline Factor left_turned(const L& tile, u32 ro
 typedef FOUR(_Float16) FourHalves;
 typedef FOUR(short) FourShorts;
 typedef FOUR(f32) FourFloats;
-// The unit's product is turned: lanes of the right factor become rows.
+// The matrix unit computes the transposed product: lanes of the right factor are rows.
 __device__ inline FourFloats products(f16, const Factor& l, const Factor& r, FourFloats sums) {
   union { Factor bits; FourHalves factor; } left = {l}, right = {r};
   return __builtin_amdgcn_mfma_f32_16x16x16f16(right.factor, left.factor, sums, 0, 0, 0);
@@ -176,7 +176,7 @@ template <typename T> __device__ inline void multiply(Sums& s, const Factor& l, 
   for (int i = 0; i < 4; i++) s.at[0][i] = sums[i];
 }
 #else
-// The fragments of `mma.m16n8k16`, multiplied by the lanes themselves.
+// Multiplies the fragments of `mma.m16n8k16` with the vector units.
 template <typename L> __device__ inline Factor left(const L& tile, u32 row, u32 column) {
   row += lane_of() / 4;
   column += lane_of() % 4 * 2;
@@ -250,8 +250,8 @@ template <int N> __device__ inline void loads_pending() {
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 #endif
 }
-// The elements from `column` on of a row of `width`, which begins anywhere, by the aligned packs that hold them. Those behind
-// the row are zeros. Memory neither begins nor ends within a pack.
+// Reads elements of a row of `width` from `column` on, at any alignment, by the aligned packs that hold them. Elements behind the
+// row are zero. Allocations begin and end at multiples of a pack.
 template <typename T> __device__ inline Pack<u16, 8> neighbours(const T* row, u32 column, u32 width) {
   union Words { u32 w[8]; Pack<u32, 4> packs[2]; Pack<u16, 8> elements; __device__ Words() {} } words;
   u64 at = (u64)(row + column);
@@ -277,7 +277,7 @@ template <typename T> __device__ inline Pack<u16, 8> neighbours(const T* row, u3
     if (i >= count) words.elements.at[i] = 0;
   return words.elements;
 }
-// `row(r)` is the address of row `r` of the tile, or null if there is none. Elements behind `width` become zeros.
+// `row(r)` is the address of row `r` of the tile, or null for a missing row. Elements from `width` on are zero.
 template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T, typename F>
 __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width, i64 step) {
   const int CHUNKS = WIDTH / 8;
@@ -300,7 +300,7 @@ __device__ inline void load_rows(const Tile<ROWS, WIDTH>& tile, F row, u32 width
     }
   }
 }
-// The same of rows that lie `stride` elements apart: the first `rows` of them exist.
+// Does the same for rows with a stride of `stride` elements, of which the first `rows` exist.
 template <int THREADS, bool PACKS, int ROWS, int WIDTH, typename T>
 __device__ inline void load_matrix(const Tile<ROWS, WIDTH>& tile, const T* from, i64 stride, u32 rows, u32 width, i64 step) {
   const int CHUNKS = WIDTH / 8, PASS = THREADS / CHUNKS;

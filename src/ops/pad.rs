@@ -1,4 +1,4 @@
-//! `pad`: a tensor with a border.
+//! `pad`: adds a border of one value to a tensor.
 
 use crate::base::{DType, Dims};
 
@@ -12,15 +12,15 @@ use super::*;
 /// `pad(x -> y)`, as `torch.nn.functional.pad` with a constant.
 pub struct Pad;
 
-/// Instructions of a thread for its pack, of elements of less than four bytes and of others.
+/// Instructions of a thread per pack, for elements of less than four bytes and for larger ones.
 const OF_A_PACK: [f64; 2] = [180.0, 100.0];
 
-/// Bytes of a row of the output from which on each of its parts is written by itself, if packs of the input become packs of the
-/// output or elements are large: ends of shorter parts would share too many sectors of memory with others.
+/// Minimum length in bytes of an output row whose parts are written one by one, if packs of the input stay packs in the output or
+/// elements are large. The ends of shorter parts would share too many sectors of memory with their neighbours.
 const LONG_ROW: u64 = 32 * SECTOR;
 const LARGE: u64 = 4;
 
-/// Elements that are added along each dimension: before, and after.
+/// Number of elements added before and after the input along each dimension.
 fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
     ["before", "after"].map(|name| match attrs.axes(name) {
         Some(sizes) => sizes.iter().map(|&size| size as u64).collect(),
@@ -112,9 +112,9 @@ impl Operation for Pad {
         rows_stay.then(|| Pieces::Rows(vec![true]))
     }
 
-    /// One kernel that writes the output from one end to the other, where it has no gaps. Otherwise one that copies the input
-    /// and fills slabs around it. The slabs of a dimension have the input's place in the dimensions before it, and all of
-    /// those behind it.
+    /// Returns one kernel: it writes a contiguous output from one end to the other; otherwise it copies the input and fills slabs
+    /// around it. The slabs of a dimension cover the input's range of the earlier dimensions and the whole output along the
+    /// later ones.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (x, whole) = (&spec.inputs[0], &spec.outputs[0]);
         if is_in_packs(spec) {
@@ -151,12 +151,12 @@ impl Operation for Pad {
     }
 }
 
-/// Elements of 16 bytes, which a thread writes as one.
+/// Number of elements in 16 bytes, which a thread writes at once.
 fn pack(spec: &Spec) -> u64 {
     16 / spec.outputs[0].dtype.size()
 }
 
-/// Whether the output is written in packs from one end to the other, and rows of the input are read so.
+/// Whether the kernel reads rows and writes the output in packs of 16 bytes.
 fn is_in_packs(spec: &Spec) -> bool {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     if !y.contiguous() || y.align < 16 || y.elements() == 0 || x.strides.last() != Some(&1) {
@@ -168,11 +168,11 @@ fn is_in_packs(spec: &Spec) -> bool {
     let begins = |strides: &Dims| strides[..last].iter().all(|stride| stride.is_multiple_of(pack));
     let alike = x.align >= 16 && begins(&x.strides) && begins(&y.strides) && before[last].is_multiple_of(pack);
     let size = y.dtype.size();
-    // A pack of shorter rows has parts of many of them, each of which takes as long as several single elements.
+    // A pack of shorter rows holds parts of many rows, and each part takes as long as several single elements.
     y.dims[last] >= pack && (y.dims[last] * size < LONG_ROW || !(alike || size >= LARGE))
 }
 
-/// The kernel for an output without gaps: each thread writes a pack of 16 bytes, whose elements may be those of several rows.
+/// Returns the kernel for a contiguous output: each thread writes a pack of 16 bytes, which can hold elements of several rows.
 fn in_packs(spec: &Spec) -> Launch {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let rank = x.dims.len();
@@ -210,11 +210,11 @@ fn in_packs(spec: &Spec) -> Launch {
     })
 }
 
-/// The sizes of the output, the place of the input in it, and the input's sizes and strides.
+/// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.
 const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
 
-/// Of each row that a pack has elements of, the aligned packs that hold them are read, shifted, and joined with the border by
-/// masks of bytes.
+/// Kernel text: for each row with elements in a pack, reads the aligned packs that hold these elements, shifts them, and merges
+/// them with the border by byte masks.
 const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
   Place first = (Place)GLOBAL_INDEX * V, rest = first, at[RANK];
   if (first >= (Place)total) return;
@@ -229,10 +229,10 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
 #pragma unroll
   for (int c = 0; c < V; c++) store<C>(all.elements.at[c], value);
   const Signed size = (Signed)border.sizes[LAST], length = (Signed)border.dims[LAST];
-  // The row begins at this element of the pack, or before it. Behind the last row there is none.
+  // Index in the pack of the row's first element; negative if the row begins before the pack. No row follows the last one.
   Signed begin = -(Signed)at[LAST];
   bool more = true;
-  // The elements of the input that the pack has of the row: from `low` to before `high`.
+  // Range of the row's input elements that the pack holds: `low` to `high`, exclusive.
   struct Part { Held<E> held; int low, high; };
   auto read = [&](Part& part) {
     part.low = part.high = 0;
@@ -245,7 +245,7 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
       inside = inside && place < (Place)border.sizes[axis];
       from += (i64)place * border.strides[axis];
     }
-    // The input's element for the first one of the pack, which may lie before the row.
+    // Index of the input element that belongs to the pack's first element; it can lie before the row.
     const Signed place = -begin - (Signed)border.before[LAST];
     if (inside && place > -V && place < size) {
       part.low = place < 0 ? (int)-place : 0;
@@ -282,7 +282,7 @@ const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
       all.w[w] = (all.w[w] & ~mask) | (own.w[w] & mask);
     }
   };
-  // Packs of small elements have those of several rows more often: two of these are read at a time.
+  // Packs of small elements more often hold several rows, so two rows are read at a time.
   const int PARTS = sizeof(E) < 4 ? 2 : 1;
   do {
     Part parts[PARTS];

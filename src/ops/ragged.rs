@@ -1,14 +1,14 @@
-//! Kernel text that moves packs of 16 bytes of rows that begin anywhere in memory.
+//! Kernel text that moves rows in packs of 16 bytes, at any alignment.
 //!
-//! A pack of the target is written as one, and its elements are read as the two aligned packs of the source that hold them,
-//! shifted together. So rows whose length no pack divides move as fast as others.
+//! Each pack of the target takes one store. Its elements are loaded as the two aligned packs of the source that hold them, and
+//! shifted into place. So rows whose length is not a multiple of a pack move as fast as others.
 
-/// Kernel text that defines `read_row`, `fetch_row`, `put_row` and `lead_of` for packs of `V` elements, which make 16 bytes.
+/// Kernel text that defines `read_row`, `fetch_row`, `put_row` and `lead_of` for packs of `V` elements, 16 bytes in all.
 pub const RAGGED: &str = r#"
-// Elements from the last multiple of 16 bytes to `row`.
+// Number of elements between the last multiple of 16 bytes and `row`.
 template <typename Element> __device__ inline u32 lead_of(const Element* row) { return (u32)((u64)row / sizeof(Element) % V); }
 
-// Two aligned packs that together hold V elements, before the shift.
+// Two neighbouring aligned packs, which hold the V elements of an unaligned one.
 template <typename Element> struct Held {
   Pack<u32, 4> packs[2];
   u32 shift;
@@ -32,13 +32,13 @@ template <typename Element> struct Held {
   }
 };
 
-// Reads the elements from `j` on of a row of `n`. Those outside of the row are zero or come from beside it: memory neither
-// begins nor ends between two packs, and a pack without any element of the row is not read.
+// Reads the V elements of a row of `n` from element `j` on. Elements outside of the row are zero or come from the memory beside
+// it: allocations begin and end at multiples of a pack, and packs without an element of the row are not read.
 template <typename Element> __device__ inline Held<Element> read_row(const Element* row, i64 j, i64 n) {
   const int low = j < -V ? V : j < 0 ? (int)-j : 0, high = n - j < V ? (int)(n - j) : V;
   Held<Element> held = {};
   held.shift = (u32)((u64)(row + j) % 16);
-  // A number that became a pointer would be read as one into any memory, which takes longer.
+  // The compiler would use slower generic loads for a pointer made from an integer.
   const Pack<u32, 4>* from = (const Pack<u32, 4>*)((const u8*)(row + j) - held.shift);
   if (low < high && (int)held.shift + low * (int)sizeof(Element) < 16) held.packs[0] = from[0];
   if (low < high && (int)held.shift + high * (int)sizeof(Element) > 16) held.packs[1] = from[1];
@@ -49,7 +49,7 @@ template <typename Element> __device__ inline Pack<Element, V> fetch_row(const E
   return read_row(row, j, n).elements();
 }
 
-// Writes the elements from `j` on, where a pack begins, of a row of `n`.
+// Writes the V elements of a row of `n` from element `j` on, which is aligned to a pack.
 template <typename Element> __device__ inline void put_row(Element* row, i64 j, i64 n, const Pack<Element, V>& v) {
   if (j >= 0 && j + V <= n) {
     *(Pack<Element, V>*)(row + j) = v;

@@ -1,4 +1,4 @@
-//! `sort`: rows in order, with the places that their elements had.
+//! `sort`: sorts rows, and returns the original index of each element.
 //!
 //! A block sorts a run of a row, or several short rows, in shared memory by a bitonic network. Rows of several runs are
 //! merged in passes, each of which halves the number of runs. Time depends on the shape alone, not on the values.
@@ -14,33 +14,33 @@ use super::*;
 /// `sort(x)`, as `torch.sort` of the last dimension with `stable=True`.
 pub struct Sort;
 
-/// Elements that a block sorts or merges at once: with keys of 8 bytes and places they take half of the shared memory
-/// that every device gives to a block.
+/// Number of elements that a block sorts or merges at once. With keys of 8 bytes and indices they take half of the shared memory
+/// that every device offers to a block.
 const RUN: u64 = 2048;
 
-/// Threads of a block that sorts, at most.
+/// Maximum number of threads of a sorting block.
 const MOST_THREADS: u64 = 512;
 
-/// Neighbours that a thread sorts in registers, with keys of at most 33 bits and of 64.
+/// Number of neighbouring elements that a thread sorts in registers, for keys of at most 33 bits and of 64 bits.
 const EACH: u64 = 8;
 const EACH_WIDE: u64 = 4;
 
-/// Instructions for a pair of elements in each step of the network, and for each element in a pass of merges. Of these 1 and
-/// 10 access shared memory or shuffle, which takes as long as four others each.
+/// Instructions per pair of elements and step of the network, and per element and merge pass. One and ten of them access shared
+/// memory or shuffle, and each of these counts as four.
 const OF_A_PAIR: f64 = 10.0 + 4.0;
 const OF_A_MERGE: f64 = 40.0 + 10.0 * 4.0;
 
-/// How rows are divided among blocks.
+/// The division of rows among blocks.
 struct Split {
     rows: Rows,
-    /// Elements of a run, a power of two, and runs of a row.
+    /// Number of elements of a run, a power of two, and number of runs of a row.
     run: u64,
     runs: u64,
-    /// Rows of a block, if they are short.
+    /// Number of rows that a block sorts; more than one if they are short.
     several: u64,
-    /// Bytes of an element's key and place.
+    /// Size in bytes of an element's key and index together.
     entry: u64,
-    /// Neighbours that a thread sorts in registers.
+    /// Number of neighbouring elements that a thread sorts in registers.
     each: u64,
 }
 
@@ -49,7 +49,7 @@ impl Split {
         let rows = Rows::of(&[&spec.inputs[0], &spec.outputs[0], &spec.outputs[1]]);
         let run = rows.length.next_power_of_two().min(RUN);
         let runs = rows.length.div_ceil(run);
-        // Each unit of the device has blocks before a block has more rows than its threads need.
+        // Spreads rows over all SMs before a block gets more rows than its threads need.
         let spread = (rows.count / BUSY_BLOCKS).max(1).next_power_of_two();
         let dtype = spec.inputs[0].dtype;
         let each = run.min(if dtype.size() == 8 { EACH_WIDE } else { EACH });
@@ -59,7 +59,7 @@ impl Split {
         Split { rows, run, runs, several, entry, each }
     }
 
-    /// Elements that a block has in shared memory.
+    /// Number of elements that a block holds in shared memory.
     fn list(&self) -> u64 {
         self.run * self.several
     }
@@ -72,12 +72,12 @@ impl Split {
         (self.rows.count * self.runs).div_ceil(self.several).max(1)
     }
 
-    /// Passes that merge runs in pairs.
+    /// Number of passes, each of which merges pairs of runs.
     fn passes(&self) -> u64 {
         u64::from(self.runs.next_power_of_two().ilog2())
     }
 
-    /// Keys and places of all elements, bytes.
+    /// Size in bytes of the keys and indices of all elements.
     fn entries(&self) -> u64 {
         if self.runs > 1 { self.rows.count * self.rows.length * self.entry } else { 0 }
     }
@@ -119,7 +119,7 @@ impl Operation for Sort {
         let steps = f64::from(split.run.ilog2() * (split.run.ilog2() + 1) / 2);
         let elements = spec.inputs[0].elements() as f64;
         let passes = split.passes();
-        // Keys and places go through memory once for each pass.
+        // Each pass reads and writes all keys and indices in memory.
         let moved = Traffic::of(Space::Device, split.entries() * passes);
         let tiles = split.rows.count * split.rows.length.div_ceil(RUN);
         Cost {
@@ -138,7 +138,7 @@ impl Operation for Sort {
         let rows = inputs[0].chunks(length).zip(values.chunks_mut(length).zip(indices.chunks_mut(length)));
         for (row, (values, indices)) in rows {
             let mut order: Vec<usize> = (0..length).collect();
-            // Both zeros are equal, and so are all NaN.
+            // Positive and negative zero are equal, and so are all NaN.
             let ascending = |a: f64, b: f64| a.partial_cmp(&b).unwrap_or(a.is_nan().cmp(&b.is_nan()));
             order.sort_by(|&i, &j| if descends { ascending(row[j], row[i]) } else { ascending(row[i], row[j]) });
             for (place, index) in order.into_iter().enumerate() {
@@ -212,7 +212,8 @@ impl Operation for Sort {
     }
 }
 
-/// Entries of a list: keys that ascend in the order of the result, and places. `leave` stores one as element `j` of a row.
+/// Kernel text: list entries with a key, which ascends in the order of the result, and an index. `leave` stores an entry as
+/// element `j` of a row.
 const ENTRIES: &str = r#"
 template <typename E> __device__ inline K key_of(E x) { return DESCENDS ? (K)~order(x) : order(x); }
 __device__ inline u32* places_of(K* keys, u64 all) { return (u32*)(keys + 2 * all); }
@@ -227,10 +228,10 @@ __device__ inline u32* places_of(K* keys, u64 all) { return (u32*)(keys + 2 * al
   }
 "#;
 
-/// Sorts runs of `RUN` elements, each by itself, by a bitonic network. A thread has `EACH` neighbours in registers: they meet
-/// elements of the same thread there, those of the same warp by shuffles, and others through shared memory. An entry is one
-/// number of key and place in the run, or both where keys have 64 bits. What is missing at the end of a row comes after all of
-/// its elements.
+/// Kernel text: sorts each run of `RUN` elements by a bitonic network. A thread holds `EACH` neighbouring elements in registers. It
+/// compares them with its own elements directly, with those of its warp by shuffles, and with others through shared memory. An
+/// entry is one number with the key and the index in the run, or two numbers if keys have 64 bits. Padding at the end of a row
+/// sorts after all its elements.
 const RUNS: &str = r#"#if BITS == 64
   struct Entry {
     K key;
@@ -256,7 +257,7 @@ const RUNS: &str = r#"#if BITS == 64
   auto place_of_entry = [](const Entry& e) { return (u32)e.all & 0xffffu; };
   const Entry last = {~(Number)0};
 #endif
-  // Neighbours of a thread lie in different banks.
+  // The neighbouring elements of a thread lie in different banks.
   __shared__ Entry list[LIST + LIST / 32];
   auto padded = [](u32 i) { return i + i / 32; };
   for (u32 i = threadIdx.x; i < LIST; i += THREADS) {
@@ -269,7 +270,7 @@ const RUNS: &str = r#"#if BITS == 64
   Entry own[EACH];
 #pragma unroll
   for (u32 e = 0; e < EACH; e++) own[e] = list[padded(first + e)];
-  // Pairs of a thread: the smaller comes first, or the larger in every second part of `size` elements.
+  // Orders the pairs of a thread: the smaller element first, or the larger one in every second part of `size` elements.
   auto pairs = [&](u32 size, u32 step) {
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) {
@@ -318,12 +319,12 @@ const RUNS: &str = r#"#if BITS == 64
   }
 "#;
 
-/// Merges pairs of runs of `width` elements. A block makes one tile of the result: it finds which elements of both runs
-/// belong there, has them in shared memory, and each thread merges as many (Green, McColl, Bader, "GPU merge path", 2012).
-/// Among equal keys, those of the first run come first.
+/// Kernel text: merges pairs of runs of `width` elements. A block computes one tile of the result: it finds the elements of both
+/// runs that belong to the tile and loads them into shared memory, and its threads merge equal numbers of them (Green, McColl,
+/// Bader, "GPU merge path", 2012). Equal keys of the first run precede those of the second.
 const MERGE: &str = r#"  __shared__ K list[RUN];
   __shared__ u32 places[RUN], cuts[2];
-  // How many of the first `d` elements of the result are those of `a`.
+  // Returns how many of the result's first `d` elements come from `a`.
   auto cut = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d) {
     u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
     while (low < high) {
@@ -332,8 +333,8 @@ const MERGE: &str = r#"  __shared__ K list[RUN];
     }
     return low;
   };
-  // The same, by 32 threads that look at as many places of memory at once. All threads of a wave, which may be 64, go round
-  // as often.
+  // Does the same with 32 threads, which probe 32 positions of memory at once. All threads of a wavefront of 64 take the same
+  // number of steps.
   auto cut_together = [](const K* a, u32 of_a, const K* b, u32 of_b, u32 d, u32 width) {
     u32 low = d > of_b ? d - of_b : 0, high = d < of_a ? d : of_a;
     for (u32 most = width; most > 0; most = (most - 1) / 32) {

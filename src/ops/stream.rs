@@ -1,7 +1,7 @@
-//! Kernels that write an output without gaps from one end to the other, in packs of 16 bytes, from rows that lie anywhere.
+//! Kernels that write a contiguous output in packs of 16 bytes, from input rows at any address.
 //!
-//! A pack may have elements of two rows or of more, and rows may begin anywhere in memory: each thread writes whole packs,
-//! whatever the length of rows is.
+//! Each thread writes whole packs, whatever the length of rows: a pack can hold elements of several rows, and rows can have any
+//! alignment.
 
 use crate::base::Dims;
 
@@ -10,39 +10,39 @@ use super::occupancy::RESIDENT_BLOCKS;
 use super::ragged::RAGGED;
 use super::*;
 
-/// Bytes that a thread reads before it writes, where there are enough of them.
+/// Number of bytes that a thread reads before it writes, if the output is large enough.
 const UNDER_WAY: u64 = 64;
 
-/// Blocks from which on threads with a pack each keep a device busy; fewer elements have a thread each.
+/// Number of blocks that keeps a device busy. An output with fewer packs gets a thread for each element.
 const ENOUGH_BLOCKS: u64 = 256;
 
-/// How threads write an output as rows of one length, each of which is a row of an input.
+/// The division among threads of an output whose rows are rows of the input.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// Elements of the output.
+    /// Number of elements of the output.
     total: u64,
-    /// Elements of a row.
+    /// Number of elements of a row.
     length: u64,
-    /// Elements of 16 bytes, which a thread writes as one.
+    /// Number of elements in 16 bytes, which a thread writes at once.
     pack: u64,
-    /// No pack has elements of two rows, and each begins at a multiple of its size in the input too.
+    /// True if no pack holds elements of two rows and all packs are aligned in the input too.
     aligned: bool,
-    /// Packs of a thread.
+    /// Number of packs per thread.
     each: u64,
 }
 
-/// The row of the input for a row of the output.
+/// Kernel text that finds the input row of an output row.
 pub struct RowText<'a> {
-    /// Parameters of the kernel that `text` uses, and their arguments.
+    /// Kernel parameters that `text` uses, with their arguments.
     pub params: Vec<(String, Arg)>,
-    /// Statements that return where row `which` begins, a `const E*`. They set `inside` to false for a row that has no
-    /// elements of the input, and is zero.
+    /// Statements that return the address of row `which` as a `const E*`. They set `inside` to false if the row is all zeros and has
+    /// no input.
     pub text: &'a str,
 }
 
 impl Stream {
-    /// Returns the division of an output whose rows have `length` elements, side by side in the input too. `None` where the
-    /// output has gaps, or begins between two packs.
+    /// Returns the division of an output whose rows have `length` elements, contiguous in the input too; `None` if the output has
+    /// gaps or is not aligned to 16 bytes.
     pub fn of(y: &Tensor, length: u64, aligned: bool) -> Option<Stream> {
         if !y.contiguous() || y.align < 16 || length == 0 {
             return None;
@@ -57,7 +57,7 @@ impl Stream {
         self.total.div_ceil(self.pack * self.each * u64::from(BLOCK)).max(1)
     }
 
-    /// The kernel of that name; `output` and `input` are the numbers of the operands.
+    /// Returns the kernel with this name; `output` and `input` are operand numbers.
     pub fn launch(&self, name: &str, spec: &Spec, (output, input): (u8, u8), row: RowText) -> Launch {
         let dtype = c_type(spec.outputs[0].dtype);
         let mut bound = vec![
@@ -89,8 +89,8 @@ impl Stream {
     }
 }
 
-/// The kernel that copies elements of operand 0 to operand 1, which are walked by these strides, where packs of one lie
-/// between packs of the other. `None` where the output has gaps, or a walk moves packs as well.
+/// Returns the kernel that copies operand 0 to operand 1 with these strides, if packs of one are unaligned in the other. `None` if
+/// the output has gaps, or if an elementwise walk can move packs too.
 pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option<Launch> {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let all = walk::by_output(dims, strides);
@@ -104,7 +104,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     let pack = 16 / y.dtype.size();
     let begins = x.align >= 16 && outer.strides[0].iter().all(|stride| stride.is_multiple_of(pack));
     let walks = begins && (lead == 0 || last.is_multiple_of(pack));
-    // A walk finds single elements as fast.
+    // An elementwise walk moves single elements as fast.
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
@@ -117,7 +117,7 @@ const PLACES: &str = r#"  const Place length = (Place)row_length, total = (Place
   const Place first = (Place)blockIdx.x * (256 * U) + threadIdx.x;
 "#;
 
-/// A pack has elements of one row, or of two.
+/// Kernel text for packs with elements of at most two rows.
 const LONG_ROWS: &str = r#"  Pack<E, V> v[U];
 #if ALIGNED
 #pragma unroll
@@ -162,7 +162,7 @@ const LONG_ROWS: &str = r#"  Pack<E, V> v[U];
   }
 "#;
 
-/// A pack has elements of several rows.
+/// Kernel text for packs with elements of several rows.
 const SHORT_ROWS: &str = r#"#pragma unroll
   for (u32 u = 0; u < U; u++) {
     Place e = (first + u * 256) * V, which = e / length, column = e - which * length;

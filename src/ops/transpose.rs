@@ -1,4 +1,4 @@
-//! `transpose`: the dimensions of a tensor in another order.
+//! `transpose`: permutes the dimensions of a tensor.
 
 use crate::base::{DType, Dims};
 
@@ -8,7 +8,7 @@ use super::*;
 /// `transpose(x)`.
 pub struct Transpose;
 
-/// The order in which the input's dimensions stand in the output.
+/// Returns the input dimension for each dimension of the output.
 pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     match attrs.axes("dims") {
         Some(axes) => axes.iter().map(|&axis| axis as usize).collect(),
@@ -109,60 +109,61 @@ impl Operation for Transpose {
     }
 }
 
-/// The sizes of the output, and the strides of the output and of the input along its dimensions.
+/// Returns the sizes of the output, and the strides of the output and of the input along the output's dimensions.
 fn moved(spec: &Spec) -> (Dims, [Dims; 2]) {
     let (x, y) = (&spec.inputs[0], &spec.outputs[0]);
     let strides: Vec<u64> = permutation(&spec.attrs, x.dims.len()).iter().map(|&axis| x.strides[axis]).collect();
     (y.dims, [y.strides, Dims::from_slice(&strides).expect("as many as the input has")])
 }
 
-/// Elements of a tile at least and at most: large ones are read and written in longer stretches, small ones are more.
+/// Minimum and maximum number of elements of a tile. Large tiles are read and written in longer contiguous ranges; small tiles
+/// give more blocks.
 const LEAST: u64 = 256;
 const MOST: u64 = 4096;
 
-/// Blocks from which on a tile may be larger.
+/// Minimum number of blocks for tiles above the minimum size.
 const ENOUGH_BLOCKS: u64 = 1024;
 
-/// The length from which on a side of a tile is one dimension: shorter ones take their neighbours too.
+/// Minimum length of a dimension that forms a side of a tile by itself; shorter ones are combined with the next dimensions.
 const LONG: u64 = 32;
 
-/// The longest side that is short, and the bytes of shared memory in all banks.
+/// Maximum length of a short side, and the number of bytes that one access of all banks of shared memory transfers.
 const SHORT: u64 = 16;
 const BANKS: u64 = 128;
 
-/// Instructions for a pack on its way to or from shared memory, and for each of its elements there: an access takes as long as
-/// four others.
+/// Instructions for moving a pack to or from shared memory, and for each of its elements there; an access of shared memory counts
+/// as four.
 const OF_A_PACK: f64 = 16.0;
 const OF_AN_ELEMENT: f64 = 4.0;
 
-/// How a kernel moves elements whose neighbours in the input are not neighbours in the output: through tiles in shared
-/// memory, which are read along one side and written along the other.
+/// The tiles of a kernel that moves neighbouring input elements to positions that are apart in the output. It reads a tile along
+/// one side into shared memory and writes it along the other side.
 #[derive(Debug)]
 struct Tiles {
-    /// Dimensions of neither side, with the strides of the output and the input.
+    /// Dimensions that belong to neither side, with the strides of the output and the input.
     others: Geometry,
-    /// Dimensions along which the input has neighbours, and those along which the output has.
+    /// The side along which the input is contiguous, and the one along which the output is.
     read: Side,
     written: Side,
-    /// Tiles of a block, each of another place in the other dimensions.
+    /// Number of tiles that a block processes; they differ in their position in the other dimensions.
     several: u64,
 }
 
 /// A side of a tile.
 #[derive(Debug)]
 struct Side {
-    /// Its dimensions as they follow each other in the tensor that has neighbours along it; with the strides of the output
-    /// and the input.
+    /// Its dimensions in the memory order of the tensor that is contiguous along it, with the strides of the output and the
+    /// input.
     geometry: Geometry,
     length: u64,
-    /// Elements of a tile along it.
+    /// Number of elements of a tile along this side.
     tile: u64,
-    /// Neighbours that are read or written as one.
+    /// Number of neighbouring elements that are read or written at once.
     pack: u64,
 }
 
 impl Side {
-    /// The side of these dimensions, along which `tensor`, of the strides with that number, has its neighbours.
+    /// Returns the side with these dimensions, along which `tensor`, the one with strides number `which`, is contiguous.
     fn of(all: &Geometry, axes: &[usize], tensor: &Tensor, which: usize) -> Side {
         let geometry = part(all, axes);
         let length: u64 = geometry.dims.iter().product();
@@ -172,7 +173,7 @@ impl Side {
                 && all.dims[inner].is_multiple_of(*pack)
                 && (0..all.dims.len()).all(|axis| axis == inner || all.strides[which][axis].is_multiple_of(*pack))
         };
-        // More than eight at once would take more instructions to turn than it saves to move.
+        // Transposing more than eight elements takes more instructions than wider accesses save.
         let widest = (16 / tensor.dtype.size()).min(8);
         let mut packs = std::iter::successors(Some(widest), |pack| (*pack > 1).then_some(pack / 2));
         let pack = packs.find(fits).unwrap_or(1);
@@ -180,7 +181,7 @@ impl Side {
     }
 }
 
-/// Some of the dimensions.
+/// Returns the geometry of some of the dimensions.
 fn part(all: &Geometry, axes: &[usize]) -> Geometry {
     let of = |dims: &Dims| {
         let sizes: Vec<u64> = axes.iter().map(|&axis| dims[axis]).collect();
@@ -190,7 +191,8 @@ fn part(all: &Geometry, axes: &[usize]) -> Geometry {
 }
 
 impl Tiles {
-    /// `None` where neighbours stay neighbours, or one of the tensors has no neighbours: a plain walk does as well.
+    /// Returns the tiles; `None` if neighbouring elements stay neighbours or a tensor has no neighbouring elements, where an
+    /// elementwise walk is as fast.
     fn of(spec: &Spec) -> Option<Tiles> {
         let (dims, strides) = moved(spec);
         let all = walk::by_output(dims, &strides);
@@ -200,12 +202,12 @@ impl Tiles {
         if to.last() != Some(&1) || along + 1 == rank {
             return None;
         }
-        // The sides take the dimensions that come next in memory, each in turn, until they are long enough.
+        // The sides alternately take the next dimension in memory order, until both are long enough.
         let mut by_input: Vec<usize> = (0..rank).collect();
         by_input.sort_by_key(|&axis| std::cmp::Reverse(from[axis]));
         let mut sides = [vec![along], vec![rank - 1]];
         let length = |axes: &[usize]| axes.iter().map(|&axis| all.dims[axis]).product::<u64>();
-        // Skips dimensions that the other side of the tile has.
+        // Skips dimensions that belong to the other side.
         let next = |order: &[usize], sides: &[Vec<usize>; 2], own: usize| {
             let first = order.iter().position(|axis| *axis == sides[own][0])?;
             order[..first].iter().rev().copied().find(|axis| !sides.iter().any(|side| side.contains(axis)))
@@ -225,11 +227,11 @@ impl Tiles {
         let mut read = Side::of(&all, &sides[0], &spec.inputs[0], 1);
         let mut written = Side::of(&all, &sides[1], &spec.outputs[0], 0);
         let elements = spec.outputs[0].elements();
-        // Shared memory holds a tile with its offsets.
+        // Shared memory holds a tile and its offsets.
         let most = if spec.inputs[0].dtype.size() > 4 { MOST / 2 } else { MOST };
         let area = (elements / ENOUGH_BLOCKS).next_power_of_two().clamp(LEAST, most);
         let square = 1 << (area.ilog2() / 2);
-        // A side that fits is not cut; where one is short, the other may be longer. What is cut is cut in whole packs.
+        // A side that fits stays whole, and the other side can be longer if one is short. Cuts are at multiples of a pack.
         let fitted = |length: u64, room: u64| match length <= room || room < 16 {
             true => length.min(room),
             false => room / 16 * 16,
@@ -241,12 +243,12 @@ impl Tiles {
         Some(Tiles { others, read, written, several })
     }
 
-    /// Elements of a block.
+    /// Number of elements that a block moves.
     fn elements(&self) -> u64 {
         self.several * self.read.tile * self.written.tile
     }
 
-    /// Instructions for that many elements.
+    /// Number of instructions for this many elements.
     fn instructions(&self, elements: u64) -> f64 {
         let side = |side: &Side| OF_A_PACK / side.pack as f64 + OF_AN_ELEMENT;
         (side(&self.read) + side(&self.written)) * elements as f64
@@ -274,8 +276,8 @@ impl Tiles {
             "u64 tiles_written".into(),
         ];
         let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
-        // Rows of a tile in shared memory lie along the side that is read, or, where that is short, along the other one: packs
-        // are then taken as they are written. Rows begin in different banks.
+        // A row of a tile in shared memory lies along the side that is read, or along the other side if the first is short, so that
+        // packs are read in the form in which they are written. Rows begin in different banks.
         let turned = tr <= SHORT && tw * size >= BANKS;
         let row = if turned { ((tw * size).next_multiple_of(BANKS) + 16) / size } else { tr + 4u64.div_ceil(size) };
         let place = |v_read: &str, v_written: &str| match turned {
@@ -290,7 +292,7 @@ impl Tiles {
             }
         };
         let (side_read, side_written) = (index_type(read.length + tr), index_type(written.length + tw));
-        // The first elements of the tile, as offsets into the tensors.
+        // Offsets of the tile's first element in both tensors.
         let reach = spec.inputs[0].reach().max(spec.outputs[0].reach());
         let offset = index_type(reach);
         let steps = |pack: u64| self.elements().div_ceil(pack * u64::from(BLOCK));
@@ -303,7 +305,7 @@ impl Tiles {
   {side_read} r0 = ({side_read})(block - turned * ({index})tiles_read) * {tr};
   {side_written} w0 = ({side_written})(turned - first * ({index})tiles_written) * {tw};
   first *= {several};
-  // Each division happens once for a row or a column of the tile.
+  // Divides once for each row and column of the tile.
   for (u32 i = threadIdx.x; i < {several}; i += {BLOCK}) {{
     xs[i] = ({offset})others.offset(first + i, 1);
     ys[i] = ({offset})others.offset(first + i, 0);

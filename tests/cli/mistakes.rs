@@ -171,8 +171,8 @@ fn arguments() {
         (&["--config", "in_flight=99"], &["aorta::config::bad_value", "it lies between 1 and 16"]),
         (&["--config", "timeout=5"], &["aorta::config::bad_value", "write `5s`"]),
         (
-            &["--config", "profile=a100"],
-            &["aorta::config::unknown_profile", "help: known here: `h200`, `mi300x`, `mi325x` and `mi355x`"],
+            &["--config", "profile=gaudi3"],
+            &["aorta::config::unknown_profile", "help: known here: `h100`, `h200`, `mi300x`, `mi325x` and `mi355x`"],
         ),
         (&["--config", "profile=a100.ron"], &["aorta::cli::unreadable", "help: a device profile is expected"]),
         (&["--config-file", "nothing.ron"], &["there is no such file", "help: a settings file is expected"]),

@@ -1,22 +1,22 @@
-//! The texts of the kernels. [`super::kernel`] defines their names.
+//! Texts of the convolution kernels. [`super::kernel`] defines the macros that they use.
 //!
-//! Each group of a convolution is a product of matrices: `factor`, which lies in memory, times elements of `gathered`, which
-//! windows select. An element that is gathered belongs to a place and a tap: a place is a window and its sample, a tap a
-//! channel and an element of the kernel. In a transposed convolution (`TURNED`) places are elements of the result, and taps
-//! select the windows that cover them.
+//! Each group of a convolution is an implicit matrix product: `factor`, a matrix in memory, times elements of `gathered`, which
+//! windows select. A gathered element belongs to a place and a tap: a place is a sample and a window of it, a tap is a channel
+//! and an element of the convolution's kernel. In a transposed convolution (`TURNED`) places are elements of the result, and
+//! taps select the windows that cover them.
 
-/// Places of the operands' elements.
+/// Kernel text: positions of the operands' elements.
 pub const PLACES: &str = r#"
 #define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < DIMS; j++)
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < n; i++)
-// Distances in elements: between groups; between samples, or rows of weights; between channels; between neighbours.
+// Strides in elements: of groups; of samples, or rows of weights; of channels; of neighbours.
 struct Steps { i64 group, outer, channel, at[DIMS]; };
 struct Sizes { i64 positions[DIMS], sources[DIMS], padding[DIMS]; };
 struct Position { u32 sample, at[DIMS]; };
-// Offset of the elements of a place, and the distance of a tap from there, also along each dimension.
+// Offset of a place, and the offset of a tap from there, also along each dimension.
 struct Place { i64 at; i32 start[DIMS]; };
 struct Tap { i64 at; i32 shift[DIMS]; };
-// Far enough outside that no shift leads back inside.
+// A coordinate so far outside that no tap reaches the inside.
 #define OUTSIDE (-(1 << 30))
 
 __device__ inline Position position_of(u32 place, const Sizes& sizes) {
@@ -77,7 +77,7 @@ __device__ inline i64 weight_of(u32 tap, const Steps& steps) {
   }
   return at;
 }
-// Whether there is an element where a place and a tap meet, and where it lies.
+// Whether a place and a tap select an element, and the element's offset.
 __device__ inline bool meet(const Place& place, const Tap& tap, const Steps& steps, const Sizes& sizes, i64& at) {
   bool inside = true;
   at = place.at + tap.at;
@@ -92,15 +92,15 @@ __device__ inline bool meet(const Place& place, const Tap& tap, const Steps& ste
   }
   return inside;
 }
-// Elements from one place of a row to the next, for the same tap.
+// Stride in elements from one place of a row to the next, for the same tap.
 #define RUN_STEP ((TURNED ? 1 : STRIDE(DIMS - 1)) * sg.at[DIMS - 1])
 #ifdef V
-// Whether `V` places lie in one row, where the elements between two that exist do so too.
+// Whether `V` places lie in one row; then all elements between two existing ones exist too.
 __device__ inline bool is_run(const Position& first, u32 place, u32 places, const Sizes& sizes) {
   return (!TURNED || STRIDE(DIMS - 1) == 1) && first.at[DIMS - 1] + V <= (u32)sizes.positions[DIMS - 1] && place + V <= places;
 }
 #endif
-// Offset of the results of a column, and of a row from there.
+// Offset of the results of a column, and the offset of a row from there.
 #if WEIGHTS
 #define COLUMN(column) weight_of(column, so)
 #define ROW_STEP so.outer
@@ -111,7 +111,7 @@ __device__ inline bool is_run(const Position& first, u32 place, u32 places, cons
 __device__ inline C finished(C sum, const T* bias, u32 channel) { return BIAS ? sum + load<C>(bias[channel]) : sum; }
 "#;
 
-/// Tiles of the product in the registers of warps, which multiply with the matrix units, or of threads.
+/// Kernel text: tiles of the product in the registers of warps, which multiply with the matrix units.
 pub const UNITS: &str = r#"
 typedef u16 E;
 __device__ inline E element(T x) { return x.bits; }
@@ -161,7 +161,7 @@ struct Total {
       }
     }
   }
-  // Calls `begin` with each column, and `put` with each of its rows and what `begin` has returned.
+  // Calls `begin` for each column, and `put` for each of its rows with the result of `begin`.
   template <typename B, typename P> __device__ inline void finish(B begin, P put) const {
     EACH(n, NT) EACH(i, 4) {
       u32 own = column + n * 16 + lane_column(i);
@@ -172,7 +172,7 @@ struct Total {
 };
 "#;
 
-/// The same with the arithmetic of threads, each of which has four rows and four columns.
+/// Kernel text: the same with the vector units; each thread computes four rows and four columns.
 pub const THREADS: &str = r#"
 typedef C E;
 __device__ inline E element(T x) { return load<C>(x); }
@@ -221,7 +221,8 @@ struct Total {
 };
 "#;
 
-/// The product in tiles of `BM` × `BN`. Threads gather the elements of the next `BK` steps while the units multiply.
+/// Kernel text: computes the product in tiles of `BM` × `BN`. Threads gather the elements of the next `BK` steps of the depth
+/// while the matrix units multiply.
 pub const TILES: &str = r#"  MEMORY;
   u32 row_tiles = (rows + BM - 1) / BM, column_tiles = (columns + BN - 1) / BN, rest = blockIdx.x;
   u32 first_row = rest % row_tiles * BM;
@@ -231,11 +232,11 @@ pub const TILES: &str = r#"  MEMORY;
   u32 group = rest % groups, split = rest / groups, first = split * share, last = first + share < depth ? first + share : depth;
   gathered += group * sg.group;
   factor += group * sf.group;
-  // A thread has `V` neighbours along the depth of some rows of the factor.
+  // A thread loads `V` neighbouring elements along the depth, for some rows of the factor.
   const int ALONG = BK / V, FACTOR_ROWS = THREADS / ALONG, FACTOR_PASSES = (BM + FACTOR_ROWS - 1) / FACTOR_ROWS;
   u32 own_depth = threadIdx.x % ALONG * V, own_row = threadIdx.x / ALONG;
 #if WEIGHTS
-  // And along the depth of some columns.
+  // The gathered elements along the depth, for some columns.
   const int PASSES = BN / FACTOR_ROWS;
   Tap taps[PASSES];
   EACH(p, PASSES) {
@@ -243,7 +244,7 @@ pub const TILES: &str = r#"  MEMORY;
     taps[p] = tap_of(column / ELEMENTS, column % ELEMENTS, column < columns, sg);
   }
 #else
-  // And `V` neighbouring columns of some steps.
+  // The gathered elements of `V` neighbouring columns, for some steps of the depth.
   const int ACROSS = BN / V, DEPTH_ROWS = THREADS / ACROSS, PASSES = BK / DEPTH_ROWS;
   u32 own_column = threadIdx.x % ACROSS * V, depth_row = threadIdx.x / ACROSS;
   Place places[V];
@@ -257,7 +258,7 @@ pub const TILES: &str = r#"  MEMORY;
     }
   }
 #endif
-  // The elements of neighbouring places for a tap, whose distance is known where all of them are inside.
+  // The elements of neighbouring places for a tap. Their stride is known if all of them are inside.
   auto gather = [&](const Place (&places)[V], bool run, const Tap& tap) {
     Pack<E, V> found;
     i64 at, end;
@@ -283,7 +284,7 @@ pub const TILES: &str = r#"  MEMORY;
       places[V - 1].start[DIMS - 1] += (V - 1) * STRIDE(DIMS - 1);
       i64 at = offset_of(position, sf);
       EACH(i, V) of_factor[i] = at + i * sf.at[DIMS - 1];
-      // A window that is partly outside.
+      // The window lies partly outside.
       EACH(i, V - 2) {
         places[i + 1] = places[i];
         places[i + 1].at += RUN_STEP;
@@ -346,7 +347,7 @@ pub const TILES: &str = r#"  MEMORY;
   });
 "#;
 
-/// Adds up what blocks found for parts of the depth.
+/// Kernel text: adds the partial sums of blocks that share the depth.
 pub const JOIN: &str = r#"  u64 index = GLOBAL_INDEX;
   if (index >= count) return;
   C sum = 0;
@@ -355,7 +356,7 @@ pub const JOIN: &str = r#"  u64 index = GLOBAL_INDEX;
   store<C>(out[group * so.group + COLUMN(column) + row * ROW_STEP], finished(sum, bias, group * rows + row));
 "#;
 
-/// One place of all rows by a thread, for groups of few rows.
+/// Kernel text: a thread computes one place of all rows, for groups with few rows.
 pub const DIRECT: &str = r#"  u64 index = GLOBAL_INDEX;
   if (index >= count) return;
   u32 column = (u32)(index % columns), group = (u32)(index / columns);
@@ -384,7 +385,7 @@ pub const DIRECT: &str = r#"  u64 index = GLOBAL_INDEX;
   EACH(row, ROWS) store<C>(to[row * ROW_STEP], finished(sums[row], bias, group * ROWS + row));
 "#;
 
-/// One weight by a block, for groups of few weights.
+/// Kernel text: a block computes one weight, for groups with few weights.
 pub const DIRECT_WEIGHTS: &str = r#"  __shared__ C shared[THREADS / 32];
   u64 index = blockIdx.x;
   u32 column = (u32)(index % columns), row = (u32)(index / columns % rows), group = (u32)(index / columns / rows);

@@ -1,77 +1,77 @@
-//! The kernels of a `scatter` whose blocks look through the indices by themselves, in place of a sort before them.
+//! The kernels of a `scatter` without a sort: each block searches the indices for the terms of its rows.
 //!
-//! A block has some rows and looks through all indices, or a segment of them. It gathers the places of its rows' terms in
-//! their order, puts them in the order of rows, and adds the terms up. Where there are several segments, a second kernel
-//! adds up what each has for a row. So one launch or two suffice, and terms are added in the same order in every run.
+//! A block owns some rows and searches all indices, or one segment of them. It collects the positions of its rows' terms in
+//! order, groups them by row, and adds the terms up. With several segments, a second kernel adds the segments' sums for each row.
+//! So one or two launches suffice, and every run adds terms in the same order.
 
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, WARP};
 use super::*;
 
-/// Indices that all blocks look at, at most: more take longer than the launches of a sort. Or one for so many bytes that are
-/// moved, since units look while memory moves.
+/// Maximum number of indices that all blocks examine together; more take longer than the launches of a sort. Also the number of
+/// moved bytes that allows one more examined index, since SMs search while memory is busy.
 const LOOKS: u64 = 1 << 26;
 const BYTES_OF_A_LOOK: u64 = 2;
 
-/// Indices that a block looks through at most. All of them may be terms of one of its rows.
+/// Maximum number of indices that a block searches. All of them can be terms of one row.
 const OF_A_BLOCK: u64 = 1 << 14;
 
-/// Indices that are never worth a sort.
+/// Number of indices up to which a sort never pays off.
 const FEW: u64 = 256;
 
-/// Steps of a block, each of which waits for memory, from which on a second launch is worth it, and those of a segment.
+/// Number of steps of a block, each of which waits for memory, that justifies a second launch; and number of steps per segment.
 const STEPS: u64 = 4;
 const STEPS_OF_A_SEGMENT: u64 = 2;
 
-/// Instructions of each thread besides: about a quarter of the kernel's text, which is 30 to 50 KB for compute capability 9.0.
+/// Other instructions per thread: about a quarter of the kernel's code, which has 30 to 50 KB for compute capability 9.0.
 const OF_A_THREAD: f64 = 500.0;
 
-/// Indices that a block looks at in a step.
+/// Number of indices that a block examines per step.
 const ROUND: u64 = 2048;
 
-/// Terms that a thread reads at once, at most.
+/// Maximum number of terms that a thread reads at once.
 const AHEAD: u64 = 4;
 
-/// Terms of a row in a segment at least, on average, where what segments have is not light.
+/// Minimum average number of terms per row and segment, unless the segments' sums are few bytes.
 const LEAST_TERMS: u64 = 16;
 
-/// Bytes of what segments have for rows that a device writes and reads in the time of a launch.
+/// Size in bytes of segments' sums that a device can write and read in the time of a launch.
 const LIGHT: u64 = 8 << 20;
 
-/// Bytes of an output of which most is zero that are worth a launch which writes nothing else.
+/// Minimum size in bytes of a mostly zero output for which a launch that only sets it to zero pays off.
 const ZEROS: u64 = 1 << 20;
 
-/// Blocks that a unit holds at the same time: while one waits, others look.
+/// Number of resident blocks per SM: while one waits for memory, others search.
 const RESIDENT: u64 = 4;
 
-/// Sums that a thread has in registers, and rows of a block, at most.
+/// Maximum number of sums in the registers of a thread, and of rows per block.
 const HELD: u64 = 32;
 const MOST_ROWS: u64 = 256;
 
-/// How blocks share rows, columns and indices.
+/// The division of rows, columns and indices among blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// A row begins anywhere between two packs.
+    /// True if rows are not aligned to a pack.
     ragged: bool,
-    /// Elements of a pack, threads that have neighbouring packs of a row, and blocks that share its packs.
+    /// Number of elements of a pack, of threads that process neighbouring packs of a row, and of blocks that share a row.
     pack: u64,
     lanes: u64,
     chunks: u64,
-    /// Threads that share the terms of a pack, and rows of a thread.
+    /// Number of threads that share the terms of a pack, and of rows per thread.
     terms: u64,
     several: u64,
     segments: u64,
-    /// Terms that a thread reads at once.
+    /// Number of terms that a thread reads at once.
     ahead: u64,
-    /// True if all rows are set to zero before the kernel, which then writes only rows with a term.
+    /// True if the output is set to zero first, and the kernel writes only rows with a term.
     sparse: bool,
     rows: u64,
     count: u64,
 }
 
 impl Look {
-    /// Returns how blocks find their terms; `None` where there are too many indices for that. If the output is `sparse`, most
-    /// rows have no term.
+    /// Returns the division; `None` if there are too many indices to search. `sparse` means that most rows of the output have no
+    /// term.
     pub fn of(spec: &Spec, columns: &Columns, adds: bool, sparse: bool) -> Option<Look> {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let (rows, count) = (y.dims[0].max(1), i.elements());
@@ -110,7 +110,7 @@ impl Look {
         let ahead = (average / (segments * terms)).next_power_of_two().clamp(2, AHEAD);
         let sparse = sparse && segments == 1 && y.bytes() >= ZEROS;
         let look = Look { ragged, pack, lanes, chunks, terms, several, segments, ahead, sparse, rows, count };
-        // In an output that is mostly zero, few blocks would find a term.
+        // In a mostly zero output, few blocks would find a term.
         if look.sparse && look.blocks() > RESIDENT_BLOCKS {
             return None;
         }
@@ -119,7 +119,7 @@ impl Look {
         (count <= FEW || fits).then_some(look)
     }
 
-    /// Rows of a block.
+    /// Number of rows per block.
     fn own(&self) -> u64 {
         u64::from(BLOCK) / (self.lanes * self.terms) * self.several
     }
@@ -128,17 +128,17 @@ impl Look {
         self.rows.div_ceil(self.own()).saturating_mul(self.chunks * self.segments)
     }
 
-    /// Indices that all blocks look at.
+    /// Number of indices that all blocks examine together.
     fn looks(&self) -> u64 {
         self.rows.div_ceil(self.own()).saturating_mul(self.chunks).saturating_mul(self.count)
     }
 
-    /// Elements that a row has in whole chunks.
+    /// Number of elements of a row, rounded up to whole chunks.
     fn width(&self) -> u64 {
         self.chunks * self.lanes * self.pack
     }
 
-    /// Blocks of the kernel that adds up what segments have.
+    /// Number of blocks of the kernel that adds the segments' sums.
     fn joining(&self) -> u64 {
         match self.segments {
             1 => 0,
@@ -146,7 +146,7 @@ impl Look {
         }
     }
 
-    /// Bytes of what the segments have for each row.
+    /// Size in bytes of the segments' sums of all rows.
     fn partials(&self, spec: &Spec) -> u64 {
         let segments = if self.segments > 1 { self.segments } else { 0 };
         (segments * self.width() * scatter_type(spec).size()).saturating_mul(self.rows)
@@ -202,7 +202,7 @@ impl Look {
     }
 }
 
-/// Threads that share the packs of a row: a power of two of which few have nothing to do.
+/// Returns the number of threads that share the packs of a row: a power of two that leaves few threads idle.
 fn lanes(packs: u64) -> u64 {
     if packs <= WARP {
         return packs.next_power_of_two();
@@ -212,8 +212,8 @@ fn lanes(packs: u64) -> u64 {
     all.into_iter().filter(|(idle, _)| idle * 8 <= least * 9).map(|(_, lanes)| lanes).max().unwrap_or(WARP)
 }
 
-/// Puts the `m` places that have been found in the order of their rows. Each warp has neighbouring ones: it counts those of
-/// each row, and learns where they begin behind those of the warps before.
+/// Kernel text: groups the `m` positions found by row. Each warp takes a contiguous range of them, counts the positions of each
+/// row, and places them behind those of earlier warps.
 const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256 / (LANES * TERMS), OWN = BESIDE * SEVERAL;
   __shared__ u32 found[ROUND], cursor[8][OWN], starts[OWN + 1], counted[2][8];
   __shared__ unsigned short row_of[ROUND], order[ROUND];
@@ -266,7 +266,7 @@ const FIND: &str = r#"  const u32 ROUND = 2048, EACH = ROUND / 256, BESIDE = 256
   };
 "#;
 
-/// The rows of a block, and the segment of the indices that it looks through.
+/// Kernel text: the rows of a block, and the segment of indices that it searches.
 const ROWS_OF_BLOCK: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   u64 rest = blockIdx.x / CHUNKS, number = rest % SEGMENTS, first = rest / SEGMENTS * OWN;
   u32 own_rows = (u32)(rows - first < OWN ? rows - first : OWN);
@@ -274,9 +274,9 @@ const ROWS_OF_BLOCK: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   if (from > count) from = to = count;
 "#;
 
-/// Adds the terms that have been arranged to what a thread has of its rows.
+/// Kernel text: adds the grouped terms to a thread's sums.
 const ADD: &str = r#"  C sum[SEVERAL][V] = {};
-  // A bit for each row that has a term.
+  // One bit per row with a term.
   u32 made = 0;
   i64 column[SEVERAL];
 #pragma unroll
@@ -296,7 +296,7 @@ const ADD: &str = r#"  C sum[SEVERAL][V] = {};
   };
 "#;
 
-/// Looks through the indices, and adds the terms that it has found whenever it has room for no more.
+/// Kernel text: searches the indices, and adds the terms found whenever its list is full.
 const LOOK: &str = r#"  u32 held = 0, turn = 0;
   Index next[EACH];
   auto look = [&](u64 base) {
@@ -337,7 +337,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
     }
     if (last) break;
     if (all == 0) continue;
-    // A byte for each of the eight steps of a warp.
+    // One byte per step of a warp; there are eight.
     u64 flags = 0;
 #pragma unroll
     for (u32 e = 0; e < EACH; e++) flags |= (u64)(own[e] < OWN) << 8 * e;
@@ -373,7 +373,7 @@ const LOOK: &str = r#"  u32 held = 0, turn = 0;
   }
 "#;
 
-/// A thread has a pack of a row, and adds up what the segments have for it.
+/// Kernel text: a thread adds the segments' sums of one pack of a row.
 const JOIN: &str = r#"  u64 row = GLOBAL_INDEX / (CHUNKS * LANES), pack = GLOBAL_INDEX % (CHUNKS * LANES);
   if (row >= rows) return;
   i64 column = (i64)pack * V;

@@ -1,4 +1,4 @@
-//! `scatter`: rows that go where indices say, and their sums.
+//! `scatter`: writes or adds rows at the positions that indices give.
 
 mod look;
 
@@ -118,7 +118,7 @@ impl Operation for Scatter {
         let mut sizes = vec![0.0; outputs[0].len()];
         scattered(spec, inputs, &mut sizes, f64::abs);
         let unit = Precision::of(scatter_type(spec)).unit();
-        // Each term is rounded when it is weighed, and the sum once for each term but the first.
+        // Each weighting of a term rounds, and so does each addition.
         let weighed = usize::from(spec.inputs.len() > 2);
         let rows = sizes.chunks(row_length(&spec.outputs[0])).zip(terms);
         let radii = rows.flat_map(|(row, terms)| {
@@ -128,9 +128,9 @@ impl Operation for Scatter {
         vec![Tolerance::Within(radii.collect())]
     }
 
-    /// Blocks find the terms of their rows by themselves, if there are not too many indices for that. Else kernels before the
-    /// last one sort the places of indices by row, and add up pieces of rows that have very many terms; or find the last
-    /// place of each row, where terms are not added. The last kernel has some threads for each row.
+    /// With few indices, one or two kernels whose blocks search the indices for the terms of their rows. Otherwise kernels that
+    /// sort the positions of indices by row and sum up parts of rows with very many terms, or that find the last position for
+    /// each row if terms are not added; then a kernel with several threads per row.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (i, y) = (&spec.inputs[1], &spec.outputs[0]);
         let split = Split::of(spec);
@@ -188,30 +188,30 @@ impl Operation for Scatter {
     }
 }
 
-/// Terms that are added up apart at least, where all of them go to the same row.
+/// Minimum number of terms of one row that form a part with a sum of its own.
 const WINDOW: u64 = 128;
 
-/// Terms of a row for each of the threads that share them, about.
+/// Approximate number of terms per thread, if several threads share the terms of a row.
 const TERMS_OF_A_THREAD: u64 = 8;
 
-/// Instructions for each element that is added, and for each index that is looked at.
+/// Instructions per element that is added, and per index that is examined.
 const OF_AN_ELEMENT: f64 = 3.0;
 const OF_AN_INDEX: f64 = 12.0;
 
-/// How it becomes known which terms go to a row.
+/// The way in which a kernel finds the terms of a row.
 #[derive(Clone, Copy, Debug)]
 enum Finder {
-    /// Blocks look through the indices.
+    /// Blocks search all indices.
     Look(Look),
-    /// The places of indices are sorted.
+    /// Kernels sort the positions of indices by row.
     Sort(RowSort),
-    /// Each index is put to its row, if it is the last one.
+    /// A kernel finds the last position of each row.
     Last,
 }
 
-/// Parameters, arguments and text that all kernels that read terms share.
+/// Parameters, arguments and text of all kernels that read terms.
 struct Parts {
-    /// The walk over the indices: strides of the terms, then of the indices.
+    /// Geometry of the indices: strides of the terms, then of the indices.
     outer: Geometry,
     before: String,
     params: Vec<String>,
@@ -219,7 +219,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// For kernels whose workspace has that many bytes of `found`, and then the bytes of partial sums.
+    /// Returns the parameters for a workspace of `found` bytes of search results, followed by partial sums.
     fn of(spec: &Spec, columns: &Columns, found: u64, partials: u64) -> Parts {
         let (x, i, y) = (&spec.inputs[0], &spec.inputs[1], &spec.outputs[0]);
         let outer = head_geometry(x, i, i.dims.len());
@@ -253,7 +253,7 @@ impl Parts {
         Parts { outer, before, params, args }
     }
 
-    /// Adds a parameter that is a number.
+    /// Adds an integer parameter.
     fn bind(&mut self, name: &str, value: u64) {
         self.params.push(format!("u64 {name}"));
         self.args.push(Arg::U64(value));
@@ -271,20 +271,20 @@ impl Parts {
     }
 }
 
-/// How the work is divided among blocks.
+/// The division of the work among blocks.
 struct Split {
     columns: Columns,
-    /// Whether terms of a row are added up; else the last of them stays.
+    /// Whether the terms of a row are added; otherwise the last one is kept.
     adds: bool,
-    /// Most rows have no term: all are set to zero first, and the last kernel has threads for each index, of which the first
-    /// of a row makes the row.
+    /// True if most rows have no term. Then the output is set to zero first, and the last kernel has threads for each index; those of
+    /// a row's first index write the row.
     sparse: bool,
     finder: Finder,
     sort: RowSort,
-    /// Terms of a piece of a row, and the number of pieces.
+    /// Number of terms of a part of a row, and the number of parts.
     window: u64,
     windows: u64,
-    /// In the last kernel: threads that share the terms of a row, blocks that share its columns, and blocks in all.
+    /// In the last kernel: number of threads that share the terms of a row, of blocks that share its columns, and of all blocks.
     terms: u64,
     row_chunks: u64,
     summers: u64,
@@ -304,11 +304,11 @@ impl Split {
             true => Finder::Sort(sort),
             false => Finder::Last,
         };
-        // Groups of threads that have a row each, if there is one.
+        // Groups of threads, one for each row with terms.
         let items = if sparse { count } else { rows };
         let wanted = if adds { (count / rows.max(1) / TERMS_OF_A_THREAD).max(1).next_power_of_two() } else { 1 };
         if wanted > 1 {
-            // A warp shares the columns of a row before it shares its terms.
+            // The threads of a warp share the columns of a row before they share its terms.
             columns.threads = columns.threads.min(WARP);
         }
         let terms = wanted.min(u64::from(BLOCK) / columns.threads);
@@ -326,19 +326,19 @@ impl Split {
             summers: groups,
             columns,
         };
-        // More blocks than one share a row where rows alone are too few, or where threads of a row share its terms.
+        // Several blocks share a row if there are too few rows, or if threads share the terms of a row.
         let all = split.chunks(split.columns.threads);
         split.row_chunks = if terms > 1 { all } else { all.min(RESIDENT_BLOCKS.div_ceil(groups)) };
         split.summers *= split.row_chunks;
         split
     }
 
-    /// Blocks of a row if that many threads have a pack of its columns each.
+    /// Number of blocks per row if this many threads process a pack of columns each.
     fn chunks(&self, threads: u64) -> u64 {
         self.columns.length.div_ceil(threads * self.columns.pack).max(1)
     }
 
-    /// Bytes of what is known of the indices: the sorted ones, or the last place of each row.
+    /// Size in bytes of the search results: sorted positions, or the last position of each row.
     fn found(&self, spec: &Spec) -> u64 {
         match self.finder {
             Finder::Look(_) => 0,
@@ -348,23 +348,23 @@ impl Split {
     }
 }
 
-/// No place is known for any row.
+/// Kernel text: clears the last position of each row.
 const CLEAR: &str = r#"  if (GLOBAL_INDEX < rows) ((P*)workspace)[GLOBAL_INDEX] = 0;
 "#;
 
-/// Finds the last place of each row, counted from 1: the result does not depend on the order of threads.
+/// Kernel text: finds the last position of each row, counted from 1. The result does not depend on the order of threads.
 const LAST: &str = r#"  if (GLOBAL_INDEX >= count) return;
   i64 row = (i64)i[outer.offset((P)GLOBAL_INDEX, 1)];
   if (row >= 0 && (u64)row < rows) atomicMax((P*)workspace + row, (P)GLOBAL_INDEX + 1);
 "#;
 
-/// The place of a thread among those that share rows.
+/// Kernel text: the position of a thread among those that share a row.
 const OWN_PLACE: &str = "  u32 lane = threadIdx.x % LANES, own_term = threadIdx.x / LANES % TERMS, group = threadIdx.x / (LANES * TERMS);\n";
 
-/// How threads add up the terms of a row. `LANES` threads have neighbouring packs of its columns, and `TERMS` times as many
-/// share its terms: `add_terms` adds a thread's own terms to its sum, and `total` adds up the sums of those that share.
+/// Kernel text that adds up the terms of a row. `LANES` threads process neighbouring packs of columns, and `TERMS` such groups
+/// share the terms: `add_terms` adds a thread's terms to its sum, and `total` combines the sums of the groups.
 ///
-/// `PLACE(l)` is the place of a term, and `TERM(row, j)` its pack from column `j` on.
+/// `PLACE(l)` is the position of a term, and `TERM(row, j)` its pack from column `j` on.
 const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of columns.
   auto add_terms = [&](P l, P end, i64 j, C* sum) {
     for (l += own_term; l < end; l += AHEAD * TERMS) {
@@ -388,7 +388,7 @@ const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of colum
       }
     }
   };
-  // The threads of the first term have the total.
+  // The first group of threads gets the total.
   auto total = [&](C* sum) {
     if (TERMS == 1) return;
     __shared__ C sums[256][V];
@@ -406,7 +406,7 @@ const ADDING: &str = r#"  // Adds the terms from `l` to `end` to a pack of colum
   };
 "#;
 
-/// The items of a block, and the sorted places.
+/// Kernel text: the work items of a block, and the sorted positions.
 const TERMS: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   const u32 groups = 256 / (LANES * TERMS);
   u64 item = (u64)blockIdx.x / CHUNKS * groups + group;
@@ -414,7 +414,7 @@ const TERMS: &str = r#"  u32 chunk = blockIdx.x % CHUNKS;
   const P* order = places_of(workspace, SIDE, count);
 "#;
 
-/// A block adds up as many terms as a window has, if all of them go to the same row.
+/// Kernel text: a block adds up the terms of a window if all of them belong to one row.
 const PIECES: &str = r#"  P begin = (P)item * WINDOW;
   if (live(workspace) < begin + WINDOW || sorted[begin] != sorted[begin + WINDOW - 1]) return;
   u64 j = ((u64)chunk * LANES + lane) * V;
@@ -425,9 +425,10 @@ const PIECES: &str = r#"  P begin = (P)item * WINDOW;
   for (int c = 0; c < V; c++) partials[item * n + j + c] = sum[c];
 "#;
 
-/// Some threads make a row: of equal places the last, or all, whole windows by what the kernel before has made of them.
+/// Kernel text: a group of threads writes a row from the last or from all of its terms. Whole windows of terms are taken from the
+/// partial sums of the earlier kernel.
 const ROWS: &str = r#"#if ADDS || SPARSE
-  // The first sorted place whose row is not below.
+  // Finds the first sorted position whose row is not less.
   auto first = [&](u64 row, P from, P to) {
     while (from < to) {
       P middle = from + (to - from) / 2;
@@ -452,7 +453,7 @@ const ROWS: &str = r#"#if ADDS || SPARSE
   u64 row = item;
   bool makes = row < rows;
 #endif
-  // Begin and end of the whole windows of its terms.
+  // Range of whole windows among the row's terms.
   P head = end, tail = end;
 #if WINDOWS
   P window = (begin + WINDOW - 1) / WINDOW, last = end / WINDOW;
@@ -481,18 +482,18 @@ const ROWS: &str = r#"#if ADDS || SPARSE
   }
 "#;
 
-/// The elements behind one index of the first dimension.
+/// Returns the number of elements per index of the first dimension.
 fn row_length(tensor: &Tensor) -> usize {
     (tensor.elements() / tensor.dims[0]).max(1) as usize
 }
 
-/// The type that `scatter` weighs and adds in.
+/// Returns the type in which `scatter` weights and adds terms.
 fn scatter_type(spec: &Spec) -> DType {
     let x = spec.inputs[0].dtype.compute();
     spec.inputs.get(2).map_or(x, |weights| x.promote(weights.dtype.compute()))
 }
 
-/// Scatters what `of` makes of each term into zeros; returns how many terms each row has got.
+/// Adds `of` of each term to a zero tensor. Returns the number of terms of each row.
 fn scattered(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], of: impl Fn(f64) -> f64) -> Vec<usize> {
     let rows = spec.outputs[0].dims[0];
     let inner = row_length(&spec.outputs[0]);
