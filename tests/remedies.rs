@@ -201,6 +201,27 @@ fn operations_of_calls_wait_for_calls() {
     common::planned(&mended);
 }
 
+/// Operations of one definition belong to several calls, of which only some are in a loop: each call has its own wait.
+#[test]
+fn each_call_of_a_definition_has_its_wait() {
+    let text = "stream a\nstream b\nbuffer x[3], z: f32[8]\ndef f(x -> y) { map(x * 2 -> y) }\n\
+                step(order: declared) {\n\
+                on a { f(x[0] -> z) for i in 0..3 { f(x[i] -> x[i]) } }\n\
+                for i in 0..3 { on b { map(x[i] + z -> x[i]) } }\n}";
+    assert_eq!(
+        told(text),
+        [
+            "name the call, `done: f(…)`, and write `on b after done { … }`; name the call, `done_2[i]: f(…)`, and write \
+          `on b after done_2[i] { … }`"
+        ]
+    );
+    let mended = text
+        .replace("f(x[0] ->", "done: f(x[0] ->")
+        .replace("f(x[i] ->", "done_2[i]: f(x[i] ->")
+        .replace("on b {", "on b after done, done_2[i] {");
+    common::planned(&mended);
+}
+
 /// If no rule fits, the suggestion is to wait for all members.
 #[test]
 fn irregular_turns_wait_for_the_family() {
