@@ -39,7 +39,7 @@ pub use health::Health;
 pub use image::{Address, Comm, Fill, Image, ImageLane, ImageOp, NO_COMM, NO_CROSSING, Work, check_peers};
 pub use inspect::{Inspected, Inspection, Launched, MatchBy, inspect};
 pub use observe::Observation;
-pub use peers::{MOST, Peers, agree, gather};
+pub use peers::{MAX_MESSAGE, Peers, agree, gather};
 pub use prepare::{Options, largest, prepare};
 pub use queues::Queues;
 pub use ranks::{Rank, RankSamples, Ranks, prepare_ranks};

@@ -27,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::base::threads;
-use crate::exec::{ExecError, MOST, Peers};
+use crate::exec::{ExecError, MAX_MESSAGE, Peers};
 
 use frame::{Frame, FrameKind};
 use join::Connection;
@@ -319,7 +319,7 @@ impl Shared {
         loop {
             match Frame::read(&mut stream.until(Instant::now() + HEARTBEAT_TIMEOUT), &mut seal) {
                 Ok(mut frame) => match frame.kind {
-                    FrameKind::Piece if pieces.len() + frame.bytes.len() > MOST => {
+                    FrameKind::Piece if pieces.len() + frame.bytes.len() > MAX_MESSAGE => {
                         self.note_lost(from, "its message is too long: a bug of aorta", from);
                     }
                     FrameKind::Piece => pieces.append(&mut frame.bytes),
