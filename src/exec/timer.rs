@@ -58,7 +58,7 @@ mod tests {
         };
         assert_eq!(timer.too_short(Nanos(5_000)), None);
         let told = timer.too_short(Nanos(4_999)).unwrap();
-        assert!(told.starts_with("4.999 µs is less than 10 times the 500 ns"), "{told}");
+        assert!(told.starts_with("4.999 µs is less than 10 times the resolution"), "{told}");
         assert_eq!(timer.facts()[0], ("timer_resolution_ns".to_owned(), "500".to_owned()));
     }
 }

@@ -167,7 +167,7 @@ mod tests {
         let groups = unsteady_of((0..100).map(|index| 1000 + 300 * (mixed(index) / 50))).unwrap();
         assert_eq!(groups, "the times fall into two groups, 26 % apart");
         let wide = unsteady_of((0..20).map(|index| 1000 + 40 * (index * 7 % 20))).unwrap();
-        assert!(wide.starts_with("the median is known to "), "{wide}");
+        assert!(wide.starts_with("the median is known only to "), "{wide}");
         assert_eq!(unsteady_of(std::iter::empty()), None);
         assert_eq!(unsteady_of([1000, 5000, 1000].into_iter()), None, "three samples have no interval");
     }

@@ -185,7 +185,7 @@ mod tests {
     fn variables_that_hide_devices_are_reported() {
         let root = machine(2);
         let nothing = |variables| hints_of(root.path(), Search::NoDevice, variables);
-        assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is set to nothing"));
+        assert!(nothing(&[("HIP_VISIBLE_DEVICES", "")]).contains("HIP_VISIBLE_DEVICES is empty"));
         let wrong = nothing(&[("ROCR_VISIBLE_DEVICES", "2")]);
         assert!(wrong.contains("there is no device 2, since the driver offers 2 GPUs"), "{wrong}");
         assert!(nothing(&[("HIP_VISIBLE_DEVICES", "-1")]).contains("there is no device -1"));
