@@ -20,8 +20,9 @@ pub(super) fn bad_ron(
     help: &str,
 ) -> (ConfigError, String) {
     let near = match error {
-        Error::NoSuchStructField { expected, found, .. } => option(found, expected)
-            .or_else(|| suggest::did_you_mean(found, expected.iter().copied().collect::<Vec<_>>())),
+        Error::NoSuchStructField { expected, found, .. } => {
+            option(found, expected).or_else(|| suggest::did_you_mean(found, expected.to_vec()))
+        }
         Error::NoSuchEnumVariant { expected, found, .. } => {
             suggest::nearest(found, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"))
         }

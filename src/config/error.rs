@@ -3,7 +3,7 @@
 use miette::Diagnostic;
 use thiserror::Error;
 
-use super::ron_file::Mistakes;
+use super::mistakes::Mistakes;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
@@ -125,4 +125,21 @@ pub enum ConfigError {
         #[help]
         help: Option<String>,
     },
+}
+
+impl Mistakes {
+    /// Fails if there is a mistake.
+    pub fn finish(mut self) -> Result<(), ConfigError> {
+        if self.all.is_empty() {
+            return Ok(());
+        }
+        self.all.sort_by_key(|mistake| mistake.at);
+        Err(self.into())
+    }
+}
+
+impl From<Mistakes> for ConfigError {
+    fn from(mistakes: Mistakes) -> ConfigError {
+        ConfigError::File(Box::new(mistakes))
+    }
 }

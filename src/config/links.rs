@@ -7,7 +7,8 @@ use crate::base::{suggest, visible};
 
 use super::error::ConfigError;
 use super::figure::Figure;
-use super::ron_file::{self, Mistakes};
+use super::mistakes::Mistakes;
+use super::ron_file;
 
 /// The links of devices in nodes of equal size. Times in nanoseconds, rates in bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,7 +9,8 @@ use crate::base::visible;
 use super::error::ConfigError;
 use super::figure::Figure;
 use super::links::Links;
-use super::ron_file::{self, Mistakes};
+use super::mistakes::Mistakes;
+use super::ron_file;
 
 /// The properties of a device for the simulator and the cost model. Times in nanoseconds, rates per second, sizes in
 /// bytes.

@@ -16,8 +16,9 @@ use super::choices::{
 };
 use super::error::ConfigError;
 use super::field::{self, FieldValue};
+use super::mistakes::Mistakes;
 use super::quantity::Span;
-use super::ron_file::{self, Mistakes};
+use super::ron_file;
 use super::settings::Settings;
 use super::variables;
 

@@ -51,7 +51,8 @@ impl Generator<'_> {
         }
         let bias = match self.choices.once_in(3) {
             true => {
-                let forms: [&[u64]; 5] = [&[4, queries, keys], &[4, 1, keys], &[queries, keys], &[keys], &[1, queries, 1]];
+                let forms: [&[u64]; 5] =
+                    [&[4, queries, keys], &[4, 1, keys], &[queries, keys], &[keys], &[1, queries, 1]];
                 let dims = self.choices.pick(&forms);
                 format!(", {}", tensor_type(self.choices.pick(&[dtype, sums]), dims))
             }
