@@ -97,13 +97,16 @@ impl Mistakes {
     }
 }
 
+/// The first mistake with its place, and the number of the others.
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.all.iter().enumerate() {
-            let between = if index == 0 { "" } else { "; " };
-            write!(f, "{between}{}: {mistake}", self.sources.place(mistake.at))?;
+        let Some((first, others)) = self.all.split_first() else { return Ok(()) };
+        write!(f, "{}: {first}", self.sources.place(first.at))?;
+        match others.len() {
+            0 => Ok(()),
+            1 => write!(f, "; and another mistake"),
+            count => write!(f, "; and {count} more mistakes"),
         }
-        Ok(())
     }
 }
 
