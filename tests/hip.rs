@@ -39,7 +39,7 @@ pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&st
         .env("AORTA_LIBRARY_PATH", libraries)
         .env("XDG_CACHE_HOME", KERNELS)
         .envs(environment.iter().copied())
-        .env("COLUMNS", "120")
+        .env("COLUMNS", "1000")
         .stdin(Stdio::null())
         .stdout(append.try_clone().expect("a file of our own"))
         .stderr(append);

@@ -18,7 +18,7 @@ fn aorta(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> 
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env("AORTA_LIBRARY_PATH", libraries)
         .env("XDG_CACHE_HOME", KERNELS)
-        .env("COLUMNS", "120")
+        .env("COLUMNS", "1000")
         .env_remove("GPU_MAX_HW_QUEUES")
         .envs(environment.iter().copied())
         .output()

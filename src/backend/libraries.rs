@@ -75,7 +75,8 @@ impl SearchPaths {
     }
 
     /// Loads the newest library that is available under one of the names: one of a folder that was given explicitly, else the
-    /// one with the highest version. Files without a known version come last, in the order of [`SearchPaths::open`].
+    /// one that the loader finds outside of its usual folders, else the one with the highest version. Other files without a known
+    /// version come last, in the order of [`SearchPaths::open`].
     pub fn open_newest(&self, names: &[String]) -> Result<Opened, NotOpened> {
         first_that_loads(self.newest_first(names))
     }
@@ -85,7 +86,10 @@ impl SearchPaths {
         // Stable: of equal versions the first stays first.
         all.sort_by_cached_key(|path| {
             let given = path.parent().is_some_and(|folder| self.first.iter().any(|first| first == folder));
-            std::cmp::Reverse((given, if given { None } else { self.version(path) }))
+            let version = if given { None } else { self.version(path) };
+            // The loader follows `LD_LIBRARY_PATH`, which the user has set.
+            let loaders = version.is_none() && path.components().count() == 1;
+            std::cmp::Reverse((given, loaders, version))
         });
         all
     }
@@ -325,10 +329,10 @@ mod tests {
         let names = ["liba.so.9".to_owned()];
         let order = |paths: &SearchPaths| -> Vec<PathBuf> { paths.newest_first(&names) };
         let wheel = at("site/nvidia/cudnn/lib/liba.so.9");
-        let newest = [wheel.clone(), at("toolkit/liba.so.9"), PathBuf::from("liba.so.9"), at("other/liba.so.9")];
-        assert_eq!(order(&paths), newest, "9.19 is newer than 9.9, and unknown versions keep their order");
+        let newest = [PathBuf::from("liba.so.9"), wheel.clone(), at("toolkit/liba.so.9"), at("other/liba.so.9")];
+        assert_eq!(order(&paths), newest, "9.19 is newer than 9.9, and the loader may have been told a folder");
         std::fs::rename(at(folders[4]), at("site/nvidia_cudnn_cu13-9.8.0.1.dist-info")).expect("renamed");
-        assert_eq!(order(&paths)[..2], [at("toolkit/liba.so.9"), wheel]);
+        assert_eq!(order(&paths)[1..3], [at("toolkit/liba.so.9"), wheel]);
         paths.first.push(at("given"));
         assert_eq!(order(&paths)[0], at("given/liba.so.9"), "a folder given explicitly has priority");
     }

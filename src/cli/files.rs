@@ -1,7 +1,9 @@
 //! Reads files of the disk, each with the limits of its kind.
 
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::base::suggest;
 
@@ -71,9 +73,22 @@ impl FileKind {
     }
 }
 
+/// Canonical paths of the files that this process has read, which it must not overwrite by its outputs.
+static READ: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
 /// Reads a file of the disk, of any contents.
 pub fn read_disk(path: &Path, kind: FileKind) -> Result<Vec<u8>, InputError> {
-    bytes_from(&path.display().to_string(), open(path, kind)?, kind)
+    let bytes = bytes_from(&path.display().to_string(), open(path, kind)?, kind)?;
+    if let Ok(path) = path.canonicalize() {
+        READ.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
+    }
+    Ok(bytes)
+}
+
+/// True if this process has read the file.
+pub fn was_read(path: &Path) -> bool {
+    let is_known = |path: PathBuf| READ.lock().unwrap_or_else(PoisonError::into_inner).contains(&path);
+    path.canonicalize().is_ok_and(is_known)
 }
 
 /// The file beside a missing one that was probably meant: one that has its name and an extension, or a similar name. `None`

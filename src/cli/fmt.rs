@@ -149,7 +149,7 @@ fn ron_in_form(path: &Path, check: bool) -> Result<bool, CliError> {
     let name = path.display().to_string();
     let text = load::read(path, load::FileKind::Scenario)?;
     let Some(formatted) = format_ron(&text) else {
-        let why = "a bracket, a text or a comment does not close, or it begins with `#`".to_owned();
+        let why = "a comma is missing, a bracket, a text or a comment does not close, or it begins with `#`".to_owned();
         return Err(InputError::Unreadable { name, why, help: Some("`aorta check` says where".to_owned()) }.into());
     };
     let changes = formatted != text;

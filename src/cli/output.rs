@@ -11,7 +11,7 @@ use crate::render::Style;
 use crate::report::page::wrapped;
 
 use super::error::InputError;
-use super::ownership;
+use super::{files, ownership};
 
 /// The first failure to write to standard output or standard error. The program continues, so that a run still writes
 /// its record, and reports the loss at its end.
@@ -274,7 +274,8 @@ const ORDINARY: u32 = 0o666;
 
 /// Fails if [`write_file`] would fail, as far as that can be known in advance.
 pub fn check_file(path: &Path) -> Result<(), InputError> {
-    if let Target::File { folder, .. } = target(path)? {
+    if let Target::File { folder, path: file } = target(path)? {
+        check_not_read(path, &file)?;
         temporary(&folder, PRIVATE).map_err(|error| unwritable(path, &reason(&error), None))?;
     }
     Ok(())
@@ -294,8 +295,11 @@ pub fn make_folder(path: &Path) -> Result<(), InputError> {
     std::fs::create_dir_all(path).map_err(|error| unwritable(path, &reason(&error), None))
 }
 
-/// Writes text as [`write_file`] does, with hidden characters escaped.
+/// Writes text as [`write_file`] does, with hidden characters escaped. Fails if the command reads the file.
 pub fn write_text(path: &Path, text: &str) -> Result<(), InputError> {
+    if let Target::File { path: file, .. } = target(path)? {
+        check_not_read(path, &file)?;
+    }
     write_file(path, visible::visible(text).as_bytes())
 }
 
@@ -313,6 +317,14 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
     match target(path)? {
         Target::Stream => write_stream(path, bytes),
         Target::File { folder, path: file } => replace(path, &folder, &file, bytes),
+    }
+}
+
+/// Fails if an output would replace an input of the command.
+fn check_not_read(path: &Path, file: &Path) -> Result<(), InputError> {
+    match files::was_read(file) {
+        true => Err(unwritable(path, "this command reads it", Some("name another file for the output"))),
+        false => Ok(()),
     }
 }
 

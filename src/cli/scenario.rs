@@ -85,16 +85,21 @@ pub fn workload(by: &Path, name: &str) -> Result<String, InputError> {
 /// The command does not accept a value.
 pub fn arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario) -> Result<A, InputError> {
     let words: Vec<String> = scenario.arguments(command).into_iter().flat_map(|(_, words)| words).collect();
-    parsed(command, &[vec![path.to_owned()], words].concat()).map_err(|mistake| mistake.of("the scenario", path))
+    // A path is no option.
+    let file = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    parsed(command, &[vec![file], words].concat()).map_err(|mistake| mistake.of("the scenario", path))
 }
 
 /// Reports the fields whose values a command does not accept.
 fn check_arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
     let Err(all) = arguments::<A>(command, path, scenario) else { return };
-    let before = mistakes.count();
     // A rank is only valid with the world that it belongs to.
     let given = || scenario.arguments(command).into_iter().filter(|(_, words)| !words.is_empty());
     for (field, words) in given().filter(|(field, _)| field.name != "rank") {
+        let all = [vec!["file".to_owned()], words.clone()].concat();
+        if parsed::<A>(command, &all).is_ok() {
+            continue;
+        }
         for word in words {
             let value = word.strip_prefix(field.option).unwrap_or_default().to_owned();
             if let Err(mistake) = parsed::<A>(command, &["file".to_owned(), word]) {
@@ -102,8 +107,8 @@ fn check_arguments<A: Args>(command: &'static str, path: &str, scenario: &Scenar
             }
         }
     }
-    if mistakes.count() == before {
-        let first = given().next().map_or("workload", |(field, _)| field.name);
-        mistakes.add(&[first], all);
+    // Fields that are valid alone and exclude each other. Other mistakes come first, since they may be the reason.
+    if mistakes.count() == 0 {
+        mistakes.add(&[], all);
     }
 }

@@ -26,7 +26,9 @@ pub(super) fn bad_ron(
         Error::NoSuchEnumVariant { expected, found, .. } => {
             suggest::nearest(found, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"))
         }
-        Error::SuggestRawIdentifier(name) => Some(format!("did you mean `{}`?", name.replace('-', "_"))),
+        Error::SuggestRawIdentifier(name) if name.contains('-') => {
+            Some(format!("did you mean `{}`?", name.replace('-', "_")))
+        }
         _ => None,
     };
     let is_name = matches!(error, Error::NoSuchStructField { .. } | Error::SuggestRawIdentifier(_));
@@ -88,8 +90,14 @@ fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> 
     let field = field?;
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_.+-".contains(c));
     let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let about = FIELDS.iter().find(|known| known.name == field).map_or("", |known| known.help);
+    let example = about.split_once("such as `").and_then(|(_, rest)| rest.split_once('`'));
     match (error, inner) {
-        (Error::ExpectedString, None) if is_plain(token) => Some(format!("add quotes: `{field}: \"{token}\"`")),
+        (Error::ExpectedString, None) if is_plain(token) => Some(match example {
+            // A number in quotes would lack its unit.
+            Some((example, _)) if token.parse::<f64>().is_ok() => format!("write it as `{field}: {example}`"),
+            _ => format!("add quotes: `{field}: \"{token}\"`"),
+        }),
         (
             Error::ExpectedIdentifier | Error::ExpectedUnit | Error::ExpectedBoolean | Error::ExpectedInteger,
             Some(inner),
@@ -129,7 +137,7 @@ pub(super) fn explain(error: &Error) -> String {
         ExpectedFloat => "a number is expected".to_owned(),
         ExpectedBoolean => "`true` or `false` is expected".to_owned(),
         ExpectedUnit | ExpectedIdentifier => "a word without quotes is expected".to_owned(),
-        SuggestRawIdentifier(name) => format!("there is no field `{name}`: names of fields have `_` in place of `-`"),
+        SuggestRawIdentifier(name) => format!("there is no field `{name}`: names of fields have letters and `_`"),
         TrailingCharacters => "one value is expected, and there is more".to_owned(),
         error => error.to_string(),
     }

@@ -25,8 +25,25 @@ enum Piece<'a> {
     Group(&'a str, Vec<Item<'a>>, &'a str),
 }
 
-/// Formats a RON text. `None` if its brackets, texts or comments do not close, or if it begins with an attribute, `#`:
-/// such a text has no form.
+impl Item<'_> {
+    /// True if no colon follows its last value.
+    fn ends_with_value(&self) -> bool {
+        let last = self.pieces.iter().rev().find(|piece| !matches!(piece, Piece::Comment(_)));
+        matches!(last, Some(Piece::Atom(_) | Piece::Group(..)))
+    }
+
+    /// True if `next` belongs to a name before it: `measured("here")`, `name: 1`.
+    fn is_name_of(&self, next: &Piece) -> bool {
+        let last = self.pieces.iter().rev().find(|piece| !matches!(piece, Piece::Comment(_)));
+        match next {
+            Piece::Group(..) => matches!(last, Some(Piece::Atom(_))),
+            next => !matches!(next, Piece::Atom(_)),
+        }
+    }
+}
+
+/// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two values, or if
+/// it begins with an attribute, `#`: such a text has no form.
 pub fn format_ron(text: &str) -> Option<String> {
     let tokens = tokens(text)?;
     let mut at = 0;
@@ -80,6 +97,8 @@ fn items<'a>(tokens: &[TokenAfterLines<'a>], at: &mut usize, depth: usize) -> Op
                     _ => Piece::Colon,
                 };
                 match items.last_mut().filter(|_| !fresh) {
+                    // Without a comma between them, two values are a mistake.
+                    Some(last) if last.ends_with_value() && !last.is_name_of(&piece) => return None,
                     // A comment between the parts of an item stays between them.
                     Some(last) => {
                         let between = std::mem::take(&mut last.trailing);
@@ -226,6 +245,15 @@ mod tests {
     named: Some(3),
 ) // End.
 "##;
+
+    #[test]
+    fn a_missing_comma_is_not_formatted() {
+        for text in
+            ["(a: 1 b: 2)", "(a: \"x\"\n b: 2)", "[1 2]", "(a: [1] b: 2)", "[(1) (2)]", "(a: (1) // one\n b: 2)"]
+        {
+            assert_eq!(format_ron(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn a_text_has_one_form() {

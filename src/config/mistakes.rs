@@ -53,6 +53,9 @@ impl Mistakes {
     /// Adds a mistake in the value to which names lead, the index of an element in decimal digits among them. Not if a part
     /// of the value, or the field that the mistake misses, was there and could not be read.
     pub fn add(&mut self, names: &[&str], what: impl Diagnostic + Send + Sync + 'static) {
+        if self.all.len() >= MAX_MISTAKES {
+            return;
+        }
         let find = |count: usize| Some((count, self.places.as_ref()?.find(&names[..count])?));
         let found = (0..=names.len()).rev().find_map(find);
         let is_consequence = |lost: &Lost| match found {
@@ -60,7 +63,7 @@ impl Mistakes {
             Some((_, entry)) => entry.value.contains(&lost.start),
             None => false,
         };
-        if self.lost.iter().any(is_consequence) || self.all.len() >= MAX_MISTAKES {
+        if self.lost.iter().any(is_consequence) {
             return;
         }
         let named = names.iter().rev().find(|name| name.parse::<usize>().is_err());

@@ -31,7 +31,7 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
     let mut rest = text.to_owned();
     loop {
         mistakes.places = Places::of(&rest);
-        let error = match options().from_str::<T>(&rest) {
+        let mut error = match options().from_str::<T>(&rest) {
             Ok(value) => return (Some(value), mistakes),
             Err(error) => error,
         };
@@ -41,6 +41,11 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
             start += rest[start..].find(name.as_str()).unwrap_or(0);
         }
         let path = mistakes.places.as_ref().map(|places| places.around(start)).unwrap_or_default();
+        if let Error::SuggestRawIdentifier(name) = &error.code
+            && path.last().is_some_and(|entry| entry.value.contains(&start) && !entry.name.contains(&start))
+        {
+            error.code = Error::Message(format!("`{name}` is not a known word"));
+        }
         let (at, removed) = extent(&rest, start, &error.code, &path);
         let is_consequence = match &error.code {
             Error::MissingStructField { field, .. } => {

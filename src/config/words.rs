@@ -39,11 +39,16 @@ impl<'de> Deserialize<'de> for Word {
     }
 }
 
+/// A value as an element of a list with commas: in quotes if it has a comma outside of brackets.
+fn listed(word: Word) -> String {
+    if word.0.contains(',') && !word.0.starts_with(['[', '(']) { format!("{:?}", word.0) } else { word.0 }
+}
+
 impl<'de> Deserialize<'de> for Words {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Words, D::Error> {
         let value = Box::<RawValue>::deserialize(deserializer)?;
         match ron::from_str::<Vec<Word>>(value.trim().get_ron()) {
-            Ok(words) => Ok(Words(words.into_iter().map(|word| word.0).collect::<Vec<_>>().join(","))),
+            Ok(words) => Ok(Words(words.into_iter().map(listed).collect::<Vec<_>>().join(","))),
             Err(_) => Word::of(&value).map(|word| Words(word.0)).ok_or_else(no_word),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use miette::SourceSpan;
 
-use crate::base::counted;
+use crate::base::{SrcSpan, counted};
 use crate::exec::{ExecError, LaunchMode, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 
@@ -167,16 +167,18 @@ fn capture(
     Ok(refused)
 }
 
-/// Explains why a graph was refused, with the operation and a remedy.
-fn explain_refused_graph(program: &Program, error: &ExecError) -> String {
-    let refused = match error {
-        ExecError::Operation { at, .. } => {
-            program.cycle.iter().flat_map(|step| &step.ops).find(|op| SourceSpan::from(op.span) == *at)
+/// Explains why a graph was refused, with the operation, its place in the text, and a remedy.
+fn explain_refused_graph(request: &Request, error: &ExecError) -> String {
+    let program = request.first().program;
+    let mut why = error.to_string();
+    if let ExecError::Operation { at, .. } = error {
+        let op = program.cycle.iter().flat_map(|step| &step.ops).find(|op| SourceSpan::from(op.span) == *at);
+        if let Some(label) = op.and_then(|op| program.label_text(op.label)) {
+            why += &format!(", `{label}`");
         }
-        _ => None,
-    };
-    let label = refused.and_then(|op| program.label_text(op.label)).map(|label| format!(", `{label}`"));
-    format!("{error}{}; `--launch stream` asks for none", label.unwrap_or_default())
+        why += &format!(", at {}", request.sources.place(SrcSpan::new(at.offset(), at.offset() + at.len())));
+    }
+    why + "; `--launch stream` asks for none"
 }
 
 fn run_name(mode: LaunchMode) -> &'static str {
@@ -211,7 +213,7 @@ fn sample(
     if mode == LaunchMode::Graph
         && let Some(error) = capture(request, session, || request.open())?
     {
-        let why = explain_refused_graph(request.first().program, &error);
+        let why = explain_refused_graph(request, &error);
         warnings.push(format!("no graph could be made, so the run continued as streams: {why}"));
         if request.modes.contains(&LaunchMode::Stream) {
             return Ok(());

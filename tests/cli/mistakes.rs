@@ -244,7 +244,7 @@ fn records() {
 #[test]
 fn scenarios() {
     let sandbox = Sandbox::new();
-    let cases: [(&str, &[&str]); 25] = [
+    let cases: [(&str, &[&str]); 27] = [
         ("(workload: \"moe\", presett: \"tiny\")", &["aorta::config::bad_ron", "a.ron:1:19", "did you mean `preset`?"]),
         ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:12", "a text in quotes is expected"]),
         (
@@ -275,7 +275,12 @@ fn scenarios() {
             "(workload: \"moe\", timeout: 10s)",
             &["a text in quotes is expected", "help: add quotes: `timeout: \"10s\"`"],
         ),
+        ("(workload: \"moe\", timeout: 10)", &["a text in quotes is expected", "help: write it as `timeout: \"10s\"`"]),
         ("(workload: \"moe\", streams: 1.5)", &["a whole number is expected"]),
+        (
+            "(workload: \"moe\", backend: sim, limits: {tokens: (from: \"1\")})",
+            &["a limit cannot be `tokens`", "has no such metric"],
+        ),
         ("(workload: \"µ\", effort: hasty)", &["a.ron:1:25", "the value of `effort`"]),
         ("(workload: \"moe\"\n timeout: \"9s\")", &["a.ron:2:2", "a `,` or the closing bracket is expected"]),
         ("workload = 3", &["aorta::config::bad_ron", "a.ron:1:1", "Expected opening `(`"]),

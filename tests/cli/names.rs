@@ -97,3 +97,25 @@ fn a_path_is_never_the_library() {
         assert_eq!(sandbox.run(&["check", name]).code, Some(2), "{name}");
     }
 }
+
+/// An output never replaces a file that the command reads.
+#[test]
+fn inputs_are_not_overwritten() {
+    let sandbox = Sandbox::new();
+    sandbox.write("net.aorta", "step { nop() }");
+    sandbox.write("net.ron", "(workload: \"net.aorta\", backend: sim, effort: sanity)");
+    sandbox.good(&["exec", "net.ron", "--json", "net.json"]);
+    for (command, input, option, output) in [
+        ("exec", "net.aorta", "--json", "net.aorta"),
+        ("exec", "net.ron", "--json", "net.ron"),
+        ("exec", "net.ron", "--html", "./net.aorta"),
+        ("exec", "net.json", "--csv", "net.json"),
+        ("report", "net.json", "--html", "net.json"),
+    ] {
+        let before = sandbox.read(output);
+        let run = sandbox.run(&[command, input, option, output]);
+        assert_eq!(run.code, Some(2), "{command} {input} {option} {output}: {}", run.stderr);
+        assert!(run.stderr.contains("this command reads it"), "{}", run.stderr);
+        assert_eq!(sandbox.read(output), before);
+    }
+}

@@ -123,7 +123,7 @@ fn a_limit_fails_a_measurement() {
     };
     assert_eq!(run("\"time\": (to: \"1ns\")", "full"), (Some(1), "failed".into()));
     assert_eq!(run("\"time\": (from: \"1ns\")", "full"), (Some(0), "held".into()));
-    assert_eq!(run("\"nothing\": (from: 1)", "full"), (Some(1), "failed".into()));
+    assert_eq!(run("\"nothing\": (from: 1)", "full").0, Some(2), "it is refused before the run");
     assert_eq!(run("\"time\": (to: \"1ns\")", "sanity"), (Some(0), "skipped".into()));
     // In the unit of a metric, with a decimal prefix.
     sandbox.write("nets/net.aorta", format!("{NET}metric rate = n / time \"rows/s\""));

@@ -50,6 +50,12 @@ pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<()
     Ok(mistakes.finish()?)
 }
 
+/// Fails if a limit of the run's scenario is on no metric of the workload, or in another unit.
+pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), InputError> {
+    let limits = args.scenario.iter().flat_map(|scenario| &scenario.limits);
+    limits.into_iter().try_for_each(|(limit, span)| check_limit(limit, span, loaded))
+}
+
 /// Fails if a limit is on no metric of the workload, or in another unit.
 fn check_limit(limit: &str, span: &Span, loaded: &Loaded) -> Result<(), InputError> {
     let metrics = &loaded.compiled.program().metrics;

@@ -5,7 +5,7 @@ use crate::config::{BackendSetting, Expected, ObserveSetting, Settings};
 use crate::ops::user_kernel;
 
 use super::args::{ExecArgs, exec_args};
-use super::{emulate, multi_process, scenario};
+use super::{emulate, limits, multi_process, scenario};
 use crate::cli::backends::{self, Chosen};
 use crate::cli::error::{CliError, InputError};
 use crate::cli::outputs::check_trace;
@@ -114,6 +114,7 @@ pub(super) fn prepare(
     if let Some(folder) = &args.outputs {
         output::check_folder(folder)?;
     }
+    limits::check(&args, &loaded)?;
     let expected = args.expected.own()?;
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let launched_rank = process.map(|process| process.launched_rank());

@@ -49,18 +49,21 @@ fn write<'a>(lines: impl IntoIterator<Item = &'a String>, width: Option<usize>, 
     }
 }
 
-/// The words of a text in lines of at most so many characters, unless a word is longer.
+/// The words of a text in lines of at most so many characters, unless a word is longer. All lines are indented like the text.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];
     }
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    let words = text.trim_start_matches(' ');
+    let indent = &text[..text.len() - words.len()];
+    let mut lines = vec![indent.to_owned()];
+    for word in words.split(' ') {
         let line = lines.last_mut().expect("there is one from the beginning");
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
+        let is_first = line.len() == indent.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(format!("{indent}{word}"));
         } else {
-            let space = if line.is_empty() { "" } else { " " };
+            let space = if is_first { "" } else { " " };
             *line += &format!("{space}{word}");
         }
     }
