@@ -12,7 +12,7 @@ type Machine = fn(&mut Random, usize, &mut f64) -> f64;
 /// The kinds of noise, each of about 2 %: none but the clock's, a drift on a straight line, one that bends, two modes that
 /// blocks fall into, the same that stay for a while, rare and wild outliers, neighbours that resemble each other.
 const MACHINES: [(&str, Machine); 7] = [
-    ("bell-shaped, 2 %", |random, _, _| 100.0 + 2.0 * random.normal()),
+    ("normal, 2 %", |random, _, _| 100.0 + 2.0 * random.normal()),
     ("the same, on a machine that drifts by 1 % a block", |random, at, _| 100.0 + at as f64 + 2.0 * random.normal()),
     ("the same, on a machine that warms up", |random, at, _| {
         100.0 + 40.0 * (-(at as f64) / 10.0).exp() + 2.0 * random.normal()
