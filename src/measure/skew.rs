@@ -20,24 +20,27 @@ pub fn of(ranks: &[RankRecord]) -> Option<SkewRecord> {
     let sides: Vec<_> = ranks.iter().map(|rank| (rank.rank, &rank.origins[..], &rank.collectives[..])).collect();
     let meetings = MatchedOperations::of(&sides);
     let together = meetings.together();
+    let ends = ranks.iter().flat_map(|rank| &rank.collectives).flat_map(|arrival| &arrival.ends_ns);
+    let longest = ends.max().map_or(f64::INFINITY, |end| end.0 as f64);
     let collectives: Vec<CollectiveRecord> =
-        together.iter().filter_map(|parties| meeting(ranks, &meetings, parties)).collect();
+        together.iter().filter_map(|parties| meeting(ranks, &meetings, parties, longest)).collect();
     if collectives.is_empty() {
         return None;
     }
     let origins: Vec<&[MomentRecord]> = ranks.iter().map(|rank| rank.origins.as_slice()).collect();
-    let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew());
+    let begin = ArrivalTimes::of(&origins, |_, _| Nanos(0)).and_then(|arrivals| arrivals.skew(longest));
     let straggler = straggler(&collectives);
     let (begin_ns, begin_error_ns) = (begin.map(|estimate| estimate.value()), begin.map(|estimate| estimate.error()));
     let balance = balance::of(ranks, &collectives, straggler);
     Some(SkewRecord { begin_ns, begin_error_ns, straggler, balance, collectives })
 }
 
-/// Record of matching operations; `None` if some were not observed.
+/// Record of matching operations; `None` if some were not observed. `longest` is the duration of an iteration in ns.
 fn meeting(
     ranks: &[RankRecord],
     meetings: &MatchedOperations,
     parties: &[&MatchedOperation],
+    longest: f64,
 ) -> Option<CollectiveRecord> {
     let first = parties[0];
     let of_first = ranks.iter().find(|rank| rank.rank == first.rank)?;
@@ -53,7 +56,7 @@ fn meeting(
     let origins: Vec<&[MomentRecord]> = parties.iter().map(|party| party.origins).collect();
     let start = |party: usize, at: usize| parties[party].arrival.starts_ns.get(at).copied().unwrap_or_default();
     let arrivals = ArrivalTimes::of(&origins, start);
-    let skew = arrivals.as_ref().and_then(ArrivalTimes::skew);
+    let skew = arrivals.as_ref().and_then(|arrivals| arrivals.skew(longest));
     let last = arrivals.and_then(|arrivals| arrivals.last());
     Some(CollectiveRecord {
         name: operation.name.clone(),
@@ -138,8 +141,9 @@ impl ArrivalTimes {
         self.times[0].len()
     }
 
-    /// From the first to the last arrival.
-    fn skew(&self) -> Option<Estimate> {
+    /// From the first to the last arrival; `None` if its error exceeds `longest`, the duration of an iteration in ns: a clock
+    /// has jumped, or is too imprecise to tell.
+    fn skew(&self, longest: f64) -> Option<Estimate> {
         let skew = |at: usize| {
             let all = || self.times.iter().map(|rank| rank[at]);
             all().fold(f64::NEG_INFINITY, f64::max) - all().fold(f64::INFINITY, f64::min)
@@ -147,7 +151,7 @@ impl ArrivalTimes {
         let samples: Vec<f64> = (0..self.iterations()).map(skew).collect();
         let mut errors = self.errors.clone();
         errors.sort_by(f64::total_cmp);
-        Estimate::of(&samples, errors.iter().rev().take(2).sum())
+        Estimate::of(&samples, errors.iter().rev().take(2).sum()).filter(|estimate| estimate.error <= longest)
     }
 
     /// Index and delay of the rank that arrives after all others; `None` if chance may explain it.
@@ -218,6 +222,14 @@ mod tests {
         assert_eq!((last.rank, last.late_ns, last.times, last.of), (2, Nanos(2_000), 4, 4));
         assert_eq!(last.error_ns, Nanos(800), "both clocks may be off, and the samples are equal");
         assert_eq!((meeting.skew_ns, meeting.skew_error_ns), (Some(Nanos(2_103)), Some(Nanos(820))));
+    }
+
+    #[test]
+    fn a_skew_with_an_error_longer_than_an_iteration_is_absent() {
+        let late: &[&[i64]] = &[&[0, 0, 0, 0], &[100, 90, 110, 105], &[2_100, 2_090, 2_110, 2_105]];
+        let skew = |error: i64| of(&ranks(late, error)).map(|skew| (skew.begin_ns, skew.collectives[0].skew_ns));
+        assert!(skew(400).is_some_and(|(_, skew)| skew.is_some()));
+        assert_eq!(skew(1_000_000), Some((None, None)));
     }
 
     #[test]
