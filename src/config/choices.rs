@@ -47,7 +47,7 @@ choices! {
         Full = "full",
     }
 
-    /// Where a workload runs.
+    /// The backend of a run.
     BackendSetting {
         /// CUDA or HIP if its driver is installed, otherwise the simulator
         Auto = "auto",

@@ -7,7 +7,7 @@ use super::mistakes::Mistakes;
 
 #[derive(Clone, Debug, Error, Diagnostic)]
 pub enum ConfigError {
-    /// All mistakes of a RON file.
+    /// Every mistake that was found in a RON file, each with its place.
     #[error("{0}")]
     File(Box<Mistakes>),
 

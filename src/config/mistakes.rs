@@ -37,7 +37,7 @@ pub struct Mistakes {
 pub(super) struct Lost {
     /// Offset of its begin.
     pub(super) start: usize,
-    /// Its name; `None` for an element of a list.
+    /// Name of the field, or of the entry of a map; `None` for an element of a list.
     pub(super) key: Option<String>,
 }
 

@@ -196,7 +196,7 @@ scenario! {
     /// Variables for the vendor's driver and libraries, [of those that cannot load
     /// code](../security.md#variables-that-a-file-may-set)
     environment: BTreeMap<String, String> = "--env=";
-    /// Where the workload runs
+    /// Backend of the run
     backend: Option<BackendSetting> = "--backend=";
     /// The simulated device; a path is relative to the scenario
     profile: Option<String> = "--config=profile=";

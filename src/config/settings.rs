@@ -202,10 +202,12 @@ fn definition(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == name)
 }
 
-/// Where a value is written, for the help on it.
+/// The form in which a user gave the value of a setting, which the help of an error repeats.
 #[derive(Clone, Copy)]
 enum Written {
+    /// `--config name=value`.
     AsOption,
+    /// A field of the settings file.
     InFile,
 }
 

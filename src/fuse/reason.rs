@@ -19,7 +19,7 @@ pub enum Reason {
     /// The two operations use the same memory as different slices, such as `x` and `x[0..8]`, and one of them writes it.
     /// Holds the slice that is written.
     Overlap(String),
-    /// Both write the same memory; a merged operation writes its outputs in no particular order.
+    /// Two operations write the same memory. One merged operation would write both results in no particular order.
     Overwritten(String),
     /// A metric or an expectation with this set of operations counts only one of them.
     Metric(String),

@@ -23,7 +23,7 @@ pub enum Awaited {
     End(TaskId),
     /// Fewer than `limit` tasks on a lane.
     Room { lane: u32, limit: u32 },
-    /// All ranks have issued this number of iterations.
+    /// The moment at which every rank has issued this number of iterations.
     Issued(u64),
 }
 
