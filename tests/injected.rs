@@ -187,7 +187,7 @@ fn each_fails_once(launch: &str, wants: impl Fn(&str) -> bool) {
     .flatten()
     .collect();
     for (function, outcomes) in table.into_inner().expect("no case panics with it") {
-        println!("{function}: {outcomes:?} of {} calls", later.get(function).unwrap_or(&first[function]));
+        println!("{function}: {outcomes:?} of {} calls", later.get(function).unwrap_or_else(|| &first[function]));
     }
     assert!(wrong.is_empty(), "{} of {} cases end wrongly:\n{}", wrong.len(), cases.len(), wrong.join("\n\n"));
 }
