@@ -134,11 +134,13 @@ function timelineSection(model) {
 /** The sections of a page of runs, around those of its galleries. */
 function runSections(model, gallery) {
   const metrics = metricsSection(model);
-  const known = ["split", "times", "samples"];
+  const known = ["split", "phases", "times", "samples"];
+  const phases = gallery("phases");
   return [
     missing(model),
     timelineSection(model),
     section("split", "Where the time goes", gallery("split"), splitSection(model.ranks)),
+    phases.length > 0 && section("phases", "Where the time goes, by phase", phases),
     section("times", "Times", gallery("times"), timesSection(model.variants), gallery("samples")),
     model.galleries.filter(({ name }) => !known.includes(name)).map(({ name, title }) => section(name, title, gallery(name))),
     section("operations", "Operations and streams"),

@@ -56,6 +56,12 @@ impl std::ops::Add for Nanos {
     }
 }
 
+impl std::ops::AddAssign for Nanos {
+    fn add_assign(&mut self, other: Nanos) {
+        self.0 += other.0;
+    }
+}
+
 impl std::ops::Sub for Nanos {
     type Output = Nanos;
     fn sub(self, other: Nanos) -> Nanos {

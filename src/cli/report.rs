@@ -45,7 +45,7 @@ pub struct ReportArgs {
     /// the end, with a file for each launch mode and rank as HolisticTraceAnalysis reads them
     #[arg(long, value_name = "PATH")]
     trace: Option<PathBuf>,
-    /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, times, roofline, curves, blocks
+    /// Write each picture as an SVG file, `NAME-split.svg` and so on: timeline, split, phases, times, roofline, curves, blocks
     #[arg(long, value_name = "NAME")]
     svg: Option<String>,
     #[command(flatten)]

@@ -3,13 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+
 use crate::base::{Nanos, OpId};
 use crate::exec::{Span, Trace};
 use crate::ops::{Category, Spec};
 
 use super::beside;
 use super::observed::{Observed, computes};
-use super::record::{AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, TotalsRecord};
+use super::record::{
+    AnalysisRecord, BoundRecord, CategoryRecord, PathRecord, PeakRecord, PhaseRecord, SplitRecord, TotalsRecord,
+};
 use super::spans;
 use super::split::{self, Link, SplitContext};
 use super::subject::Subject;
@@ -49,6 +53,7 @@ pub fn analyze(subject: &Subject) -> Option<AnalysisRecord> {
         beside_waiting: beside::waiting(subject),
         tail_ns: Some(tail(iteration.trace)),
         peak: peak(subject),
+        phases: phases(subject, &links),
         split,
     })
 }
@@ -68,6 +73,18 @@ pub fn medians(operations: usize, iterations: &[&Iteration]) -> Vec<f64> {
 
 fn round(time: f64) -> Nanos {
     Nanos(time.round() as i64)
+}
+
+/// The split of each phase on the chain; empty if no operation of it has a phase.
+fn phases(subject: &Subject, links: &[Link]) -> Vec<PhaseRecord> {
+    let mut splits: IndexMap<Option<String>, SplitRecord> = IndexMap::new();
+    for link in links {
+        let phase = subject.program.phase_text(subject.program.cycle[subject.step].op(link.op).phase);
+        splits.entry(phase).or_default().add(&link.parts);
+    }
+    let phases = splits.into_iter().map(|(phase, split)| PhaseRecord { phase, split });
+    let phases: Vec<PhaseRecord> = phases.collect();
+    if phases.iter().any(|phase| phase.phase.is_some()) { phases } else { Vec::new() }
 }
 
 fn path(subject: &Subject, observed: &Observed) -> PathRecord {

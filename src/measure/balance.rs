@@ -137,25 +137,14 @@ fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{AnalysisRecord, PathRecord, SplitRecord};
+    use super::super::record::{AnalysisRecord, SplitRecord};
     use super::*;
 
     /// A rank that works and waits for so long in an iteration of 1000 ns.
     fn rank(rank: u32, busy: i64, wait: i64) -> RankRecord {
         let totals = TotalsRecord { busy_ns: Nanos(busy), wait_ns: Nanos(wait), ..TotalsRecord::default() };
-        let analysis = AnalysisRecord {
-            verdict: String::new(),
-            help: String::new(),
-            split: SplitRecord { time_ns: Nanos(1000), ..SplitRecord::default() },
-            critical_path: PathRecord::default(),
-            categories: Vec::new(),
-            bounds: Vec::new(),
-            totals: Some(totals),
-            beside_waiting: None,
-            tail_ns: None,
-            peak: None,
-            unusual: None,
-        };
+        let split = SplitRecord { time_ns: Nanos(1000), ..SplitRecord::default() };
+        let analysis = AnalysisRecord { split, totals: Some(totals), ..AnalysisRecord::default() };
         RankRecord { rank, analysis: Some(analysis), ..RankRecord::default() }
     }
 

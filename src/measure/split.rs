@@ -23,19 +23,21 @@ pub struct SplitContext<'a> {
     pub queue: &'a dyn Fn(&Span) -> Option<u32>,
 }
 
-/// A link of the chain: an operation, with the interval in which it works.
-#[derive(Clone, Copy, Debug)]
+/// A link of the chain.
+#[derive(Clone, Debug)]
 pub struct Link {
     pub op: OpId,
+    /// Time in which the operation works, in ns.
     pub time: i64,
+    /// The parts of the iteration's time that belong to the link: its operation, and the gap before it. The first link
+    /// has the begin of the iteration as well, the last one its end. Parts of all links add up to those of the iteration.
+    pub parts: SplitRecord,
 }
 
 /// Splits an iteration. Returns the links from its begin to its end.
 pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<Link>) {
     let trace = iteration.trace;
-    let mut split = SplitRecord { time_ns: trace.time, ..SplitRecord::default() };
-    let mut links = Vec::new();
-    let mut stretch = around.alone.map(|_| 0);
+    let mut links: Vec<Link> = Vec::new();
     let held_up = held_up(trace, around);
     let places = places(trace, around.step.operations());
     // Everything after the cursor is attributed.
@@ -46,38 +48,45 @@ pub fn split(iteration: &Iteration, around: &SplitContext) -> (SplitRecord, Vec<
     while let Some(at) = current {
         let span = &trace.spans[at];
         let end = span.end.0.clamp(0, cursor);
-        match next {
-            None => split.idle_ns.0 += cursor - end,
-            Some(next) => wait(&mut split, (end, cursor), held_up[next], around),
+        let mut parts = SplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..SplitRecord::default() };
+        match (next, links.last_mut()) {
+            (Some(next), Some(link)) => wait(&mut link.parts, (end, cursor), held_up[next], around),
+            _ => parts.idle_ns.0 += cursor - end,
         }
         let start = span.start.0.clamp(0, end);
         let whole = iteration.work(span).0;
         // An operation first waits for other ranks, then works.
         let works = (span.end.0 - whole).clamp(start, end);
-        split.wait_ns.0 += works - start;
+        parts.wait_ns.0 += works - start;
         let time = end - works;
         let alone = around.alone.and_then(|alone| alone.of(trace.step, span.op));
-        let own = match (alone, &mut stretch) {
+        let own = match (alone, &mut parts.stretch_ns) {
             // If only a part of an operation is on the chain, the same part of its time alone counts.
             (Some(alone), Some(stretch)) if whole > 0 => {
                 let own = (alone * time as f64 / whole as f64).round() as i64;
-                *stretch += time - own;
+                stretch.0 += time - own;
                 own
             }
             _ => time,
         };
-        split.operations_ns.0 += own;
-        links.push(Link { op: span.op, time });
+        parts.operations_ns.0 += own;
+        links.push(Link { op: span.op, time, parts });
         cursor = start;
         next = Some(at);
         let before = around.step.incoming(span.op).filter_map(|edge| places[edge.from.index()]);
         current = before.max_by_key(|&at| (trace.spans[at].end, std::cmp::Reverse(at)));
     }
-    let rest = if around.host_bound { &mut split.launch_ns } else { &mut split.idle_ns };
+    let mut split = SplitRecord { stretch_ns: around.alone.map(|_| Nanos(0)), ..SplitRecord::default() };
+    let first = links.last_mut().map_or(&mut split, |link| &mut link.parts);
+    let rest = if around.host_bound { &mut first.launch_ns } else { &mut first.idle_ns };
     rest.0 += cursor;
-    split.stretch_ns = stretch.map(Nanos);
+    for link in links.iter_mut().rev() {
+        link.parts.time_ns = link.parts.sum();
+        link.parts.chain = vec![link.op.0];
+        split.add(&link.parts);
+    }
+    split.time_ns = trace.time;
     links.reverse();
-    split.chain = links.iter().map(|link| link.op.0).collect();
     (split, links)
 }
 
@@ -222,6 +231,10 @@ step {
             };
             let (split, links) = split(&trace(time, &spans), &around);
             prop_assert_eq!(parts(&split).iter().sum::<i64>(), time);
+            // The links share out each part.
+            let mut sum = SplitRecord { stretch_ns: timed_alone.then_some(Nanos(0)), ..SplitRecord::default() };
+            links.iter().for_each(|link| sum.add(&link.parts));
+            prop_assert_eq!(&sum, &split);
             // Only stretch has a sign.
             let [operations, _, rest @ ..] = parts(&split);
             prop_assert!(operations >= 0 && rest.iter().all(|part| *part >= 0), "{:?}", split);

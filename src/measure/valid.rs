@@ -12,7 +12,7 @@ use crate::config::MAX_CYCLE;
 
 use super::ab::{self, AbRecord};
 use super::record::{
-    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, SCHEMA, Times, Variant,
+    AnalysisRecord, CollectiveRecord, OperationRecord, RankRecord, RunRecord, SCHEMA, SplitRecord, Times, Variant,
     VerificationRecord,
 };
 
@@ -261,13 +261,9 @@ fn check_operation(operation: &OperationRecord, bounds: &Bounds, at: &str) -> Ch
     Ok(())
 }
 
-fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {
-    let split = &analysis.split;
+fn check_split(split: &SplitRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {
     for (place, &id) in split.chain.iter().enumerate() {
-        below(id, operations, &format!("{at}.split.chain[{place}]"), "operations")?;
-    }
-    for (place, &id) in analysis.critical_path.operations.iter().enumerate() {
-        below(id, operations, &format!("{at}.critical_path.operations[{place}]"), "operations")?;
+        below(id, operations, &format!("{at}.chain[{place}]"), "operations")?;
     }
     let parts = [
         ("time_ns", Some(split.time_ns)),
@@ -279,7 +275,17 @@ fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds,
         ("dependency_ns", Some(split.dependency_ns)),
         ("idle_ns", Some(split.idle_ns)),
     ];
-    bounds.times(&format!("{at}.split"), parts)?;
+    bounds.times(at, parts)
+}
+
+fn check_analysis(analysis: &AnalysisRecord, operations: usize, bounds: &Bounds, at: &str) -> Checked {
+    check_split(&analysis.split, operations, bounds, &format!("{at}.split"))?;
+    for (place, phase) in analysis.phases.iter().enumerate() {
+        check_split(&phase.split, operations, bounds, &format!("{at}.phases[{place}].split"))?;
+    }
+    for (place, &id) in analysis.critical_path.operations.iter().enumerate() {
+        below(id, operations, &format!("{at}.critical_path.operations[{place}]"), "operations")?;
+    }
     let path = &analysis.critical_path;
     let lengths = [("length_ns", Some(path.length_ns)), ("running_ns", path.running_ns)];
     bounds.times(&format!("{at}.critical_path"), lengths)?;

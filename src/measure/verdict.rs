@@ -201,26 +201,14 @@ pub fn help(category: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::record::{CategoryRecord, PathRecord, SplitRecord};
+    use crate::measure::record::{CategoryRecord, SplitRecord};
 
     fn category(name: &str, chain: i64) -> CategoryRecord {
         CategoryRecord { category: name.to_owned(), chain_ns: Nanos(chain), ..CategoryRecord::default() }
     }
 
     fn analysis(split: SplitRecord, categories: &[CategoryRecord]) -> AnalysisRecord {
-        AnalysisRecord {
-            verdict: String::new(),
-            help: String::new(),
-            split,
-            critical_path: PathRecord::default(),
-            categories: categories.to_vec(),
-            bounds: Vec::new(),
-            totals: None,
-            beside_waiting: None,
-            tail_ns: None,
-            peak: None,
-            unusual: None,
-        }
+        AnalysisRecord { split, categories: categories.to_vec(), ..AnalysisRecord::default() }
     }
 
     fn half_busy() -> SplitRecord {

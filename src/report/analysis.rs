@@ -12,6 +12,9 @@ use super::variant::{disturbed, shown, variant_name};
 /// Number of categories that are listed.
 const MAX_CATEGORIES: usize = 3;
 
+/// Number of phases that are listed.
+const MAX_PHASES: usize = 5;
+
 /// Number of operations of a path that are listed.
 const MAX_OPERATIONS: usize = 6;
 
@@ -41,12 +44,11 @@ pub fn section(record: &RunRecord, rank: Option<u32>) -> Option<Section> {
         let longest = if record.program.cycle > 1 { ", the longest" } else { "" };
         let slot = super::slots::of(record, rank);
         section.title = format!("Where the time goes, in one observed iteration ({name}{slot}{longest})");
-        section.lines.extend([
-            analysis.verdict.clone(),
-            format!("{} = {}", analysis.split.time_ns, split(analysis)),
-            format!("busy: {}", categories(analysis)),
-            format!("critical path: {}", path(rank, analysis)),
-        ]);
+        section.lines.extend([analysis.verdict.clone(), format!("{} = {}", analysis.split.time_ns, split(analysis))]);
+        section.lines.extend(phases(analysis));
+        section
+            .lines
+            .extend([format!("busy: {}", categories(analysis)), format!("critical path: {}", path(rank, analysis))]);
         section.lines.extend(analysis.unusual.clone());
         section.lines.extend(analysis.beside_waiting.map(|beside| {
             format!(
@@ -82,6 +84,20 @@ fn split(analysis: &AnalysisRecord) -> String {
     ];
     let parts = parts.iter().filter(|(_, time)| time.0 != 0).map(|(name, time)| format!("{name} {time}"));
     parts.collect::<Vec<_>>().join(" + ")
+}
+
+/// The largest outermost phases, in the order in which the iteration waits for them; `None` without phases.
+fn phases(analysis: &AnalysisRecord) -> Option<String> {
+    let phases: Vec<_> = analysis.outermost_phases().into_iter().collect();
+    let mut times: Vec<Nanos> = phases.iter().map(|(_, split)| split.time_ns).collect();
+    times.sort_by_key(|time| std::cmp::Reverse(*time));
+    let least = *times.get(MAX_PHASES - 1).or(times.last())?;
+    let more = if phases.len() > MAX_PHASES { ", …" } else { "" };
+    let text = phases.into_iter().filter(|(_, split)| split.time_ns >= least).take(MAX_PHASES).map(|(phase, split)| {
+        let name = phase.unwrap_or("no phase");
+        format!("{name} {} ({})", split.time_ns, share(split.time_ns, analysis.split.time_ns))
+    });
+    Some(format!("by phase: {}{more}", text.collect::<Vec<_>>().join(", ")))
 }
 
 fn categories(analysis: &AnalysisRecord) -> String {

@@ -1,5 +1,6 @@
 //! The records of ranks: times, operations, analysis, and waiting between ranks.
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Nanos;
@@ -163,13 +164,17 @@ pub struct LateRecord {
 }
 
 /// How the observed iterations of one slot spent their time.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AnalysisRecord {
     /// Description of the largest part of the time that the iteration waits for.
     pub verdict: String,
     /// The remedy that usually helps.
     pub help: String,
     pub split: SplitRecord,
+    /// The split of each phase, in the order in which the iteration waits for them. Empty without phases, and in records of
+    /// older versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseRecord>,
     pub critical_path: PathRecord,
     pub categories: Vec<CategoryRecord>,
     /// Resources that bound the chain's operations; empty in records of older versions.
@@ -213,6 +218,52 @@ pub struct SplitRecord {
     pub idle_ns: Nanos,
     /// The operations that the iteration waited for, from its begin.
     pub chain: Vec<u32>,
+}
+
+impl AnalysisRecord {
+    /// The splits of [`AnalysisRecord::phases`], summed by the first name of their paths; `None` for operations without a
+    /// phase.
+    pub fn outermost_phases(&self) -> IndexMap<Option<&str>, SplitRecord> {
+        let mut splits: IndexMap<Option<&str>, SplitRecord> = IndexMap::new();
+        for phase in &self.phases {
+            let first = phase.phase.as_deref().and_then(|path| path.split('.').next());
+            splits.entry(first).or_default().add(&phase.split);
+        }
+        splits
+    }
+}
+
+impl SplitRecord {
+    /// Sum of the parts.
+    pub fn sum(&self) -> Nanos {
+        let stretch = self.stretch_ns.unwrap_or_default();
+        let waits = self.wait_ns + self.launch_ns + self.queue_ns + self.dependency_ns;
+        self.operations_ns + stretch + waits + self.idle_ns
+    }
+
+    /// Adds the parts, the time and the chain of a later piece of the same iteration.
+    pub fn add(&mut self, later: &SplitRecord) {
+        self.time_ns += later.time_ns;
+        self.operations_ns += later.operations_ns;
+        if let Some(stretch) = later.stretch_ns {
+            *self.stretch_ns.get_or_insert_default() += stretch;
+        }
+        self.wait_ns += later.wait_ns;
+        self.launch_ns += later.launch_ns;
+        self.queue_ns += later.queue_ns;
+        self.dependency_ns += later.dependency_ns;
+        self.idle_ns += later.idle_ns;
+        self.chain.extend_from_slice(&later.chain);
+    }
+}
+
+/// The time that an iteration spends on the operations of one phase: those that it waits for, and the gaps before them.
+/// The times of all phases add up to that of the iteration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    /// Path of the phase, such as `forward.layer[3]`; `None` for operations without one.
+    pub phase: Option<String>,
+    pub split: SplitRecord,
 }
 
 /// The critical path of the iteration that the split describes.

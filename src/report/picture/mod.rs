@@ -34,7 +34,7 @@ pub use modes::modes;
 pub use plot::Plot;
 pub use roofline::rooflines;
 pub use samples::samples;
-pub use split::splits;
+pub use split::{phases, splits};
 pub use streams::streams;
 pub use svg::svg;
 pub use times::{cases, times};

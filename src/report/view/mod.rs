@@ -73,6 +73,7 @@ impl<'a> View<'a> {
         let comparison = between(runs);
         let galleries = [
             picture::splits(runs),
+            picture::phases(runs),
             picture::times(runs),
             picture::samples(runs),
             picture::modes(runs),
