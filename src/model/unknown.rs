@@ -101,6 +101,9 @@ pub(super) fn option_help(of: &str, name: &str, known: &[&str]) -> String {
         _ if collective && ["over", "group", "comm", "process_group", "ranks"].contains(&name) => {
             format!("write the group of ranks after the call: `{of}(…) over tp`")
         }
+        _ if of == "meta" && ["description", "desc", "about", "summary", "title", "name"].contains(&name) => {
+            "the description of a file is its first lines, as `//! What the file is about`".to_owned()
+        }
         _ if along && by_rows => format!("`{of}` works along the last dimension: `transpose` brings another one there"),
         (Some(near), _) => format!("did you mean `{near}`?"),
         (None, []) => format!("`{of}` has no options"),

@@ -44,7 +44,7 @@ fn levels(record: &AbRecord) -> Option<Picture> {
     let turns = record.result.as_ref().map(|result| &result.turns);
     let mut sides = [AbSide::A, AbSide::B].map(|side| {
         let mean = turns.map(|turns| if side == AbSide::A { turns.a } else { turns.b });
-        let mean = mean.map(|mean| format!(" ({} in turn)", time(mean))).unwrap_or_default();
+        let mean = mean.map(|mean| format!(" ({} interleaved)", time(mean))).unwrap_or_default();
         Series::new(&format!("{}{mean}", side.name()), usize::from(side == AbSide::B), Style::Points, [])
     });
     for (number, (block, level, low, high)) in (1..).zip(&known) {

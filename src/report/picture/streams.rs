@@ -22,13 +22,13 @@ const SMALL: f64 = 5.6;
 /// Size of an operation's box.
 const BOX: (f64, f64) = (96.0, 30.0);
 
-/// The graph of each part of a plan, and the same along modelled time.
+/// The dependencies of each part of a plan, and the same operations along modelled time.
 pub fn streams(document: &PlanDocument) -> Option<Gallery> {
     let mut pictures = Vec::new();
-    for (name, iteration) in document.named_parts() {
+    for (name, iteration) in document.iterations_first() {
         let operations = iteration.operations.len();
         if (1..=GRAPH).contains(&operations) {
-            pictures.push((format!("{name}, as a graph"), graph(&name, iteration)));
+            pictures.push((format!("{name}, dependencies"), graph(&name, iteration)));
         }
         if (1..=ALONG_TIME).contains(&operations) {
             pictures.push((format!("{name}, modelled time"), along_time(&name, iteration, &document.modelled_on)));

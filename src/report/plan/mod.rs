@@ -279,6 +279,13 @@ impl PlanDocument {
         self.parts().map(|(slot, iteration)| (self.heading(slot), iteration))
     }
 
+    /// All parts, each with its heading: first the iterations, then the blocks around them.
+    pub fn iterations_first(&self) -> Vec<(String, &Iteration)> {
+        let mut parts: Vec<(Slot, &Iteration)> = self.parts().collect();
+        parts.sort_by_key(|(slot, _)| matches!(slot, Slot::Block(_)));
+        parts.into_iter().map(|(slot, iteration)| (self.heading(slot), iteration)).collect()
+    }
+
     /// The operation at the begin of an edge, in this part or an earlier iteration; `None` if it is not there.
     fn source(&self, slot: Slot, edge: &Edge) -> Option<&Operation> {
         self.at(self.earlier(slot, edge.distance))?.operations.get(edge.from as usize)
