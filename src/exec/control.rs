@@ -23,7 +23,7 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Completed iterations, including warm-up.
     pub done: AtomicU64,
-    /// Number of times that [`Control::progress`] has found a computation on the CPU under way.
+    /// Number of times that [`Control::progress`] found a computation running on the CPU.
     computed: AtomicU64,
     /// Set once a rank has seen the request to stop.
     has_seen_stop: AtomicBool,
@@ -72,7 +72,7 @@ impl Control {
         stopped
     }
 
-    /// Whether the run has seen the request to stop. It then ends by itself, and keeps all samples.
+    /// Whether the run has seen the request to stop. It then ends by itself and keeps all samples.
     pub fn has_seen_stop(&self) -> bool {
         self.has_seen_stop.load(Ordering::Relaxed)
     }

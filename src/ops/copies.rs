@@ -8,7 +8,7 @@ use super::*;
 /// `copy(src -> dst)`.
 pub struct Copy;
 
-/// How a copy is implemented.
+/// How a copy is carried out.
 enum Way {
     Engine(super::launch::Copy),
     Kernel,

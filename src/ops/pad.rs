@@ -213,8 +213,8 @@ fn in_packs(spec: &Spec) -> Launch {
 /// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.
 const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
 
-/// Kernel text: for each row with elements in a pack, reads the aligned packs that hold these elements, shifts them, and merges
-/// them with the border by byte masks.
+/// Kernel text: for each row with elements in a pack, reads the aligned packs that contain these elements, shifts them,
+/// and combines them with the border by byte masks.
 const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
   Place first = (Place)GLOBAL_INDEX * V, rest = first, at[RANK];
   if (first >= (Place)total) return;

@@ -79,7 +79,7 @@ impl Operation for PeerCopy {
         let Crossing { sends, from } = own(spec);
         let rank = spec.team.rank;
         let arrives = from.iter().zip(&spec.outputs).filter(|(from, _)| **from != rank);
-        // Of rows that are counted, each rank gets as many as it sends on average.
+        // A rank is assumed to receive as many counted rows as it sends.
         let bytes = |tensor: &Tensor| own(spec).counted().map_or(tensor.bytes(), |rows| rows.usual_bytes(tensor.dtype));
         let received = arrives.map(|(_, output)| bytes(output)).sum();
         match sends {

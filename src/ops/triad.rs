@@ -11,7 +11,7 @@ use super::*;
 /// performance computers", 1995).
 pub struct Triad;
 
-/// `b + 3 c`.
+/// Returns the expression `b + 3 c`.
 fn expression() -> Expression {
     let mut formula = Formula::default();
     let (b, c) = (formula.input(0), formula.input(1));

@@ -20,7 +20,7 @@ use crate::base::{DType, Dims, GroupId, Space};
 
 use super::*;
 
-/// A group of ranks as an operation of one of them sees it.
+/// A group of ranks, and this rank's number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Team {
     pub group: GroupId,
