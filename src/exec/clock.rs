@@ -247,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks and the noise, the true moment lies within the error.
+        /// For any clocks and noise, the true moment lies within the reported error.
         #[test]
         fn the_truth_is_within_the_error(
             offset in 0.0..1e15f64,

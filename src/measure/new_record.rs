@@ -80,7 +80,7 @@ impl RunRecord {
     }
 }
 
-/// Why a run with these settings is no measurement; `None` where it is one.
+/// Why a run with these settings is no measurement; `None` if it is one.
 fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
     let EffortPlan { warmup, iterations } = settings.plan(settings.effort);
     match (warmup, iterations, settings.effort) {

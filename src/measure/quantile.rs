@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(beyond(5, 0.5), None);
         assert_eq!((beyond(71, 0.05), beyond(72, 0.05).map(|ranks| ranks.0)), (None, Some(1)));
         assert_eq!((beyond(367, 0.01), beyond(368, 0.01).map(|ranks| ranks.0)), (None, Some(1)));
-        // Both ways agree where they meet.
+        // The exact and the approximate method agree at the limit between them.
         let (exact, normal) = (beyond(400, 0.5).unwrap(), beyond(401, 0.5).unwrap());
         assert!(exact.0.abs_diff(normal.0) <= 1 && exact.1.abs_diff(normal.1) <= 1, "{exact:?} {normal:?}");
     }

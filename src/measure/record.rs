@@ -384,7 +384,7 @@ pub struct OverSlots {
     pub max: String,
 }
 
-/// The outcome of an expectation.
+/// Outcome of an expectation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExpectationRecord {
     /// Text in the file.

@@ -1,10 +1,11 @@
 //! Splits the duration of operations between ranks into waiting and transfer.
 //!
 //! An operation waits from its start until the last matching operation of another rank has started; the rest is
-//! transfer. A group of sends and receives has several partners, and its first transfer begins when one of them is
-//! there, so its waiting ends then: what it waits for the others lies beside transfers. Two sources determine this. Durations need no common clock: operations that end together share the
-//! transfer, and the last to arrive waits for nobody, so the shortest duration is the transfer. Start times on a common
-//! clock bound the waiting up to the clocks' error. The durations decide, within those bounds.
+//! transfer. A group of sends and receives has several partners, and its first transfer begins when one of them has
+//! started, so its waiting ends then: waiting for the others overlaps with transfers. Two sources determine this.
+//! Durations need no common clock: operations that end together share the transfer, and the last to arrive waits for
+//! nobody, so the shortest duration is the transfer. Start times on a common clock bound the waiting up to the clocks'
+//! error. The durations decide, within those bounds.
 
 use std::collections::BTreeMap;
 

@@ -116,7 +116,7 @@ mod tests {
         }
         mode(0o600);
         assert!(read(&path).is_some());
-        // A folder, or nothing, in place of the file.
+        // A folder has the file's name, or the file is missing.
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&path), None);
         std::fs::create_dir(&path).unwrap();

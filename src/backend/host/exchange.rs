@@ -24,7 +24,7 @@ pub struct CopiesInFlight {
     changed: Condvar,
 }
 
-/// Data on its way, and its place in the receiver's tensor.
+/// Data in flight, and its index among the receiver's tensors.
 type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
@@ -82,7 +82,7 @@ struct State {
     sent: BTreeMap<(u32, u32), VecDeque<Vec<f64>>>,
     /// True if ranks have arrived with different collectives; this one never completes.
     mismatched: bool,
-    /// True once a rank has failed: nobody waits any more, and results are meaningless.
+    /// True once a rank has failed: ranks no longer wait, and results are meaningless.
     broken: bool,
 }
 

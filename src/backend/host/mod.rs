@@ -82,7 +82,7 @@ struct HostDriver {
     shared: Arc<Shared>,
     lanes: Vec<Sender<Message>>,
     threads: Vec<JoinHandle<()>>,
-    /// How many records of each event were sent. The last two events serve graphs.
+    /// Number of recordings of each event that were sent. The last two events serve graphs.
     turns: Vec<u64>,
     graphs: Vec<Graph>,
     capture: Option<Graph>,

@@ -50,7 +50,8 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a process that waits for its device or a library to end by itself after another is gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The same after another has failed, but still reports its error: current work, such as a compilation, may end first.
+/// Time for a process to end by itself after another has failed and still reports its error. Longer than [`GRACE`],
+/// since current work, such as a compilation, may end first.
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
 /// Time that rank 0 waits for the others at the end.
@@ -231,7 +232,8 @@ impl Rendezvous {
         let _ = self.shared.work.set(Box::new(work));
     }
 
-    /// Says good-bye: without a reason if this process has finished, otherwise with the reason why it leaves.
+    /// Notifies the other processes that this one leaves: without a reason if it has finished, otherwise with the
+    /// reason.
     pub fn leave(&self, why: Option<&str>) {
         let shared = &self.shared;
         let mut state = shared.state();

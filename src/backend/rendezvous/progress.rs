@@ -9,7 +9,7 @@ use super::{Shared, State};
 pub(super) struct Progress {
     /// Number of its next step, counted from 0.
     turn: u64,
-    /// Progress counter of this process.
+    /// Progress counter of that process.
     work: u64,
     /// True if it waits for others.
     waiting: bool,

@@ -119,10 +119,10 @@ mod tests {
         let noise = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.15, 1.4)];
         assert_eq!(AxisEffect::between(&[]), AxisEffect::Unknown);
         assert_eq!(AxisEffect::between(std::slice::from_ref(&noise)), AxisEffect::None);
-        // The first and the last have nothing in common.
+        // The first and the last intervals do not overlap.
         let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
         assert_eq!(AxisEffect::between(&[noise.clone(), chain]), AxisEffect::TimeOnly);
-        // Medians of two processes are never quite the same.
+        // Medians of two processes always differ a little.
         let measured =
             |runs: &[Run]| -> Vec<Run> { runs.iter().map(|run| Run { simulated: false, ..run.clone() }).collect() };
         let close = vec![run("1", "p", 1.0, 1.001), run("2", "p", 1.008, 1.009)];
