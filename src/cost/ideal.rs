@@ -151,7 +151,7 @@ impl Ideal {
     }
 }
 
-/// Minimum loads of one rank of a collective. A switch can add up data in transit, so that an all-reduce crosses each
+/// Minimum loads of one rank of a collective. A switch can reduce data in transit, so that an all-reduce crosses each
 /// port once.
 fn least_loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
     let mut loads = loads(collective, ranks, links);

@@ -41,7 +41,7 @@ pub struct Merged {
     pub members: Vec<Member>,
     /// Bytes that an iteration no longer moves, for each of `count`.
     pub bytes_saved: u64,
-    /// Number of equal ones: itself, and those of other iterations of a loop or other slots.
+    /// Number of equal fused operations: this one, and those of other iterations of a loop or other slots.
     pub count: usize,
 }
 
@@ -89,7 +89,7 @@ impl Fusion {
         }
     }
 
-    /// Does the same for a pair that is not fused.
+    /// Adds a pair that is not fused, or counts it if it equals one of another iteration of the same loop.
     fn add_broken(&mut self, one: Broken) {
         let same = |known: &&mut Broken| {
             (known.first.span, known.second.span) == (one.first.span, one.second.span)
@@ -101,7 +101,7 @@ impl Fusion {
         }
     }
 
-    /// Number of operations that the program has less than before.
+    /// Number of operations that fusion has removed from the program.
     pub fn operations_saved(&self) -> usize {
         self.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
     }

@@ -14,7 +14,7 @@ pub enum Reason {
     Used { value: String, user: String, span: SrcSpan },
     /// The value is stored in this buffer, which keeps it.
     Kept(String),
-    /// This result of the first is read by nothing, and has to be computed all the same.
+    /// No operation reads this result of the first, but it must be computed.
     Unread(String),
     /// The two operations use the same memory as different slices, such as `x` and `x[0..8]`, and one of them writes it.
     /// Holds the slice that is written.

@@ -1,4 +1,4 @@
-//! Vector clocks over queues: what is known to be complete when an operation starts.
+//! Vector clocks over queues: the operations that are known to be complete when an operation starts.
 //!
 //! A queue runs its operations in order, so a clock holds for each queue the number of its operations that are
 //! complete. Used on the program's streams to find races, and on a schedule's lanes to find the necessary waits.
@@ -9,8 +9,8 @@ use super::clock::Clock;
 
 /// A position in a queue: after its `number`-th operation, counted from 1.
 ///
-/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents what is known there: the
-/// operations before it, on its queue and on others.
+/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents the operations that are
+/// known to be complete there: the operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePosition {
     pub queue: u32,
@@ -26,7 +26,7 @@ pub struct Clocks {
 
 #[derive(Debug)]
 struct Queue {
-    /// Knowledge after its last operation about other queues; `length` has that about its own.
+    /// Operations of other queues that are complete after its last operation; `length` counts its own.
     clock: Clock,
     /// Number of its operations.
     length: u32,

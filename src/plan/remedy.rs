@@ -190,7 +190,7 @@ impl<'a> Search<'a> {
         common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
     }
 
-    /// The statement that contains an operation, in the block at that depth.
+    /// Returns the statement that contains an operation, in the block at that depth.
     fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
         let turns = &self.program.turns;
         let chain = turns.enclosing(step.turn(op));

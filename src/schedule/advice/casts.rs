@@ -28,7 +28,7 @@ fn holds_all(to: DType, from: DType) -> bool {
     to == from || to.is_float() && from.is_float() && to.size() > from.size() && finer()
 }
 
-/// A cast to a type that holds all values, and back: its readers can read what was cast at first.
+/// A cast to a type that holds all values, and back: readers of the result can read the original.
 fn round_trip(scene: &Scene, op: OpId) -> Option<Found> {
     let (wide, narrow) = types(scene.spec(op)?);
     // A cast to the same type is a round trip by itself.
@@ -62,7 +62,7 @@ fn round_trip(scene: &Scene, op: OpId) -> Option<Found> {
     Some(Found { message, help: format!("let the operations behind it read {named}"), places, changes })
 }
 
-/// Whether a reader writes elements of a slice, which it could then not read.
+/// Whether a reader also writes elements of a slice, so that it could not read the slice instead.
 fn overwrites(scene: &Scene, reader: Use, view: ViewId) -> bool {
     scene.step.outputs(reader.op).iter().any(|&output| scene.program.views.overlap(output, view))
 }
