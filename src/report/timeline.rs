@@ -20,7 +20,7 @@ const LETTERS: [(&str, char); 9] = [
     ("marker", '|'),
 ];
 
-/// Waiting for other ranks.
+/// Letter for waiting for other ranks.
 const WAITING: char = '~';
 
 /// Room for the name of a stream in a wide window, and the least room for it and for its operations.

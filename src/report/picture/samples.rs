@@ -1,4 +1,4 @@
-//! The samples of a series: how they are distributed, and one after the other.
+//! The samples of a series: their distribution, and their order in time.
 
 use crate::base::{Nanos, counted};
 use crate::measure::record::{RunRecord, Times};
@@ -63,7 +63,7 @@ fn distribution(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     }
 }
 
-/// The samples one after the other.
+/// The samples in the order in which they were taken.
 fn order(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     let points = samples.len().min(POINTS);
     let mut series = Series::new("", 0, Style::Points, []);

@@ -1,4 +1,4 @@
-//! The plan of an iteration: its operations by stream, what each waits for and why, and slack.
+//! The plan of an iteration: operations by stream, their dependencies with reasons, and slack.
 
 use indexmap::IndexSet;
 

@@ -118,7 +118,7 @@ pub struct Iteration {
 /// Memory that is kept until a gradient has been computed with its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// What holds the value: `output of h`.
+    /// Description of the memory, such as `output of h`.
     pub memory: Text,
     /// The space of the memory, such as `device`.
     pub space: Text,
@@ -159,8 +159,8 @@ pub struct Operation {
     /// The sends and receives of a copy between ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
-    /// Who computes it, such as a library or a generated kernel; `None` where its kind says so, and in documents of earlier
-    /// versions.
+    /// Implementation of the operation, such as a library or a generated kernel; `None` if it follows from the kind,
+    /// and in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried_out: Option<Text>,
     pub flops: f64,
@@ -169,7 +169,7 @@ pub struct Operation {
     pub duration_ns: Nanos,
     /// Earliest start: when everything that it waits for is complete.
     pub start_ns: Nanos,
-    /// How much later it may end without making the critical path longer.
+    /// Time by which the operation may end later without lengthening the critical path.
     pub slack_ns: Nanos,
     /// True if it is on the critical path.
     pub critical: bool,

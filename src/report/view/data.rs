@@ -214,8 +214,8 @@ impl<'a> RunData<'a> {
     }
 }
 
-/// The files that operations come from. A record names a file relative to the workload's folder, and a place as it was
-/// given.
+/// The files that operations come from. The record stores a file's path relative to the workload's folder, but
+/// operations name it as the user gave it.
 fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
     let texts: Vec<(&str, String)> = record.source.iter().flat_map(Source::texts).collect();
     let ranks = record.variants.iter().flat_map(|variant| &variant.ranks);
