@@ -248,7 +248,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
     }
 }
 
-/// The error of a workload that could not be compiled. `check` is the command that reports the same.
+/// The error of a workload that could not be compiled. `check` is the command that reports the same diagnostics.
 fn failed(error: CompileError, check: Option<String>) -> CliError {
     match error {
         CompileError::Mistakes(mistakes) => {

@@ -130,12 +130,12 @@ impl Bundle {
         text
     }
 
-    /// Parses a bundle. `file` is its name in messages. Parts that were changed are no error: [`Bundle::changed`] names
-    /// them.
+    /// Parses a bundle. `file` is its name in messages. Changed parts are no error: [`Bundle::changed`] lists them.
+    ///
     ///
     /// # Errors
     ///
-    /// [`ConfigError::BadBundle`] names the first line that no bundle has.
+    /// [`ConfigError::BadBundle`] names the first invalid line.
     pub fn parse(file: &str, text: &str) -> Result<Bundle, ConfigError> {
         let read = Reader::default().read(text);
         read.map_err(|(line, why)| ConfigError::BadBundle {
@@ -154,7 +154,7 @@ impl Bundle {
         }
         for name in self.parts.keys() {
             part_name(name).map_err(|why| format!("the name of a part {why}, and {name:?} is one"))?;
-            // Some file systems take names that differ in case for one.
+            // Some file systems do not distinguish names that differ only in case.
             if let Some(other) = known.insert(name.to_lowercase(), name) {
                 return Err(format!("the parts `{other}` and `{name}` have one name"));
             }
@@ -184,14 +184,14 @@ struct Reader {
     bundle: Bundle,
     /// The part of the last line: its name, and whether its lines are hexadecimal digits.
     part: Option<(String, bool)>,
-    /// True behind `\`: the part has ended.
+    /// True after the line `\`, which ends the part.
     ended: bool,
 }
 
 impl Reader {
     fn read(mut self, text: &str) -> Result<Bundle, (usize, String)> {
-        // A program that carries texts, such as one for mail or versions, may have changed the ends of all lines. The first
-        // line tells, and the hashes of the parts say whether the contents are the same.
+        // A mail program or version control may have changed all line ends. The first line shows this, and the hashes
+        // of the parts show whether the contents are the same.
         let is_converted = text.split_inclusive('\n').next().is_some_and(|first| first.ends_with("\r\n"));
         let restored = is_converted.then(|| text.replace("\r\n", "\n"));
         let text = restored.as_deref().unwrap_or(text);

@@ -42,8 +42,8 @@ impl Item<'_> {
     }
 }
 
-/// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two values, or if
-/// it begins with an attribute, `#`: such a text has no form.
+/// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two
+/// values, or if it begins with an attribute, `#`: such a text is not formatted.
 pub fn format_ron(text: &str) -> Option<String> {
     let tokens = tokens(text)?;
     let mut at = 0;
@@ -168,7 +168,7 @@ fn write_group((open, items, close): (&str, &[Item], &str), indent: usize, outer
     *out += close;
 }
 
-/// Writes the comments behind an item.
+/// Writes the comments that follow an item on its line.
 fn trail(item: &Item, out: &mut String) {
     item.trailing.iter().for_each(|comment| *out += &format!(" {comment}"));
 }

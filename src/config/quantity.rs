@@ -77,7 +77,7 @@ impl Quantity {
             return format!("{:?}", format!("{} {counted}", self.value));
         }
         let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
-        // A unit of factor 1 keeps every bit of the value.
+        // A unit with factor 1 preserves every bit of the value.
         match fits.min_by_key(|unit| unit.factor != 1.0) {
             Some(unit) if self.dimension != Dimension::NONE => format!("\"{}{}\"", self.value / unit.factor, unit.name),
             _ => self.value.to_string(),

@@ -1,4 +1,5 @@
-//! Shows the figures of cases as they end, on standard error: a line for each, and on a terminal how many have run.
+//! Shows the results of cases on standard error as they end: a line for each, and on a terminal the number of completed
+//! cases.
 
 use std::io::IsTerminal;
 use std::time::Duration;
