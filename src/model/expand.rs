@@ -71,9 +71,9 @@ pub(super) struct Expansion<'a> {
     pub specs: Specs,
     /// Reused vectors for the operands of an operation.
     pub inputs: Inputs,
-    /// The writes of this step's operations, as far as a `grad` has asked for them.
+    /// The writes of this step's operations, collected when a `grad` needs them.
     pub writers: Writers,
-    /// Memories that hold 0, 1, 2, …, by the number of their shape.
+    /// Memories with the contents 0, 1, 2, …, by the number of their shape.
     pub iotas: FxHashMap<u32, MemoryId>,
 }
 

@@ -502,7 +502,7 @@ fn measured(dimension: Dimension, statistic: Option<Statistic>) -> Type {
     Type::Number(if statistic == Some(Statistic::Cv) { Dimension::NONE } else { dimension })
 }
 
-/// A metric of the whole iteration.
+/// Returns a metric of the whole iteration, with its type.
 fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
     let value = FigureExpr::Figure { figure, set: None, beside: None, slot: None, statistic: None, span };
     (value, Type::Number(figure.dimension()))

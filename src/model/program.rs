@@ -163,7 +163,7 @@ pub struct Gradient {
     pub label: LabelId,
     /// The label of the operation or call whose gradients they compute.
     pub of: LabelId,
-    /// Memory of the gradients that it is given and of those that it computes.
+    /// Memory of its input gradients and of the gradients that it computes.
     pub own: Vec<MemoryId>,
 }
 
@@ -405,7 +405,7 @@ pub(super) struct NewOp {
 }
 
 impl Program {
-    /// The program of a block that runs once, with the tables of this one.
+    /// Returns the program of a block that runs once, with the same tables as this program.
     pub(super) fn once(&self, block: Step) -> Program {
         Program {
             step: StepOptions { sync: Sync::Iteration, depth: 1, ..self.step },
@@ -416,8 +416,8 @@ impl Program {
         }
     }
 
-    /// Releases what only the analysis of slices needs. If ranks copy to each other, `link` does so once it has added
-    /// what arrives.
+    /// Releases tables that only the analysis of slices needs. If ranks copy to each other, `link` releases them after
+    /// it has added the arrivals.
     pub(super) fn finish(mut self) -> Program {
         if self.cycle.iter().all(|step| step.peers().is_empty()) {
             self.views.finish();

@@ -80,7 +80,7 @@ pub(super) enum NameRole {
     Group { mesh: bool },
 }
 
-/// Help for an unknown word, given the valid ones; `None` if none seems meant.
+/// Help for an unknown word, given the valid ones; `None` if none is similar.
 pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
     let instead = WORDS
         .iter()
