@@ -33,8 +33,9 @@ pub struct Parsed {
     limits: Limits,
 }
 
-/// Parses a text, links the modules that it uses and reads the files of its traces, whose texts `find` returns. `name` is the text's name in
-/// diagnostics.
+/// Parses a text, links the modules that it uses and reads the files of its traces. `find` returns the texts of modules
+/// and traces. `name` is the text's name in diagnostics.
+///
 ///
 /// # Errors
 /// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
