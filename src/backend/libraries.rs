@@ -38,8 +38,8 @@ pub enum NotOpened {
 }
 
 impl NotOpened {
-    /// The error for a missing library. `purpose` says why it is needed, such as `to compile kernels`; `install` is the
-    /// package that contains it.
+    /// The error for a missing library. `purpose` is the use of the library, such as `to compile kernels`; `install` is
+    /// the package that contains it.
     pub fn missing(self, library: &str, purpose: &str, install: &str) -> ExecError {
         let (library, help) = match self {
             NotOpened::Absent => {
@@ -176,7 +176,7 @@ fn load(name: &OsStr) -> Result<&'static Library, String> {
     match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(error) => {
-            // The outer error only says that loading failed.
+            // The outer error has no reason; its source has.
             let source = std::error::Error::source(&error).map(ToString::to_string);
             Err(source.unwrap_or_else(|| error.to_string()))
         }

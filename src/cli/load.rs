@@ -115,7 +115,7 @@ impl Loaded {
 /// Origin of shipped workloads.
 pub const LIBRARY: &str = "library";
 
-/// Argument that stands for standard input.
+/// Argument that means standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// The settings merged from all layers.

@@ -65,7 +65,7 @@ fn of(from: &Path) -> Result<Option<Library>, InputError> {
     let (mut files, mut entries) = (Vec::new(), 0);
     for library in &project.library {
         let library = folder.join(container::normal(Path::new(library)).unwrap_or_default());
-        // A container's own folder is the container, so a file in the folder says whether it lies in one.
+        // A container is its own folder, so the project's file shows whether the folder lies in a container.
         match container::inside(&library.join(PROJECT_FILE))? {
             Some(inside) => files.extend(parts(&inside)),
             None => walk(&library, MAX_DEPTH, &mut entries, &mut files)?,

@@ -37,7 +37,7 @@ struct Sweep {
     planned: Vec<Planned>,
     /// SHA-256 of the workload that every case is expected to run.
     workload: String,
-    /// How the table is sorted; `None` for the order of the axes.
+    /// Sort order of the table; `None` for the order of the axes.
     order: Option<Order>,
 }
 

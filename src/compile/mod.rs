@@ -221,8 +221,9 @@ struct Fused {
     unfused: Vec<Rank>,
 }
 
-/// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank cannot
-/// be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused` says why.
+/// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank
+/// cannot be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused`
+/// holds the reason.
 fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
     let (mut ranks, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
     let mut refused = None;

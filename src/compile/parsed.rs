@@ -62,7 +62,7 @@ pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Resul
     })
 }
 
-/// A [`FindModule`] for texts that stand alone: finds shipped modules only.
+/// A [`FindModule`] for texts without files: finds shipped modules only.
 pub fn no_files(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
     standard_module(path).unwrap_or_else(|| Err("this text has no folder in which to look for it".to_owned()))
 }

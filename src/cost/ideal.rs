@@ -41,7 +41,7 @@ impl Resource {
     }
 }
 
-/// How long an operation occupies each resource, in ns.
+/// Time in ns for which an operation occupies each resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ideal {
     /// The type of arithmetic of the matrix units; `None` if the vector units compute.

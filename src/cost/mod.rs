@@ -57,7 +57,7 @@ pub enum Task {
     },
 }
 
-/// How long a kernel's traffic occupies each memory and link without other traffic, in ns.
+/// Time in ns for which a kernel's traffic occupies each memory and link without other traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
     /// Device memory.

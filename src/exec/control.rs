@@ -86,7 +86,7 @@ impl Control {
         self.done.load(Ordering::Relaxed) + self.computed.load(Ordering::Relaxed)
     }
 
-    /// Whether this process was asked to stop.
+    /// Whether this process received a request to stop.
     pub(super) fn asked(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ mod tests {
         };
         control.done.fetch_add(1, Ordering::Relaxed);
         assert!(note_progress());
-        // One that takes long, looked at several times.
+        // A long computation is progress each time it is checked.
         assert!(computing::compute(|| note_progress() && note_progress()));
     }
 }

@@ -31,7 +31,7 @@ pub struct Gate {
     able: bool,
     /// Why iterations cannot be held, in words; `None` if they can, or if no gate was requested.
     pub refused: Option<String>,
-    /// True if the launch of a graph can be held: it takes few commands of a queue, whatever its size.
+    /// True if the launch of a graph can be held: it takes few commands of a queue, independent of its size.
     pub graphs: bool,
     /// True if observed iterations, with their stamps, fit into the queues too.
     observed_fit: bool,

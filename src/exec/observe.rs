@@ -16,7 +16,7 @@ const MAX_OBSERVED_SLOTS: u64 = 512;
 pub struct Observation {
     /// Number of iterations after which the programs of all ranks repeat.
     pub slots: u64,
-    /// How many times each slot is observed.
+    /// Number of times that each slot is observed.
     pub times: u64,
     /// Maximum number of observed iterations.
     pub most: u64,
@@ -46,7 +46,7 @@ impl Observation {
     }
 }
 
-/// How the operations of an observed iteration are timed.
+/// Method of timing the operations of an observed iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
     /// With a stamp before and after each operation. The first stamp has this number.

@@ -29,7 +29,7 @@ pub struct Options {
     pub keep_algorithms: bool,
     /// Maximum number of operations of an observed iteration.
     pub observed_operations: usize,
-    /// How operations are timed in observed iterations.
+    /// Method of timing operations in observed iterations.
     pub observe: ObserveSetting,
     /// Number of commands that every hardware queue can hold. Iterations that fit are gated. 0 disables the gate.
     pub gate_depth: u32,

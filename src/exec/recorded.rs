@@ -196,8 +196,8 @@ impl Ranks {
             && self.sessions.iter().all(|session| session.driver.has_recorder())
     }
 
-    /// How the operations of the last observed iterations were timed; `None` if none were observed, or if the backend
-    /// has only one method.
+    /// The method that timed the operations of the last observed iterations; `None` if none were observed, or if the
+    /// backend has only one method.
     pub fn observed_by(&self) -> Option<&ObservedBy> {
         self.observed_by.as_ref()
     }

@@ -28,7 +28,7 @@ pub(super) const RING: u64 = 256;
 /// Number of polls for a stamp between two checks of the clock.
 pub(super) const POLLS: u64 = 64;
 
-/// How long the current iteration may still take after the run was stopped.
+/// Time allowed for the current iteration after the run was stopped.
 const STOP_TIMEOUT: Nanos = Nanos(200_000_000);
 
 /// Largest difference between the host's and a device's time, in addition to 1 %, before one of the clocks counts as

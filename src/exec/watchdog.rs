@@ -198,8 +198,9 @@ impl Ending {
 }
 
 impl Control {
-    /// Ends a hung run from outside with `error`: asks ranks to end, gives a watchdog time to abort their
-    /// communicators, and finally leaves the process. Returns false if no callback was set by [`Control::on_unresponsive`].
+    /// Ends a hung run from outside with `error`: requests ranks to end, waits for a watchdog to abort their
+    /// communicators, and finally ends the process. Returns false if no callback was set by
+    /// [`Control::on_unresponsive`].
     pub fn end(&self, error: &ExecError) -> bool {
         let start = Instant::now();
         let was_watched = self.is_watched();

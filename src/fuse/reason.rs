@@ -23,7 +23,7 @@ pub enum Reason {
     Overwritten(String),
     /// A metric or an expectation with this set of operations counts only one of them.
     Metric(String),
-    /// The catalogue has no operation that does the work of both, whatever their shapes. Holds the names of both.
+    /// The catalogue has no operation that does the work of both, for any shapes. Holds the names of both.
     Kinds(String, String),
     /// More than this number of operations lie between them.
     Far(usize),

@@ -17,8 +17,7 @@ use super::work::totals;
 impl RunRecord {
     /// The record of a run of `compiled` with these settings. `schedules` has the schedule of each rank.
     ///
-    /// The moment at which the run began, the environment and [`ProgramRecord::plan`] are left empty: the caller knows
-    /// them.
+    /// The start time, the environment and [`ProgramRecord::plan`] are left empty for the caller to set.
     pub fn new(
         compiled: &Compiled,
         schedules: &[Schedule],

@@ -58,7 +58,7 @@ impl Unit {
     }
 }
 
-/// How the work of an iteration, over all ranks, changes along an axis.
+/// Change of the work of an iteration, over all ranks, along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Constant within 1 %.

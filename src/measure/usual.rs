@@ -13,10 +13,10 @@ use crate::ops::Category;
 
 use super::record::CategoryRecord;
 
-/// Mean duration of an operation below which shares say more about launches than about the model.
+/// Mean duration of operations below which their shares depend on launches more than on the model.
 const SHORT: Nanos = Nanos(5_000);
 
-/// Shares of products in the computation, in percent, below which the report says so.
+/// Shares of products in the computation, in percent, below which the report mentions them.
 const INFERENCE: f64 = 26.4;
 const TRAINING: f64 = 61.0;
 

@@ -35,7 +35,7 @@ const HOST: f64 = 0.9;
 pub const STOPPED_OPERATIONS: usize = 50_000;
 
 /// Record of a variant. With several ranks, times are those of the slowest one in each iteration. `ended` is false for
-/// the record of a run that goes on, which is reported only if the run ends early.
+/// the intermediate record of a run in progress, which is used only if the run ends early.
 pub fn record(
     request: &Request,
     sampled: &VariantSamples,

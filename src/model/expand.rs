@@ -20,7 +20,7 @@ use super::specs::Specs;
 use super::turns::TurnOrigin;
 use super::value::Value;
 
-/// How much a turn counts against the limit once there is an error.
+/// Factor by which turns count against the limit after an error.
 const TURNS_AFTER_MISTAKE: usize = 64;
 
 /// The state of an expansion, in addition to names.

@@ -48,7 +48,7 @@ impl Analyzer<'_> {
     }
 
     /// Adds a group for each list of this mesh's factors in the file, such as `[dp, tp]`. All ranks read the same file,
-    /// so the numbers of these groups are the same on all of them, whichever branches they take.
+    /// so the numbers of these groups are the same on all of them, independent of the branches that they take.
     fn products(&mut self, groups: &FxHashMap<Symbol, GroupId>, at: SrcSpan) {
         let ast = self.ast;
         walk::exprs(ast, &mut |expr| {

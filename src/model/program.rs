@@ -491,7 +491,7 @@ impl Program {
             MemoryKind::Buffer(_) => "",
         });
         let extents = self.views.extents(view);
-        // The index of a family stands before the part: `w[0].up`.
+        // The index of a family precedes the part: `w[0].up`.
         let name = self.names.name(info.name);
         let (name, later) = match info.family > 0 {
             true => name.split_once('.').unwrap_or((name, "")),

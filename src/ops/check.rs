@@ -91,7 +91,7 @@ impl Worst {
 /// Elements of the largest operand in one unit of work; as `f64` values they fit a core's cache.
 const PIECE: u64 = 1 << 13;
 
-/// How to divide operands into pieces that can be compared independently.
+/// Division of operands into pieces that can be compared independently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pieces {
     /// Divides the first dimension. Row i of the outputs depends on row i of each input marked `true`, and on the

@@ -8,7 +8,7 @@ use super::*;
 /// `copy(src -> dst)`.
 pub struct Copy;
 
-/// How a copy is carried out.
+/// Implementation of a copy.
 enum Way {
     Engine(super::launch::Copy),
     Kernel,
@@ -319,7 +319,7 @@ fn engine(spec: &Spec, part: &pages::Stretch) -> Launch {
     }
 }
 
-/// How a copy within a device or between device and host is made.
+/// Returns the implementation of a copy within a device or between device and host.
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {

@@ -177,12 +177,13 @@ pub trait Operation: Sync {
         Vec::new()
     }
 
-    /// How many of the outputs, from the first on, a gradient is given of.
+    /// Number of the first outputs whose gradients are used.
     fn outputs_with_gradients(&self, spec: &Spec) -> usize {
         spec.outputs.len()
     }
 
-    /// Who computes the operation, as far as that is known before a run and not plain from its name; `None` otherwise.
+    /// Describes the implementation of the operation, if it is known before a run and not obvious from the operation's
+    /// name; `None` otherwise.
     fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
         None
     }

@@ -172,7 +172,7 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     Stream::of(y, columns.length, aligned)
 }
 
-/// How threads share the elements of a row, the part of input and output that belongs to one index.
+/// Division of the elements of a row among threads. A row is the part of input and output that belongs to one index.
 pub(super) struct Columns {
     /// Geometry of these elements, with the strides of the output and of the input.
     pub geometry: Geometry,

@@ -7,7 +7,7 @@ use crate::base::{DType, Dims};
 use super::*;
 
 /// One rank's part of `copy(x -> y at r)`: it reads what this rank sends, and writes what other ranks send to it. The
-/// catalogue does not list it, because a rank alone cannot know what arrives.
+/// catalogue does not list it, because it depends on what other ranks send.
 pub struct PeerCopy;
 
 /// Name of the internal option that holds one rank's part.

@@ -141,7 +141,7 @@ impl Clocks {
 
     /// Makes the next operation of `queue` wait for `place`.
     pub fn wait(&mut self, queue: u32, place: QueuePosition) {
-        // A queue always knows its own operations.
+        // A queue's clock always includes its own operations.
         if let Ok([own, other]) = self.queues.get_disjoint_mut([queue as usize, place.queue as usize]) {
             if let Some(saved) = other.saved(place) {
                 own.clock.join(&saved.clock);
@@ -151,7 +151,7 @@ impl Clocks {
         self.release(place);
     }
 
-    /// Removes one use of `place`: an operation does not have to wait for it after all.
+    /// Removes one use of `place`, for which an operation turned out not to need a wait.
     pub fn release(&mut self, place: QueuePosition) {
         let queue = &mut self.queues[place.queue as usize];
         match place.mark {

@@ -20,7 +20,7 @@ pub struct Timing {
     pub path: CriticalPath,
     /// Earliest start, from the begin of the iteration.
     pub starts: Vec<f64>,
-    /// How much later each operation may end without lengthening the critical path; 0 on the path itself.
+    /// Time by which each operation may end later without lengthening the critical path; 0 on the path itself.
     pub slack: Vec<f64>,
 }
 

@@ -17,7 +17,7 @@ const RANKS: usize = 16;
 /// Maximum length of an operation's name.
 const NAME: usize = 24;
 
-/// Sections that compare the ranks of each variant, and say which rank the tables below belong to.
+/// Sections that compare the ranks of each variant, and name the rank that the tables below show.
 pub fn sections(record: &RunRecord, rank: Option<u32>) -> Vec<Section> {
     let several = || record.variants.iter().filter(|variant| variant.ranks.len() > 1);
     let Some(first) = several().next() else { return Vec::new() };

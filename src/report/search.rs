@@ -83,7 +83,7 @@ fn table(searched: &Searched) -> Section {
     Section { table: Some(table).filter(|table| !table.rows.is_empty()), notes, ..Section::default() }
 }
 
-/// How certain it is that the best point is the best.
+/// Describes how certain it is that the best point is the best.
 fn certainty(searched: &Searched) -> Vec<String> {
     let found = searched.found;
     let mut lines = Vec::new();

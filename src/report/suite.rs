@@ -89,7 +89,7 @@ fn headline(record: &RunRecord) -> String {
     cell(record.variants.iter().rev().find_map(compared))
 }
 
-/// How many figures with a known range are normal.
+/// Describes how many figures with a known range are normal.
 fn normal(record: &RunRecord) -> String {
     let known = record.expected.len();
     let good = record.expected.iter().filter(|figure| figure.verdict == "normal").count();

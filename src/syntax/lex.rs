@@ -25,7 +25,7 @@ pub struct Lexed {
     pub trivia: Vec<Trivia>,
 }
 
-/// How `//` after a value is read.
+/// Meaning of `//` after a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slashes {
     /// The slashes begin a comment.

@@ -56,7 +56,7 @@ pub struct GpuDriver<A: Api> {
     comms: Vec<Comm>,
     /// The same communicators, for the watchdog.
     shared: Arc<Comms>,
-    /// Device memory for barriers, which reduce a value that nobody reads.
+    /// Device memory for barriers, which reduce an unused value.
     scratch: u64,
     /// Flags by which copies between ranks synchronize.
     flags: Flags,

@@ -172,7 +172,7 @@ pub fn parts<'a, A: Api>(
     Ok(parts)
 }
 
-/// How a rank synchronizes with a receiver: the flag "receiver ready" and the flag "data arrived".
+/// The flags by which a rank synchronizes with a receiver: "receiver ready" and "data arrived".
 struct SendFlags<A: Api> {
     receiver: Arc<PeerDevice<A>>,
     direct: bool,

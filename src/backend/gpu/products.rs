@@ -46,7 +46,7 @@ pub struct Chosen<A: Api> {
     pub product: A::Product,
     /// True if a kernel computes the epilogue.
     pub split: bool,
-    /// How it was chosen; `None` if there was no choice.
+    /// Explanation of the choice; `None` if there was no choice.
     pub note: Option<String>,
 }
 

@@ -68,13 +68,13 @@ pub struct JoinOptions {
     pub transport: Transport,
     /// Name of the run, which distinguishes it from others of the same user.
     pub job: String,
-    /// How long a process waits for the others to join.
+    /// Maximum time that a process waits for the others to join.
     pub timeout: Duration,
-    /// How long a rank may make no progress while another waits for it.
+    /// Maximum time that a rank may make no progress while another waits for it.
     pub stall: Duration,
 }
 
-/// How processes reach rank 0.
+/// The connection through which processes reach rank 0.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// A Unix socket, for processes of one user on one host.
@@ -485,7 +485,7 @@ impl Shared {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
         let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(message.to_vec());
-        // If rank 0 cannot be reached, the thread that reads from it knows why.
+        // If rank 0 cannot be reached, the thread that reads from it reports the reason.
         let sent = self.send(0, &frame);
         let answer = self.next(0, turn, what)?;
         sent.map_err(|error| lost(reason(&error)))?;

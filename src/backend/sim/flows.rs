@@ -20,7 +20,7 @@ pub type Resource = u32;
 /// Number of a flow; reused after its end.
 pub type FlowId = u32;
 
-/// How far the sum of demands may exceed a capacity by rounding without contention.
+/// Factor by which the sum of demands may exceed a capacity through rounding without contention.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Panic message for a missing flow.
@@ -331,8 +331,8 @@ mod tests {
         }
 
         proptest! {
-            /// No capacity is exceeded; nobody is slower than full speed unless a capacity that it uses is used up, on
-            /// which nobody has a larger dominant share.
+            /// No capacity is exceeded. A flow is slower than full speed only if a capacity that it uses is exhausted,
+            /// on which no other flow has a larger dominant share.
             #[test]
             fn shares_are_fair_and_whole(flows in prop::collection::vec(flow(), 1..12)) {
                 let mut state = Flows::new(4);

@@ -150,8 +150,8 @@ pub struct Machine {
     stamps: Vec<(u32, Time)>,
     /// For each lane the number of operations that have begun, and that have ended.
     paces: Vec<[u64; 2]>,
-    /// For each device the times at which its number of occupied compute units changed, with the number in 1/32 from then
-    /// on; `None` while nobody watches.
+    /// For each device the times at which its number of occupied compute units changed, with the number in 1/32 from
+    /// then on; `None` while the device is not watched.
     watched: Vec<Option<Vec<(Time, u32)>>>,
 }
 

@@ -57,7 +57,7 @@ impl Progress {
         let line = format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, summary(case));
         match &self.bar {
             Some(bar) => {
-                // The line goes above the one that is redrawn.
+                // The line is printed above the one that is redrawn.
                 bar.suspend(|| output::eprint(&line));
                 bar.inc(1);
             }

@@ -37,7 +37,7 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     Ok((args, settings))
 }
 
-/// How a single process determines the number of ranks, and whether there were no GPUs to count.
+/// Returns how a single process determines the number of ranks, and true if there were no GPUs to count.
 fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     match args.emulate.or(args.ranks) {
         Some(ranks) => (Ranks::Exactly(ranks), false),

@@ -81,7 +81,7 @@ impl Cases {
     }
 }
 
-/// How two headers differ that should belong to one sweep or suite; `None` if they do.
+/// Describes how two headers differ; `None` if they belong to the same sweep or suite.
 fn difference(a: &Header, b: &Header) -> Option<&'static str> {
     let count = |header: &Header| header.partition.map(|partition| partition.count);
     let differs = [

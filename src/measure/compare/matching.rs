@@ -223,7 +223,7 @@ fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)
             base: figures(a),
             other: figures(b),
         };
-        // The same text is the same workload, in whichever folder, bundle or record it lies.
+        // The same text is the same workload, even in another folder, bundle or record.
         if twins.points().all(|point| point.sha256.is_some()) && twins.is_same_text() {
             twins.differs.retain(|difference| difference.what != "workload");
         }

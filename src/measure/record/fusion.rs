@@ -88,7 +88,8 @@ impl FusionRecord {
         }
     }
 
-    /// Lines about everything that was merged, and about chains that were not. If nothing was, one line says why.
+    /// Lines about everything that was merged, and about chains that were not. If nothing was merged, one line with the
+    /// reason.
     pub fn lines(&self) -> Vec<String> {
         let times = |count: usize| if count > 1 { format!(" ({count} times)") } else { String::new() };
         let mut lines = vec![self.summary()];

@@ -64,7 +64,7 @@ pub struct ArrivalRecord {
     pub id: u32,
     /// The ranks of the group, as numbers in the world; of a copy, its two.
     pub ranks: Vec<u32>,
-    /// Empty for a copy between ranks: copies match by their statement, whatever streams they use.
+    /// Empty for a copy between ranks: copies match by their statement, independent of their streams.
     pub stream: String,
     /// Number of the collective among those of the same ranks and stream in the iteration, from 0; of a transfer, among
     /// those from `from` to `to`; of a copy, the number of its statement.
@@ -162,7 +162,7 @@ pub struct LateRecord {
     pub of: usize,
 }
 
-/// How the observed iterations of one slot spent their time.
+/// Breakdown of the time of one slot's observed iterations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AnalysisRecord {
     /// Description of the largest part of the time that the iteration waits for.

@@ -116,7 +116,7 @@ impl Split {
             params.push("u32 alike".to_owned());
             args.push(Arg::U32(channels.alike as u32));
         }
-        // How a weight or bias is read: once per pack, or as many elements at once as are aligned.
+        // Access to a weight or bias: one load per pack, or loads of as many elements as are aligned.
         let column = |input: usize, name: &str| {
             let tensor = &spec.inputs[input];
             if channels.alike > 1 {

@@ -316,7 +316,7 @@ impl Common<'_> {
         params.extend(["u64 groups".to_owned(), "u32 parts".to_owned()]);
         args.extend([Arg::U64(split.groups()), Arg::U32(parts as u32)]);
 
-        // How each input is read along a pack: all elements at once, several at a time, or one by one.
+        // Access to each input along a pack: all elements at once, several at a time, or one by one.
         let mut read = String::new();
         let mut rest = String::new();
         let mut held = String::new();

@@ -94,7 +94,7 @@ fn write_table(table: &Table, width: Option<usize>, out: &mut String) {
     out.push('\n');
 }
 
-/// How a table is written in a given width.
+/// Form of a table in a given width.
 enum Fit {
     /// Writes the table as it is.
     Whole,

@@ -44,7 +44,7 @@ fn draw(name: &str, times: &Times) -> Option<Picture> {
     Some(Picture { width: WIDTH, height: BOTTOM + 42.0, description, shapes, plots: plots.into() })
 }
 
-/// How many samples lie in each of equal parts of the range.
+/// Plots the number of samples in each of equal parts of the range.
 fn distribution(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     let range = (most - least).0 as f64;
     let mut counts = [0usize; BINS];

@@ -199,7 +199,7 @@ pub struct Slice {
 pub struct Edge {
     pub from: u32,
     pub to: u32,
-    /// How many iterations earlier `from` is.
+    /// Number of iterations by which `from` is earlier.
     pub distance: u32,
     #[serde(flatten)]
     pub reason: Reason,
@@ -224,7 +224,7 @@ pub enum Reason {
     Sync,
 }
 
-/// How two operations access the same memory, the later one first: read after write, and so on.
+/// Accesses of two operations to the same memory, the later one first: read after write, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hazard {

@@ -11,7 +11,7 @@ use super::scene::{Found, Scene};
 /// Finds needless casts.
 pub fn find(scene: &Scene) -> Vec<Found> {
     let casts: Vec<OpId> = scene.step.ids().filter(|&op| scene.named(op, "cast").is_some()).collect();
-    // A round trip removes two casts, so it goes before advice about the first of them.
+    // A round trip removes two casts, so it is preferred to advice about the first of them.
     let round_trips = casts.iter().filter_map(|&op| round_trip(scene, op));
     let others = casts.iter().filter_map(|&op| widened(scene, op).or_else(|| of_constant(scene, op)));
     round_trips.chain(others).collect()

@@ -93,7 +93,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let comments = pieces.trivia.iter().map(|trivia| trivia.span);
     let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
     let mut ast = Ast { about, decls, names, comments, unparsed: apart(unparsed) };
-    // Other errors of such a file may only be forms that this version does not know.
+    // Other errors in a file for a newer version may only be forms that this version lacks.
     if let Some((wanted, at)) = ast.language().filter(|(wanted, _)| *wanted > LANGUAGE) {
         errors = vec![SyntaxError::NewerLanguage { wanted, known: LANGUAGE, at: at.into() }];
         ast.decls = Vec::new();

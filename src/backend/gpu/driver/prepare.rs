@@ -425,7 +425,7 @@ impl<A: Api> GpuDriver<A> {
     fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             id_exchange.note_progress();
-            // A process does not know what the other ranks are doing, so it writes only its own memory.
+            // A process cannot synchronize with the other ranks here, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
             self.notes.extend(found.map_err(device)?);
