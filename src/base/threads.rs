@@ -12,8 +12,8 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 /// Bytes of a thread's stack by default.
 const STACK: usize = 2 << 20;
 
-/// Bytes that must be free in addition to the stack before a thread starts; several times what a thread needs at its
-/// begin.
+/// Bytes that must be free in addition to the stack before a thread starts; several times the memory that a thread
+/// needs when it starts.
 const ROOM: usize = 1 << 20;
 
 /// Held while a thread is being started.

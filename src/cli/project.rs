@@ -179,8 +179,9 @@ fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
     Ok(())
 }
 
-/// The path of what an argument means: a file of the project's library for a bare name that is no file here, and what a
-/// bundle or a record runs. Anything else stays as it is. Prints a note if other files have the same name.
+/// Resolves an argument to a path. A bare name that is no file here becomes a file of the project's library; a bundle
+/// or a record becomes the workload that it runs. Any other argument is returned unchanged. Prints a note if other
+/// files have the same name.
 ///
 ///
 /// # Errors
@@ -195,7 +196,8 @@ pub fn resolve(name: &str) -> Result<String, InputError> {
     meaning(name)
 }
 
-/// The path of what an argument means, as for [`resolve`], without a note.
+/// Resolves an argument to a path as [`resolve`] does, without a note.
+///
 ///
 /// # Errors
 ///

@@ -41,7 +41,7 @@ pub struct Options<'a> {
     pub streams: Option<NonZeroU32>,
     /// Number of ranks.
     pub ranks: Ranks,
-    /// How iterations follow each other; `None` for the step's own `sync`.
+    /// The order of consecutive iterations; `None` for the `sync` that the step declares.
     pub sync: Option<model::Sync>,
     /// Number of iterations to expand if the step depends on the iteration's number.
     pub cycle: u64,
@@ -92,7 +92,7 @@ pub struct Compiled {
     pub preset: Option<String>,
     /// All ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
     pub ranks: Vec<Rank>,
-    /// For each rank the operations that were merged, with [`Options::fuse`]; empty without.
+    /// Operations merged by [`Options::fuse`], for each rank; empty without that option.
     pub fused: Vec<Arc<Fusion>>,
     /// Why the merged operations do not run; `None` if they do, and without [`Options::fuse`].
     pub refused: Option<String>,

@@ -25,13 +25,13 @@ use crate::base::{hex, visible};
 
 use super::error::ConfigError;
 
-/// The first line.
+/// The first line of a bundle.
 const HEAD: &str = "aorta bundle 1";
 
 /// Beginning of the first line of a bundle of any version.
 const ANY_HEAD: &str = "aorta bundle ";
 
-/// Largest number of parts.
+/// Largest number of parts in a bundle.
 const MAX_PARTS: usize = 1024;
 
 /// Longest name of a part, in bytes.
@@ -82,7 +82,7 @@ impl Part {
         Part { bytes, sha256 }
     }
 
-    /// True if the part differs from what was bundled.
+    /// True if the part differs from its bundled version.
     pub fn is_changed(&self) -> bool {
         hex(Sha256::digest(&self.bytes)) != self.sha256
     }
@@ -146,7 +146,7 @@ impl Bundle {
         })
     }
 
-    /// Fails unless the names of all parts and of the one that runs are valid. The error names what is wrong.
+    /// Fails unless the names of all parts and of the one that runs are valid. The error names the first invalid one.
     pub fn check(&self) -> Result<(), String> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         if self.parts.len() > MAX_PARTS {
@@ -172,13 +172,13 @@ impl Bundle {
         }
     }
 
-    /// Names of the parts that differ from what was bundled.
+    /// Names of the parts that differ from their bundled versions.
     pub fn changed(&self) -> Vec<&str> {
         self.parts.iter().filter(|(_, part)| part.is_changed()).map(|(name, _)| name.as_str()).collect()
     }
 }
 
-/// Reads the lines of a bundle. Errors are the number of a line and what is wrong with it.
+/// Reads the lines of a bundle. An error is the number of a line and a description of the mistake.
 #[derive(Default)]
 struct Reader {
     bundle: Bundle,
@@ -226,7 +226,7 @@ impl Reader {
         }
     }
 
-    /// A line before the first part: `NAME: VALUE`.
+    /// Reads a line before the first part: `NAME: VALUE`.
     fn fact(&mut self, line: &str) -> Result<(), String> {
         let (name, value) = line.split_once(':').ok_or("it is no `name: value`, and no part has begun")?;
         let value = value.trim().to_owned();

@@ -121,7 +121,7 @@ fn ends(tokens: &[TokenAfterLines]) -> bool {
     matches!(next, Some((Token::Comma(_) | Token::Close(_), _)))
 }
 
-/// Writes an item, without what is behind it. `outer` breaks its brackets in any case.
+/// Writes an item without a trailing comma or comment. With `outer`, its brackets are broken over lines in any case.
 fn write_item(item: &Item, indent: usize, outer: bool, out: &mut String) {
     for (index, piece) in item.pieces.iter().enumerate() {
         // A named struct has its name before its brackets, without a space.

@@ -18,7 +18,7 @@ const FOLDER: &str = "kernelbench";
 pub struct Level {
     /// A description in one line.
     pub description: String,
-    /// In the order of their numbers.
+    /// Problems of the level, in the order of their numbers.
     pub problems: Vec<Problem>,
     /// Number of the level, from 1.
     #[serde(skip)]

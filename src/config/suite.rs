@@ -107,7 +107,7 @@ impl SuiteAxis {
         self.values.len() + self.cases.len()
     }
 
-    /// Returns what is wrong in words, the first wrong field, its value and the reason; `None` if the axis is valid.
+    /// Returns a message, the name of the first invalid field, its value and the reason; `None` if the axis is valid.
     fn mistake(&self) -> Option<(String, &'static str, String, &'static str)> {
         let field = |field: &'static str| (format!("{field} of the axis {:?}", self.name), field);
         let mistake =

@@ -13,7 +13,7 @@ use crate::ops::Spec;
 
 use super::{cache_room, fits_cache};
 
-/// Page size in bytes: large compared with what a kernel of a small workload accesses, small compared with a cache.
+/// Page size in bytes: large compared with the data of a small kernel, small compared with a cache.
 const PAGE: u64 = 64 << 10;
 
 /// Block size in bytes: a page has 64 blocks, one for each bit of a mask.
@@ -143,7 +143,7 @@ impl Cache {
         (u128::from(bytes) * u128::from(hits) / u128::from(blocks.end - blocks.start)) as u64
     }
 
-    /// Drops uses of which no page is left, if there are many.
+    /// Removes entries of `order` whose pages have all been evicted or used again, once there are many entries.
     fn shorten(&mut self) {
         if self.order.len() <= 8 * self.capacity {
             return;

@@ -239,7 +239,7 @@ mod tests {
         (first.expect("there is a sample"), samples)
     }
 
-    /// Twice the error of one time of the device.
+    /// Twice the error of one timestamp of the device, in ns.
     const STEP: i64 = 258;
 
     fn noise() -> impl Strategy<Value = Vec<(u32, u32, i8)>> {

@@ -32,7 +32,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Describes what throttled the device since `before`, over the time `window`; `None` if nothing did.
+    /// Describes the reasons that throttled the device since `before`, over the time `window`; `None` if there were
+    /// none.
     pub fn throttled(&self, before: &Health, window: Nanos) -> Option<String> {
         let mut reasons: Vec<String> = Vec::new();
         let mut add = |reason: String| {

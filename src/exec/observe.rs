@@ -49,9 +49,9 @@ impl Observation {
 /// Method of timing the operations of an observed iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// With a stamp before and after each operation. The first stamp has this number.
+    /// By a stamp before and after each operation. The first stamp has this number.
     Stamps(u32),
-    /// With the vendor's records.
+    /// By the vendor's records.
     Records,
 }
 

@@ -1,7 +1,7 @@
-//! Communication with the processes that run the other ranks: between two phases they exchange results and agree on
-//! what happens next.
+//! Communication with the processes that run the other ranks: between two phases, the processes exchange results and
+//! agree on the next phase.
 //!
-//! Nothing here runs while iterations are measured. Backends implement the transport.
+//! No function here runs while iterations are measured. Backends implement the transport.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

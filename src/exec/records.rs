@@ -132,7 +132,7 @@ pub struct Placed {
     /// The vendor's time of the iteration's begin, and its error in either direction.
     pub begin: i64,
     pub error: Nanos,
-    /// Time of the iteration: that of its stamps, or from its first start to its last end if that is longer.
+    /// Duration of the iteration by its stamps, or the time from its first start to its last end if that is longer.
     pub time: Nanos,
 }
 

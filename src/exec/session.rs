@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Issues the commands of an iteration. This is the measured loop. `observed` is the method of timing operations;
-    /// `alone` drops waits for earlier iterations, and those of the host.
+    /// `alone` omits waits for earlier iterations and waits of the host.
     pub(super) fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
         let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
         let mut stamp = observed.and_then(Timing::first_stamp);

@@ -1,8 +1,9 @@
 //! Fusion: replaces operations that pass values to each other by a single operation.
 //!
-//! A pass over the program of a rank. Each pair of operations on a stream, of which one reads what the other computes, is
-//! replaced if the catalogue has an operation that does the work of both ([`crate::ops::fused`]) and if moving them together
-//! changes no result. Pairs are tried in the order of the text, so that a chain grows by one operation at a time.
+//! The pass goes over the program of one rank. It replaces two operations of a stream, of which the second reads a
+//! result of the first, if the catalogue has an operation that computes both ([`crate::ops::fused`]) and if executing
+//! them together changes no result. It tries pairs in the order of the text, so that a chain grows by one operation at
+//! a time.
 
 mod between;
 mod node;
@@ -24,7 +25,7 @@ const COMPARED: usize = 256;
 pub struct Fusion {
     /// Fused operations, in the order of the text.
     pub merged: Vec<Merged>,
-    /// Pairs of operations that are not fused: the second reads what the first computes, and at least one of them is
+    /// Pairs of operations that are not fused: the second reads a result of the first, and at least one of the two is
     /// elementwise.
     pub broken: Vec<Broken>,
 }

@@ -1,4 +1,4 @@
-//! The record of a run, from what was measured and from what ran.
+//! Builds the record of a run from its program and its measurements.
 
 use crate::base::{Bytes, Space};
 use crate::compile::Compiled;

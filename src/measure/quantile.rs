@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_the_tables() {
-        // As in tables of order statistics, counted from the largest.
+        // The expected ranks are from tables of order statistics, counted from the largest.
         for (n, ranks) in [(6, (1, 6)), (10, (2, 9)), (30, (10, 21)), (100, (40, 61))] {
             assert_eq!(beyond(n, 0.5), Some(ranks), "{n} samples");
         }

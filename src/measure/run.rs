@@ -84,7 +84,7 @@ fn headlines(
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let mut session = request.open()?;
-    // A vendor's library that has been attached may slow down what runs after it, so all headlines precede it.
+    // A vendor's library that has been attached may slow down later iterations, so all headlines are measured before.
     let last = session.may_attach();
     for &mode in request.modes {
         if !sampled.is_empty() {

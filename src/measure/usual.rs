@@ -37,7 +37,7 @@ pub fn pass(program: &Program) -> Option<Pass> {
     is_model.then_some(if is_training { Pass::Training } else { Pass::Inference })
 }
 
-/// A sentence about a share of products below the usual one, with what to look at; `None` if it is as usual.
+/// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.
 pub fn unusual(categories: &[CategoryRecord], pass: Pass) -> Option<String> {
     let computes = |category: &&CategoryRecord| !matches!(category.category.as_str(), "copy" | "collective");
     let busy = |category: &CategoryRecord| category.busy_ns.0 as f64;

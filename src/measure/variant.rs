@@ -121,7 +121,7 @@ pub fn record(
     }
 }
 
-/// Note about how single operations were timed, and what that cost.
+/// Note about the method by which single operations were timed, and its cost.
 fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
     let cost = effect.map(|effect| format!("; observing changes the iteration by {:+.1} %", effect * 100.0));
     let instead = by.instead.as_ref().map(|why| format!(", since {why}"));

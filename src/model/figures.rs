@@ -121,7 +121,8 @@ impl<'a> Analyzer<'a> {
         self.program.metrics.len() - 1
     }
 
-    /// Checks that a unit of the language matches the metric's dimension. Any other text names what is counted.
+    /// Checks that a unit of the language matches the metric's dimension. Any other text is a unit of the user, such as
+    /// `tokens`.
     fn check_unit(&mut self, dimension: Dimension, unit: Option<&str>, span: SrcSpan) {
         if let Some(unit) = unit.and_then(units::unit)
             && !dimension.fits(unit.dimension)

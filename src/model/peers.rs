@@ -1,7 +1,8 @@
 //! Copies to other ranks: `copy(x -> y at r)`.
 //!
-//! Every rank executes the statement, and receives what other ranks send at this point of its own program order. A
-//! rank's own program determines only where it sends. [`link`] adds the data that other ranks write to its memory.
+//! Every rank executes the statement, and receives the data that other ranks send, at this point of its own program
+//! order. A rank's own program determines only where it sends. [`link`] adds the data that other ranks write to its
+//! memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -167,7 +167,7 @@ pub struct Gradient {
     pub own: Vec<MemoryId>,
 }
 
-/// How iterations follow each other, and what orders operations within one.
+/// The order of iterations, and of operations within an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOptions {
     pub sync: Sync,

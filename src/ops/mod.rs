@@ -338,7 +338,7 @@ pub struct Call<'a> {
     pub team: Team,
 }
 
-/// An operation with everything that determines what runs, except the addresses of its operands.
+/// An operation with all properties that determine its launches, except the addresses of its operands.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Spec {
     pub operation: &'static dyn Operation,

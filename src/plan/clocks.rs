@@ -44,7 +44,7 @@ struct Saved {
     clock: Clock,
     /// Number of operations of the clock's own queue.
     length: u32,
-    /// Number of operations that will still wait for it.
+    /// Number of later operations that will still wait for this position.
     uses: u32,
 }
 

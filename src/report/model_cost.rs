@@ -215,12 +215,12 @@ impl ModelCost {
         self.model.parameters as f64 - networks as f64 * self.sizes.layers as f64 * idle
     }
 
-    /// As JSON with a final newline.
+    /// Returns the cost as JSON with a final newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a cost holds nothing that JSON cannot") + "\n"
     }
 
-    /// As a page.
+    /// Returns the cost as a page.
     pub fn page(&self) -> Page {
         let mut page = Page { command: "aorta explain model", name: "transformer".to_owned(), ..Page::default() };
         page.lines("", self.heading());

@@ -126,7 +126,7 @@ fn summary(suite: &Suite) -> String {
     text
 }
 
-/// Figures that are not normal, and what to check first, without repetitions.
+/// Figures that are not normal, and the first thing to check for each, without repetitions.
 fn doubts(suite: &Suite) -> Vec<String> {
     let mut lines = Vec::new();
     let mut checks: BTreeSet<&str> = BTreeSet::new();

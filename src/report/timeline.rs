@@ -46,9 +46,9 @@ pub fn timeline(record: &RunRecord, width: usize) -> Page {
 /// Room in a line, in characters.
 #[derive(Clone, Copy)]
 struct Room {
-    /// For the name of a stream.
+    /// Width of the column with stream names, in characters.
     name: usize,
-    /// For its operations.
+    /// Width of the column with operations, in characters.
     columns: usize,
 }
 

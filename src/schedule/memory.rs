@@ -61,7 +61,7 @@ impl MemoryPlan {
     }
 }
 
-/// Lays out memory while events are placed; the clocks show what is complete.
+/// Lays out memory while events are placed; the clocks show which operations are complete.
 pub(super) struct Placer<'a> {
     program: &'a Program,
     share: bool,

@@ -54,7 +54,7 @@ pub struct GpuDriver<A: Api> {
     workspaces: Vec<(u64, u64)>,
     /// Communicators, by their number in the image.
     comms: Vec<Comm>,
-    /// The same communicators, for the watchdog.
+    /// The communicators, shared with the watchdog.
     shared: Arc<Comms>,
     /// Device memory for barriers, which reduce an unused value.
     scratch: u64,

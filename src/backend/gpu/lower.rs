@@ -246,7 +246,7 @@ impl Args {
 
     /// The argument pointers of the kernel whose first index is `first`.
     pub fn pointers(&self, first: u32) -> *mut *mut c_void {
-        // Drivers only read them.
+        // The cast is sound because drivers only read the pointers.
         self.pointers.as_ptr().wrapping_add(first as usize).cast_mut()
     }
 }
@@ -320,7 +320,7 @@ pub struct Context<'a, A: Api> {
     pub comms: &'a [Comm],
     /// Device memory for barriers.
     pub scratch: u64,
-    /// All ranks of the process.
+    /// Devices of all ranks of the process.
     pub devices: &'a PeerDevices<A>,
     /// The threads of host streams.
     pub host: &'a HostLanes,

@@ -28,8 +28,8 @@ pub struct CopiesInFlight {
 type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
-    /// Takes part in a copy between ranks: sends `inputs`, and stores what arrives in `outputs`. Blocks until the other
-    /// ranks have taken part.
+    /// Takes part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks until
+    /// the other ranks have taken part.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {

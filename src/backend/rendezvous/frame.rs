@@ -89,7 +89,7 @@ impl Frame {
         Frame { bytes, ..self }
     }
 
-    /// Splits the frame into pieces, followed by itself with the rest.
+    /// Splits the frame into pieces of bounded size, followed by a frame with the remaining bytes.
     pub fn pieces(mut self) -> impl Iterator<Item = Frame> {
         let (rank, turn) = (self.rank, self.turn);
         let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;

@@ -54,7 +54,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// since current work, such as a compilation, may end first.
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
-/// Time that rank 0 waits for the others at the end.
+/// Maximum time that rank 0 waits for the other ranks to close their connections at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of messages from a rank that are queued unread.
@@ -111,7 +111,7 @@ impl JoinOptions {
     }
 }
 
-/// Ends the process if it does not end by itself.
+/// Callback that ends this process with an error, if the process does not end by itself.
 pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
@@ -122,7 +122,7 @@ pub struct Rendezvous {
 struct Shared {
     rank: u32,
     world: u32,
-    /// Rank 0 has one to each rank, the others have one to rank 0.
+    /// Connections by rank: rank 0 has one to each rank, every other rank has one to rank 0.
     links: BTreeMap<u32, Mutex<Link>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -250,7 +250,7 @@ impl Rendezvous {
         drop(state);
         shared.changed.notify_all();
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
-        // Closing first could discard what the other side has not read yet.
+        // Closing first could discard data that the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
             drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
@@ -300,7 +300,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a frame, in pieces if it is long. Frames of other threads may come in between.
+    /// Sends a frame, in pieces if it is long. Frames of other threads may be sent between the pieces.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
         let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);

@@ -311,7 +311,8 @@ mod tests {
     #[test]
     fn rates_rise_when_a_flow_ends() {
         let flows: [Drawn; 3] = [(0, 100.0, &[(0, 1.0)]), (50, 25.0, &[(0, 1.0)]), (50, 10.0, &[(3, 1.0)])];
-        // The second takes 50 at half speed, in which the first does 25; what uses something else does not notice.
+        // The second flow takes 50 at half speed, in which the first one does 25; flows over other capacities are not
+        // affected.
         assert_eq!(ends(&flows), [(2, 60), (1, 100), (0, 125)]);
     }
 
@@ -362,7 +363,7 @@ mod tests {
                 }
             }
 
-            /// The same flows a while later take exactly as long.
+            /// The same flows take equally long if they begin later.
             #[test]
             fn a_later_beginning_changes_nothing(
                 flows in prop::collection::vec((0i64..1000, flow()), 1..12),

@@ -38,7 +38,7 @@ pub enum Action {
     Run(Task),
     /// Takes part in an exchange, by the number from [`Machine::exchange`].
     Exchange(u32),
-    /// The same without compute units: it is not a kernel, and uses no hardware queue.
+    /// Takes part in an exchange without compute units or a hardware queue, since it is not a kernel.
     Meet(u32),
 }
 

@@ -346,7 +346,7 @@ impl World {
         self.lock().ranks[rank].repeat.take()
     }
 
-    /// Advances the simulation until a rank has what it waits for; `None` if that never happens.
+    /// Advances the simulation until the condition that a rank waits for holds; `None` if it can never hold.
     pub fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,

@@ -52,8 +52,9 @@ impl FromStr for Partition {
 }
 
 impl Cases {
-    /// Joins the files of cases of partitions of one sweep or suite, each with its name. Cases are in the order of the
-    /// whole.
+    /// Merges the files of all partitions of one sweep or suite; each file has its name. The cases of the result are in
+    /// the order of the unpartitioned sweep.
+    ///
     ///
     /// # Errors
     ///

@@ -187,7 +187,7 @@ pub struct AnalysisRecord {
     pub tail_ns: Option<Nanos>,
     /// Achieved share of the device's peaks; `None` without a device profile.
     pub peak: Option<PeakRecord>,
-    /// A sentence about a share of products below the usual one, with what to look at; `None` if it is as usual.
+    /// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusual: Option<String>,
 }

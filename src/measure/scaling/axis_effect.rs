@@ -14,7 +14,7 @@ pub enum AxisEffect {
     /// No two cases are comparable, or their records cannot be compared: they are no measurements, have one sample, or are of
     /// an older version.
     Unknown,
-    /// Neither the program nor, beyond noise, any time changed. The axis probably does not do what was intended.
+    /// Neither the program nor, beyond noise, any time changed. The axis probably does not have the intended effect.
     None,
     /// The program is the same for all values, but times differ beyond noise.
     TimeOnly,
@@ -74,7 +74,7 @@ fn one_time(group: &[Run]) -> bool {
     group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
 
-/// Identity of what ran: plan, launch modes, settings, device. `None` for a record without a plan's hash.
+/// Identity of a run: plan, launch modes, settings, device. `None` for a record without a plan's hash.
 fn program(record: &RunRecord) -> Option<String> {
     let plan = record.program.plan.as_ref()?;
     let launches: Vec<&str> = record.variants.iter().map(|variant| variant.launch.as_str()).collect();

@@ -222,8 +222,8 @@ impl<'a> Product<'a> {
         let c = ArrayView2::from_shape(shape, c).expect(fits);
         let exact = matches!(arithmetic, Arithmetic::F64 | Arithmetic::I8);
         let sum = if exact { DType::F64 } else { DType::F32 };
-        // If a sum grows evenly, its roundings add up to a third of what they would be if all were as large as the
-        // last.
+        // If a sum grows evenly, its roundings add up to a third of the roundings of a sum that always has its final
+        // size.
         let narrowed = match arithmetic {
             Arithmetic::Tf32 => 2.0 * NARROWED,
             // Libraries sum parts of 128 terms in f32; each part consists of four truncated sums.
@@ -472,7 +472,7 @@ struct Sample {
     /// Error of a plain sum in the device's type, and the part of it due to terms of one sign.
     plain: f64,
     growing: f64,
-    /// Error of the device, beyond what terms of one sign and storing the result explain.
+    /// Error of the device that exceeds the explanation by terms of one sign and by rounding the stored result.
     actual: f64,
     worst: Worst,
 }

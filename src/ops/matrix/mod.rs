@@ -25,8 +25,8 @@ pub enum Gemm {
     Scaled,
 }
 
-/// Effective rows and columns of the part of a large product within which blocks share what they read, by clusters and
-/// caches: estimated from products of 1856, 5760 and 6336 rows from pinned memory on an H200
+/// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by
+/// clusters and caches: estimated from products of 1856, 5760 and 6336 rows from pinned memory on an H200
 /// (docs/measurements/2026-11-22-shared-links.md).
 const LARGE_TILE: u64 = 384;
 

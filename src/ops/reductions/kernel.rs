@@ -7,7 +7,7 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index
 use super::split::Along;
 use super::*;
 
-/// The end of a kernel: the statement that stores a result, and what it needs.
+/// The end of a kernel: the statement that stores a result, and the declarations that this statement needs.
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
     pub before: String,

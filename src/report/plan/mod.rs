@@ -269,7 +269,7 @@ impl PlanDocument {
         }
     }
 
-    /// All parts with what they hold, in the order of execution.
+    /// Iterates over all parts of the plan in the order of execution, each with its slot.
     fn parts(&self) -> impl Iterator<Item = (Slot, &Iteration)> {
         self.slots().into_iter().filter_map(|slot| Some((slot, self.at(slot)?)))
     }

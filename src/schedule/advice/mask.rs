@@ -18,9 +18,9 @@ const ROWS: u64 = 16;
 
 /// The effect of a `map` on the elements of one of its inputs.
 pub struct Factor {
-    /// The input that the elements come from.
+    /// The index of the input that the elements come from.
     pub input: usize,
-    /// The number that they are multiplied by; above 0.
+    /// The factor of the elements; above 0.
     pub scale: f64,
     /// Whether elements of keys after the query's own position become so negative that their weights are 0.
     pub causal: bool,
@@ -97,7 +97,7 @@ struct Evaluated<'a> {
 }
 
 impl Evaluated<'_> {
-    /// The output element for this value of the unknown input.
+    /// The output element if the unknown input has the value `score`.
     fn value(&self, score: f64, row: u64, column: u64) -> Option<f64> {
         let inputs = self.known.iter().map(|known| known.as_ref().map_or(score, |known| known.at(row, column)));
         let inputs: Vec<[f64; 1]> = inputs.map(|value| [value]).collect();

@@ -1,4 +1,4 @@
-//! Advice about a plan: operations that another form of the text would save, and roughly what this gains.
+//! Advice about a plan: operations that another form of the text would save, and the approximate gain.
 //!
 //! Each kind of advice is a row of [`KINDS`]: its code, and the function that finds it in a slot of the cycle. A
 //! finding lists the operations that vanish or change, from which the gain of every kind is calculated in the same way.
