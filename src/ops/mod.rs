@@ -182,8 +182,7 @@ pub trait Operation: Sync {
         spec.outputs.len()
     }
 
-    /// Describes the implementation of the operation, if it is known before a run and not obvious from the operation's
-    /// name; `None` otherwise.
+    /// Describes the implementation; `None` if it is unknown before a run, or obvious from the operation's name.
     fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
         None
     }

@@ -52,8 +52,7 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel that computes a convolution, by its index in [`Calls::alternatives`]; does nothing if the library
-    /// computes it.
+    /// A kernel for a convolution, by its index in [`Calls::alternatives`]; does nothing if the library computes it.
     OwnConvolution {
         convolution: u32,
         kernel: u32,
@@ -66,8 +65,7 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel that computes attention, by its index in [`Calls::alternatives`]; does nothing if the library computes
-    /// it.
+    /// A kernel for attention, by its index in [`Calls::alternatives`]; does nothing if the library computes it.
     OwnAttention {
         attention: u32,
         kernel: u32,

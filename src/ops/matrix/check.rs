@@ -43,8 +43,7 @@ const FEWEST: usize = 64;
 /// Minimum number of samples for an estimate of the rounding of the whole product.
 const ENOUGH: usize = 16;
 
-/// Number of rows per unit of work when computing lengths: large enough that rows in column-major order are read
-/// contiguously.
+/// Number of rows per unit of work when computing lengths; large enough for contiguous reads in column-major order.
 const LENGTHS: usize = 256;
 
 /// Number of rows of a large product per unit of work.
@@ -110,8 +109,7 @@ impl Rounding {
         if self.finish.function == Function::Identity {
             return Product::new(factors.view(), (added, self.early), c, (self.dtype, self.arithmetic)).compared(flops);
         }
-        // A function of sums is not linear, so random vectors cannot be used: of a large product, a sample of rows is
-        // compared element by element.
+        // Random vectors need linearity, which a function of sums lacks: a sample of rows is compared by element.
         let (m, n) = (factors.rows() as u64, factors.columns() as u64);
         let count = ((m as f64 * WHOLE / flops) as u64).clamp(1, m.max(1));
         let row = |number: u64| (m * number + hash(3, number) % m) / count;
@@ -222,8 +220,7 @@ impl<'a> Product<'a> {
         let c = ArrayView2::from_shape(shape, c).expect(fits);
         let exact = matches!(arithmetic, Arithmetic::F64 | Arithmetic::I8);
         let sum = if exact { DType::F64 } else { DType::F32 };
-        // If a sum grows evenly, its roundings add up to a third of the roundings of a sum that always has its final
-        // size.
+        // The roundings of an evenly growing sum add up to a third of those of a sum that always has its final size.
         let narrowed = match arithmetic {
             Arithmetic::Tf32 => 2.0 * NARROWED,
             // Libraries sum parts of 128 terms in f32; each part consists of four truncated sums.
@@ -247,8 +244,7 @@ impl<'a> Product<'a> {
         self.added.as_ref().map_or((0.0, 0.0), |(sums, sizes)| (sums[[row, column]], sizes[[row, column]]))
     }
 
-    /// Relative error of a product with added terms beyond the error of the sum itself: adding the terms, and rounding
-    /// the sums early.
+    /// Relative error by adding the terms and by rounding the sums early, without the error of the sum itself.
     fn joined(&self) -> f64 {
         if self.added.is_some() { self.early + 2.0 * self.sum.epsilon() } else { self.early }
     }
@@ -321,8 +317,7 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Compares element by element, or by random vectors if `flops`, the number of operations of all products, is
-    /// large.
+    /// Compares element by element, or by random vectors if `flops`, the operations of all products, is large.
     fn compared(&self, flops: f64) -> Check {
         let found = if flops > WHOLE { self.by_vectors() } else { None };
         let mut found = found.unwrap_or_else(|| self.by_elements());
@@ -477,8 +472,7 @@ struct Sample {
     worst: Worst,
 }
 
-/// Returns the Euclidean lengths of the rows, without overflow or underflow. Each element counts with a magnitude of at
-/// least `least`.
+/// Returns the Euclidean lengths of the rows, without overflow. Elements count with a magnitude of at least `least`.
 fn lengths(matrix: ArrayView2<f64>, least: f64) -> Vec<f64> {
     let parts: Vec<_> = matrix.axis_chunks_iter(Axis(0), LENGTHS).collect();
     let of = |part: usize| plain_lengths(parts[part], least).unwrap_or_else(|| lengths_of(parts[part], least));
@@ -555,8 +549,7 @@ fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
     }
 }
 
-/// Sums products one after another, as the least accurate device would: each sum is rounded, or truncated as by matrix
-/// units.
+/// Sums products one by one, as the least accurate device would: rounds each sum, or truncates it as matrix units do.
 fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 {
     let terms = a.iter().zip(b);
     let cut_off = |sum: f64| f64::from_bits(sum.to_bits() & !((1 << 29) - 1));
@@ -584,8 +577,7 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
 mod tests {
     use super::*;
 
-    /// The terms of one element cancel, while those of almost all others have one sign. A device that truncates sums
-    /// passes.
+    /// A device that truncates passes, although the terms of one element cancel and those of others have one sign.
     #[test]
     fn elements_may_differ() {
         let (m, n, k) = (3, 16, 2530);
