@@ -93,7 +93,7 @@ impl SourceMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceLocation<'a> {
     pub file: &'a str,
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
     /// Column in characters, counted from 1.
     pub column: usize,

@@ -106,7 +106,7 @@ impl<'a> Linker<'a> {
         }
         self.rename(&mut ast.decls, &mut ast.names, None, &uses);
         let own = std::mem::take(&mut ast.decls);
-        // Names that a module lacks are known without a value, so that no later stage reports them again.
+        // A name that a module lacks becomes a declaration without a value, so that no later stage reports it again.
         let unlinked = |name: Name| Decl { docs: Vec::new(), span: name.span, kind: DeclKind::Unlinked(name) };
         let unknown = self.unknown.drain(..).map(unlinked);
         ast.decls = unknown.chain(self.decls.drain(..)).chain(own).collect();

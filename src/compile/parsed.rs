@@ -27,7 +27,7 @@ pub struct Parsed {
     pub sources: SourceMap,
     /// The columns that its draws read.
     pub traces: model::Traces,
-    /// The files with data that its operations read.
+    /// The data files that operations of the text read.
     pub files: model::DataFiles,
     /// Limits that apply to the expressions of values too.
     limits: Limits,

@@ -187,7 +187,7 @@ impl Span {
     pub fn dimension(&self) -> Result<Option<Dimension>, String> {
         match (&self.from, &self.to) {
             (Some(from), Some(to)) if (from.dimension, &from.counted) != (to.dimension, &to.counted) => {
-                Err(format!("{from} and {to} do not measure the same"))
+                Err(format!("{from} and {to} have different dimensions"))
             }
             (Some(from), Some(to)) if from.value > to.value => Err(format!("it begins at {from} and ends at {to}")),
             (from, to) => Ok(from.as_ref().or(to.as_ref()).map(|end| end.dimension)),

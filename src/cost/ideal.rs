@@ -134,7 +134,7 @@ impl Ideal {
         self.memory + self.cache
     }
 
-    /// The resource that it occupies longest, and for how long in ns. `None` if it needs none.
+    /// The resource that the operation occupies longest, and that time in ns. `None` if it needs no resource.
     pub fn bound(&self) -> Option<(Resource, f64)> {
         let arithmetic = self.matrix.map_or(Resource::Vector, Resource::Matrix);
         let memory = if self.memory >= self.cache { Resource::Memory } else { Resource::Cache };

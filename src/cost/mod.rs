@@ -30,7 +30,7 @@ pub enum Task {
         block_time: f64,
         /// Time for which its traffic occupies memories and links.
         busy: Busy,
-        /// Time from its start until its blocks begin, in ns.
+        /// Time from the start of the kernel until its blocks begin, in ns.
         floor: f64,
     },
     /// Moves bytes over the link to the host.
@@ -52,7 +52,7 @@ pub enum Task {
     Host {
         /// Time with the memory of the host to itself, in ns.
         time: f64,
-        /// Share of the bandwidth of the host's memory that it takes meanwhile, from 0 to 1.
+        /// Share of the bandwidth of the host's memory that the task uses while it runs, from 0 to 1.
         share: f64,
     },
 }

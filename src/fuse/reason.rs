@@ -25,7 +25,7 @@ pub enum Reason {
     Metric(String),
     /// The catalogue has no operation that does the work of both, for any shapes. Holds the names of both.
     Kinds(String, String),
-    /// More than this number of operations lie between them.
+    /// More than this number of operations are between them.
     Far(usize),
     /// The catalogue has an operation that does the work of both, but not in this case.
     Apart(Apart),
@@ -49,7 +49,7 @@ impl Reason {
             }
             Reason::Kinds(first, second) => format!("no operation does the work of `{first}` and `{second}`"),
             Reason::Metric(set) => format!("a metric or an expectation names `{set}`, which has one of them only"),
-            Reason::Far(count) => format!("more than {count} operations lie between them"),
+            Reason::Far(count) => format!("more than {count} operations are between them"),
             Reason::Apart(apart) => apart_text(*apart),
         }
     }

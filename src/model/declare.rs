@@ -166,7 +166,7 @@ impl<'a> Analyzer<'a> {
                 FamilyOf::Buffers => (
                     "buffers",
                     limits::BUFFERS,
-                    "write 1 to 16777216; what is more than that is a dimension of the type: `buffer x: f32[n, 4]`",
+                    "write 1 to 16777216; for more, use a dimension of the type: `buffer x: f32[n, 4]`",
                 ),
             };
             let name = || self.names.name(name.symbol).to_owned();

@@ -482,6 +482,6 @@ pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
         Some(unit) => {
             format!("write a unit after the plain number, such as `{unit}`, or divide the other side by `{unit}`")
         }
-        None => "both sides have to measure the same; `*` and `/` combine what differs".to_owned(),
+        None => "both sides need the same dimension; `*` and `/` combine different ones".to_owned(),
     }
 }

@@ -89,7 +89,7 @@ pub(super) struct Bare {
 pub(super) enum Written {
     NotYet,
     To(ViewId),
-    /// The operation that writes it has failed, so its uses are not reported.
+    /// The operation that writes the output has failed, so uses of the output are not reported.
     Failed,
 }
 

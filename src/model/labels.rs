@@ -36,7 +36,7 @@ pub(super) struct LabelData {
 pub(super) struct Tensors {
     pub inputs: Vec<(Symbol, ViewId)>,
     pub outputs: Vec<(Symbol, ViewId)>,
-    /// True if some of them are unknown because of a reported mistake.
+    /// True if a mistake, which has been reported, leaves some labels unknown.
     pub incomplete: bool,
 }
 

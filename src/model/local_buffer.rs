@@ -66,7 +66,7 @@ impl Analyzer<'_> {
         let in_space = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
         let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
         let (wants, why) = match is_space {
-            true => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
+            true => (format!("be in `{}` memory", space.name()), "buffers of a block are in device memory"),
             false => {
                 ("be filled before the run".to_owned(), "a buffer of a block is filled with `zeros` or `ones` alone")
             }

@@ -76,7 +76,7 @@ impl Analyzer<'_> {
             let memory = *self.program.memory(self.program.views.memory(view));
             let why = match memory.kind {
                 MemoryKind::Scratch if is_target => "is no declared buffer".to_owned(),
-                _ if memory.space != Space::Device => format!("lies in `{}`", memory.space.name()),
+                _ if memory.space != Space::Device => format!("is in `{}`", memory.space.name()),
                 _ => continue,
             };
             let name = self.names.name(memory.name).to_owned();

@@ -31,7 +31,7 @@ impl Extent {
     }
 }
 
-/// A slice: a box in the dimensions of its memory (family dimensions first), and which of these are its own.
+/// A slice: a box in the dimensions of its memory (family dimensions first), of which the slice keeps some.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub memory: MemoryId,

@@ -98,7 +98,7 @@ pub fn has_counts(call: &Call) -> Result<bool, OpError> {
     let counted = call.inputs.len() > 1;
     if !counted && call.attrs.bool("back") {
         let why = "nothing counts the rows".to_owned();
-        let help = "give the counts of all ranks behind the tensor: `(src, counts -> dst, back: true)`".to_owned();
+        let help = "write the counts of all ranks after the tensor: `(src, counts -> dst, back: true)`".to_owned();
         return Err(call.bad_option("back", why, help));
     }
     Ok(counted)
@@ -119,11 +119,11 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;
     for operand in [source, counts, &target] {
         if operand.tensor.space != Space::Device {
-            let help = "rows that a tensor counts move between devices: `copy` brings the rest over";
+            let help = "counted rows move between `device` buffers: `copy` the data to the device first";
             return Err(OpError::Space { op, space: operand.tensor.space.name(), help, at: operand.span.into() });
         }
         if !operand.tensor.contiguous() {
-            let help = "rows that a tensor counts, and their counts, lie one behind the other: copy the slice first";
+            let help = "counted rows and their counts have to be contiguous: copy the slice first";
             return Err(OpError::Gaps { op, help, at: operand.span.into() });
         }
     }

@@ -358,7 +358,7 @@ pub(super) fn task<'a>(expression: &'a Expression, spec: &Spec) -> Task<'a> {
 fn nothing_named(call: &Call) -> OpError {
     OpError::OutputMissing {
         op: call.operation.name(),
-        help: "the expression names no tensor: write `-> y` to say what it fills",
+        help: "the expression names no tensor, so its shape is unknown: write the output, `-> y`",
         at: call.span.into(),
     }
 }

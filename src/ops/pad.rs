@@ -77,7 +77,7 @@ impl Operation for Pad {
                 return Err(call.bad_option(name, why, help));
             }
             if sizes.iter().any(|size| !(0..1 << 40).contains(size)) {
-                return Err(call.bad_option(name, "each number has to lie between 0 and 2^40".to_owned(), help));
+                return Err(call.bad_option(name, "each number has to be between 0 and 2^40".to_owned(), help));
             }
         }
         let [before, after] = borders(call.attrs, rank);

@@ -46,7 +46,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Placing {
     pub lane: u32,
-    /// Its hardware queue; `None` for a node of a graph.
+    /// The hardware queue of the task; `None` for a node of a graph.
     pub queue: Option<u32>,
     /// Lower values are more urgent.
     pub priority: i32,

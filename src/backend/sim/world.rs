@@ -73,7 +73,7 @@ struct Rank {
     /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: Count,
-    /// Its last iteration, if the next ones may equal earlier ones.
+    /// The rank's last iteration, if the next ones may equal earlier ones.
     last: Option<Issued>,
     view: View,
     /// Numbering of its stamps.

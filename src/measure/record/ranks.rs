@@ -230,12 +230,12 @@ pub struct PathRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BoundRecord {
     pub category: String,
-    /// The resource that they keep busy longest at its peak: `memory`, `bf16`, `h2d`, …; `None` without a device
+    /// The resource that the operations would occupy longest at its peak: `memory`, `bf16`, `h2d`, …; `None` without a device
     /// profile, and for operations that need none.
     pub resource: Option<String>,
-    /// True if they use a large share of the resource's peak, so that it limits them.
+    /// True if the operations use a large share of the resource's peak, so that it limits them.
     pub limits: bool,
-    /// Their time on the chain.
+    /// Time of the operations on the chain.
     pub chain_ns: Nanos,
     /// Time of that part at the resource's peak.
     pub ideal_ns: Nanos,
@@ -260,7 +260,7 @@ pub struct TotalsRecord {
 pub struct BesideRecord {
     /// Number of such kernels per iteration, averaged over the observed ones.
     pub operations: f64,
-    /// Their slowdown.
+    /// Slowdown of these kernels.
     pub stretch: f64,
 }
 
@@ -279,7 +279,7 @@ pub struct CategoryRecord {
     pub transfer_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<Nanos>,
-    /// Their part of the chain, without waiting for other ranks.
+    /// The operations' part of the chain, without waiting for other ranks.
     pub chain_ns: Nanos,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Emission<'t> {
     pub used: &'t [Used],
     /// Location of the `grad`.
     pub span: SrcSpan,
-    /// The label of all operations, the parent of those with one of their own.
+    /// The label of all operations; operations with labels of their own have it as their parent.
     pub label: LabelId,
     /// The label of the operation or call whose gradients are computed.
     pub of: LabelId,

@@ -304,7 +304,8 @@ impl<'a> Analyzer<'a> {
             }
             match self.output_argument(None, arg) {
                 Value::Output(_) if accumulates => {
-                    let help = "`accumulate: true` adds to what an output holds: write a buffer that has been filled";
+                    let help =
+                        "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";
                     self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() }.into());
                     good = false;
                 }
@@ -325,7 +326,7 @@ impl<'a> Analyzer<'a> {
         }
         if call.outputs.is_empty() {
             if accumulates {
-                let help = "`accumulate: true` adds to what an output holds: write `-> dx`";
+                let help = "`accumulate: true` adds to the contents of an output: write `-> dx`";
                 self.error(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() }.into());
                 return None;
             }

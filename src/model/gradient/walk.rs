@@ -133,7 +133,7 @@ impl<'p> Walk<'p> {
             return Ok(());
         }
         if step.peer(op).is_some() {
-            return Err(Stop::NoRule(op, "it goes to another rank: `send` and `recv` have gradients"));
+            return Err(Stop::NoRule(op, "it copies to another rank: use `send` and `recv`, which have gradients"));
         }
         let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<Value> {
             views.iter().map(|&view| walk.value(view, Some((op, output)))).collect()

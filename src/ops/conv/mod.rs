@@ -184,8 +184,8 @@ impl Call<'_> {
             };
             let Some(result) = result else {
                 let help = match transposed {
-                    true => "`padding` takes away more than there is: write less",
-                    false => "the kernel is larger than what it goes over: add `padding`, or lower `dilation`",
+                    true => "`padding` removes more elements than exist: write a smaller number",
+                    false => "the kernel is larger than the padded input: add `padding`, or lower `dilation`",
                 };
                 let spanned = windows::span(kernel, dilation[place]);
                 let left = format!("size {size} with {} of padding on both sides", padding[place]);

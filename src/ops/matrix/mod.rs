@@ -50,7 +50,7 @@ const OPTIONS: [OptionSpec; 5] = [
         &["auto", "f32", "tf32"],
         "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
     ),
-    OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
+    OptionSpec::bool("accumulate", false, "add the product to the contents of `c`"),
     OptionSpec::word(
         "epilogue",
         &gated::NAMES,
@@ -230,7 +230,7 @@ impl Operation for Gemm {
             if tensor.strides[last] != 1 && tensor.dims[last] != 1 {
                 return Err(OpError::Gaps {
                     op: self.name(),
-                    help: "the elements of a row have to lie side by side: copy the slice first, or transpose",
+                    help: "the elements of a row have to be contiguous: copy the slice first, or transpose",
                     at: operand.span.into(),
                 });
             }
@@ -469,7 +469,7 @@ fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(
         return Ok(());
     }
     match [2, 3].into_iter().find(|&input| !call.inputs[input].tensor.contiguous()) {
-        Some(input) => Err(gaps("factors have to lie side by side: copy the slice first")(input)),
+        Some(input) => Err(gaps("factors have to be contiguous: copy the slice first")(input)),
         None => Ok(()),
     }
 }

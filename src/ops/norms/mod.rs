@@ -82,7 +82,7 @@ impl Operation for Norm {
         if self.adds {
             let residual = &call.inputs[1].tensor;
             if (residual.dtype, residual.dims) != (x.dtype, x.dims) {
-                let help = "what is added has the type and the shape of `x`";
+                let help = "`residual` needs the type and the shape of `x`";
                 return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {residual}"), help));
             }
         }
