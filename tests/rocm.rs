@@ -205,7 +205,7 @@ fn inside() {
         assert!(!code.is_empty(), "{} is machine code", source.name);
     });
     let unknown = hiprtc.compile(&sources[0], "gfx9999").expect_err("no such architecture");
-    assert!(unknown.contains("does not know gfx9999; it knows ") && unknown.contains("gfx90a"), "{unknown}");
+    assert!(unknown.contains("does not support gfx9999; it supports ") && unknown.contains("gfx90a"), "{unknown}");
     let broken = Source {
         name: "broken".to_owned(),
         text: "extern \"C\" __global__ void broken() { nothing; }".into(),

@@ -117,8 +117,8 @@ impl IdExchange {
         (!state.failed).then(|| state.ids.clone())
     }
 
-    /// Waits, once, until all ranks of this process have finished their trials, which may write each other's memory.
-    /// Returns whether none has failed.
+    /// Waits until all ranks of this process have finished their trials, which may write each other's memory. Returns
+    /// false if any has failed. Called once.
     pub fn wait_for_trials(&self) -> bool {
         let mut state = self.lock();
         state.trying = state.trying.saturating_sub(1);
@@ -127,7 +127,7 @@ impl IdExchange {
         !waited.unwrap_or_else(PoisonError::into_inner).failed
     }
 
-    /// Reports that a rank has failed, and wakes those that wait for it. Returns whether it is the first.
+    /// Reports that a rank has failed, and wakes those that wait for it. Returns true for the first failure.
     pub fn fail(&self) -> bool {
         let first = !std::mem::replace(&mut self.lock().failed, true);
         self.changed.notify_all();
@@ -453,7 +453,7 @@ impl Collectives {
         let mut state = 0;
         // SAFETY: the caller vouches for the communicator; the place is valid for the call.
         unsafe { (self.table.comm_error)(comm, &mut state) };
-        /// Status of a communicator with work under way.
+        /// Status of a communicator with pending work.
         const IN_PROGRESS: c_int = 7;
         (state != 0 && state != IN_PROGRESS).then(|| self.fault("ncclCommGetAsyncError", state))
     }

@@ -82,8 +82,8 @@ pub fn peer_of<'a>(image: &'a Image, op: &ImageOp) -> Option<&'a Peer> {
     }
 }
 
-/// For each copy that a rank receives, the previous one of its row: no other operation of the rank is between them,
-/// neither touches what the other receives, and no two ranks write the same memory.
+/// For each copy that a rank receives, the previous copy of its row. Copies form a row if no other operation of the
+/// rank is between them, neither accesses the destination of the other, and no two ranks write the same memory.
 fn rows(image: &Image) -> BTreeMap<u32, u32> {
     let mut before = BTreeMap::new();
     let mut rows: BTreeMap<u32, Row> = BTreeMap::new();
@@ -108,13 +108,13 @@ fn rows(image: &Image) -> BTreeMap<u32, u32> {
 
 /// Consecutive copies, from the view of one of their ranks.
 struct Row {
-    /// The last of them: its operation and its number.
+    /// Operation and number of the last copy.
     number: u32,
     last: u32,
     count: usize,
     /// Device memory that the rank itself reads and writes.
     used: Vec<Range<u64>>,
-    /// Memory that others write, with the writer.
+    /// Memory that other ranks write, with the writer.
     written: Vec<(u32, Range<u64>)>,
 }
 
@@ -134,8 +134,8 @@ impl Row {
         row
     }
 
-    /// Whether another copy may follow without synchronization in between: its data may arrive before these copies run,
-    /// and theirs after it has run. Writes of the same rank stay in order.
+    /// Whether another copy may follow without synchronization in between. Its data may then arrive before these copies
+    /// run, and their data after it has run. Writes of the same rank stay in order.
     fn allows(&self, next: &Row) -> bool {
         let apart = |a: &Range<u64>, b: &Range<u64>| a.end <= b.start || b.end <= a.start;
         let untouched = |written: &Row, used: &Row| {

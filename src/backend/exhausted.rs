@@ -64,8 +64,8 @@ fn print_message(why: Arguments) {
          programs, raise the limit that `ulimit -v` shows, or lower a parameter\n"
     );
     let left = rest.len();
-    // By its number and without a lock: the thread that holds one may be this one.
-    // SAFETY: the program never closes it.
+    // Writes to the file descriptor without a lock, because this thread may hold the lock. SAFETY: the program never
+    // closes it.
     let terminal = unsafe { BorrowedFd::borrow_raw(2) };
     let _ = rustix::io::write(terminal, &text[..text.len() - left]);
 }

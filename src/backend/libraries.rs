@@ -33,13 +33,13 @@ pub struct Opened {
 pub enum NotOpened {
     /// No file of any of its names was found.
     Absent,
-    /// A file was found that the loader refuses; the text is its message.
+    /// A file was found, but the loader rejected it; the text is its message.
     Broken(String),
 }
 
 impl NotOpened {
-    /// The error for a library that is needed for that purpose, such as `to compile kernels`; `install` names what brings
-    /// the library.
+    /// The error for a missing library. `purpose` is the use of the library, such as `to compile kernels`; `install` is
+    /// the package that contains it.
     pub fn missing(self, library: &str, purpose: &str, install: &str) -> ExecError {
         let (library, help) = match self {
             NotOpened::Absent => {
@@ -51,16 +51,17 @@ impl NotOpened {
     }
 }
 
-/// The text that a function writes into a buffer of so many bytes; `None` where the function fails or the text is empty.
+/// Returns the text that a function writes into a buffer of the given size; `None` if the function fails or the text is
+/// empty.
 pub fn text(write: impl FnOnce(*mut c_char, c_int) -> i32) -> Option<String> {
     let mut buffer = [0u8; 256];
-    // The last byte stays 0, whatever is written.
+    // The last byte stays 0, so the text always ends.
     let code = write(buffer.as_mut_ptr().cast(), buffer.len() as c_int - 1);
     let end = buffer.iter().position(|byte| *byte == 0)?;
     (code == 0 && end > 0).then(|| String::from_utf8_lossy(&buffer[..end]).into_owned())
 }
 
-/// Returns the value of a cell, which `open` makes where the cell is empty.
+/// Returns the value of a cell; calls `open` to create it if the cell is empty.
 pub fn once<T>(cell: &OnceLock<T>, open: impl FnOnce() -> Result<T, ExecError>) -> Result<&T, ExecError> {
     if cell.get().is_none() {
         let _ = cell.set(open()?);
@@ -74,16 +75,16 @@ impl SearchPaths {
         first_that_loads(self.candidates(names))
     }
 
-    /// Loads the newest library that is available under one of the names: one of a folder that was given explicitly, else the
-    /// one that the loader finds outside of its usual folders, else the one with the highest version. Other files without a known
-    /// version come last, in the order of [`SearchPaths::open`].
+    /// Loads the newest library that is available under one of the names: first one in a folder that was given
+    /// explicitly, then the one that the loader finds outside of its usual folders, then the one with the highest
+    /// version. Other files without a known version come last, in the order of [`SearchPaths::open`].
     pub fn open_newest(&self, names: &[String]) -> Result<Opened, NotOpened> {
         first_that_loads(self.newest_first(names))
     }
 
     fn newest_first(&self, names: &[String]) -> Vec<PathBuf> {
         let mut all = self.candidates(names);
-        // Stable: of equal versions the first stays first.
+        // The sort is stable, so among equal versions the first stays first.
         all.sort_by_cached_key(|path| {
             let given = path.parent().is_some_and(|folder| self.first.iter().any(|first| first == folder));
             let version = if given { None } else { self.version(path) };
@@ -175,7 +176,7 @@ fn load(name: &OsStr) -> Result<&'static Library, String> {
     match unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(error) => {
-            // The outer error only says that loading failed.
+            // The outer error has no reason; its source has.
             let source = std::error::Error::source(&error).map(ToString::to_string);
             Err(source.unwrap_or_else(|| error.to_string()))
         }
@@ -251,7 +252,7 @@ macro_rules! functions {
         }
 
         impl $name {
-            /// Resolves every function, or says which one is missing.
+            /// Resolves every function; the error names a missing one.
             pub fn load(
                 opened: &$crate::backend::libraries::Opened,
                 names: &'static $names,

@@ -65,7 +65,7 @@ impl Ranges {
     }
 }
 
-/// Functions of AMD's library; the one that the current profiler uses first.
+/// Functions of AMD's library. The version that the current profiler uses is tried first.
 fn roctx(paths: &SearchPaths) -> Option<(Push, Pop)> {
     let names = ["librocprofiler-sdk-roctx.so.1", "librocprofiler-sdk-roctx.so", "libroctx64.so.4", "libroctx64.so"];
     let opened = paths.open(&names.map(str::to_owned)).ok()?;
@@ -198,7 +198,7 @@ mod tests {
         0
     }
 
-    /// The steps of a profiler's library when it is loaded.
+    /// Simulates a profiler's library when it is loaded.
     unsafe extern "C" fn profiler(export: ExportTable) -> c_int {
         // SAFETY: the tables are those of this file, with the layouts that it says.
         unsafe {

@@ -178,7 +178,7 @@ mod tests {
         assert!(SharedMemory::open(&name, 64).is_err());
     }
 
-    /// Another process says the name: it can name nothing but memory that was made for this.
+    /// Another process sends the name, so it must not be able to name any other file.
     #[test]
     fn names_cannot_open_other_files() {
         use std::os::unix::fs::{PermissionsExt, symlink};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Number of computations under way, on all threads.
 static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
-/// Runs a computation that may take long and waits for nobody. Until it returns or panics, [`is_under_way`] is true.
+/// Runs a computation that may take long but does not wait for other threads. Until it returns or panics,
+/// [`is_under_way`] is true.
 pub fn compute<T>(work: impl FnOnce() -> T) -> T {
     struct Ended;
     impl Drop for Ended {
@@ -31,7 +32,8 @@ mod tests {
     fn a_computation_is_under_way_until_it_ends() {
         let before = || UNDER_WAY.load(Ordering::Relaxed);
         assert!(compute(is_under_way));
-        // Other tests compute beside this one: what a panic would leave is seen by many of them.
+        // Other tests run computations concurrently. A counter that a panic fails to decrement would affect several of
+        // them.
         for _ in 0..1000 {
             std::panic::catch_unwind(|| compute(|| std::panic::resume_unwind(Box::new(())))).expect_err("it panics");
         }

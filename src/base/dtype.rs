@@ -190,8 +190,9 @@ impl DType {
         }
     }
 
-    /// Type of combining two values: the wider float; `f32` for two floats of equal size; a float wins over an integer; of different
-    /// integers `i64` if it is one of them, else `i32`.
+    /// Returns the type of an operation on two values: of two floats the wider one, or `f32` if they differ but have
+    /// equal size; of a float and an integer the float; of different integers `i64` if one of them is `i64`, otherwise
+    /// `i32`.
     pub fn promote(self, other: DType) -> DType {
         use DType::*;
         if self == other {
@@ -233,7 +234,7 @@ fn store_each(values: &[f64], bytes: &mut [u8], store: impl Fn(f64, &mut [u8]), 
     }
 }
 
-/// Stores `f16`, several at a time: a call for each element would test each time which instructions the CPU has.
+/// Stores `f16` elements in batches: a call per element would test for the CPU's instructions each time.
 fn store_halves(values: &[f64], bytes: &mut [u8]) {
     const CHUNK: usize = 64;
     let (mut singles, mut halves) = ([0.0; CHUNK], [f16::ZERO; CHUNK]);

@@ -53,8 +53,8 @@ impl Format {
         if bits & SIGN == 0 { value } else { -value }
     }
 
-    /// The bits of the nearest value; of two that are equally near, that with an even fraction. The value is rounded to
-    /// `f32` first, as GPU kernels do.
+    /// Returns the bits of the nearest value; of two equally near values, those of the one with an even fraction. The
+    /// value is rounded to `f32` first, as GPU kernels do.
     pub fn store(self, value: f64) -> u8 {
         let bits = (value as f32).to_bits();
         let sign = (bits >> 24) as u8 & SIGN;
@@ -64,7 +64,7 @@ impl Format {
         }
         let smallest = (self.smallest() as f32).to_bits();
         let rounded = if magnitude < smallest {
-            // A sum with this number has the last place of a subnormal number.
+            // Adding this number aligns the last bit with the last bit of a subnormal number.
             let place = 2f32.powi(23 + self.least - self.fraction as i32);
             (f32::from_bits(magnitude) + place).to_bits() - place.to_bits()
         } else {

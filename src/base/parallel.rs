@@ -50,7 +50,7 @@ mod tests {
         assert!(map(0, |index| index).is_empty());
     }
 
-    /// Each item waits until all others have begun.
+    /// Items run concurrently, so an item may wait until all others have begun.
     #[test]
     fn items_side_by_side_may_wait_for_each_other() {
         let all = std::sync::Barrier::new(20);

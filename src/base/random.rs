@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn is_pinned() {
-        // Computed by an independent implementation; a change would make every recorded verification worthless.
+        // Values from an independent implementation. A change would invalidate every recorded verification.
         for (seed, index, bits, value) in [
             (1, 0, 0x2d0f_28c7_e7e7_86b2, 0xbece_5129),
             (1, 1, 0x7585_6f74_5165_f252, 0x3e8c_f903),

@@ -93,11 +93,11 @@ impl SourceMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceLocation<'a> {
     pub file: &'a str,
-    /// Counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// In characters, counted from 1.
+    /// Column in characters, counted from 1.
     pub column: usize,
-    /// In bytes of the file.
+    /// Offset in bytes of the file.
     pub offset: usize,
 }
 

@@ -7,7 +7,7 @@ pub enum Space {
     Device,
     /// Page-locked host memory, which copy engines and kernels access directly.
     Pinned,
-    /// Memory whose pages the driver moves to the device or to the host, whichever accesses them.
+    /// Memory whose pages the driver moves between the device and the host on access.
     Managed,
     /// Pageable host memory. A copy to or from it uses a staging buffer and blocks the host.
     Host,

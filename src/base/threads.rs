@@ -1,8 +1,8 @@
 //! Starts threads only if there is enough memory for them to begin.
 //!
-//! The system may give a thread its stack and then have nothing left for what a thread needs first: a few hundred bytes of
-//! its C library, which ends the process without them. So a thread is started only while there is room for more than its
-//! stack, and one at a time.
+//! The system may allocate a thread's stack and then have no memory left for the few hundred bytes that the C library
+//! needs at the thread's begin; the C library then ends the process. Therefore threads are started one at a time, and
+//! only while more memory than the stack is available.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -12,14 +12,15 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 /// Bytes of a thread's stack by default.
 const STACK: usize = 2 << 20;
 
-/// Bytes that have to be free in addition to its stack before a thread starts: as much as several threads need at their beginning.
+/// Bytes that must be free in addition to the stack before a thread starts; several times the memory that a thread
+/// needs when it starts.
 const ROOM: usize = 1 << 20;
 
 /// Held while a thread is being started.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Starts a thread, and returns when it runs. Fails if the system gives no thread. Where there is no memory, the program's
-/// allocator decides what happens.
+/// Starts a thread, and returns when it runs. Fails if the system refuses to create the thread. If memory is exhausted,
+/// the program's allocator handles the failure.
 pub fn spawn<T: Send + 'static>(
     builder: Builder,
     work: impl FnOnce() -> T + Send + 'static,
@@ -48,7 +49,7 @@ pub fn spawn_scoped_with_stack<'scope, T: Send + 'scope>(
 
 fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io::Result<H> {
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-    // Without such room, the thread may be created nevertheless, and end the process when it begins.
+    // Without this check, the thread might be created but end the process when it begins.
     let mut room = Vec::<u8>::new();
     room.try_reserve_exact(stack + ROOM).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
     drop(std::hint::black_box(room));
@@ -59,7 +60,8 @@ fn start<H>(stack: usize, spawn: impl FnOnce(Sender<()>) -> io::Result<H>) -> io
     Ok(thread)
 }
 
-/// The work of a thread. First it allocates what every thread needs, and then it reports that it runs.
+/// Returns the function that a thread runs: it first allocates the memory that every thread needs, then reports that it
+/// runs.
 fn begin<T>(begun: Sender<()>, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     move || {
         let _ = std::thread::current();

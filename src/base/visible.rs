@@ -116,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// JSON means the same, whatever its texts hold.
+        /// Escaping preserves the meaning of JSON, for any texts in it.
         #[test]
         fn json_keeps_its_meaning(text in any::<String>(), other in "[\u{0}-\u{ff}\u{200b}-\u{206f}:#\\[]*") {
             let value = serde_json::json!({ text.clone(): [other.clone(), text] });

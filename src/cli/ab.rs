@@ -75,7 +75,7 @@ fn measured(plan: &Plan, interrupt: &Interrupt) -> Result<Option<Done>, CliError
     }
 }
 
-/// Reads a side's options and compiles what they would run, before anything runs.
+/// Reads a side's options and compiles its workload, before anything runs.
 fn side(side: AbSide, args: &AbArgs, given: &str) -> Result<SideArgs, CliError> {
     let (read, exec) = SideArgs::read(side, &args.file, given, &args.both.words())?;
     match exec::examine(exec) {

@@ -31,8 +31,8 @@ pub struct Chosen {
     pub why: Option<String>,
 }
 
-/// Attaches the vendor's library that records single operations, if it has to be there before the first call of the
-/// driver. The run says whether it could be attached.
+/// Attaches the vendor's library that records single operations, if it must be attached before the driver's first call.
+/// The run reports whether this succeeded.
 pub fn attach_recorder(wanted: BackendSetting) {
     if matches!(wanted, BackendSetting::Hip | BackendSetting::Auto) {
         hip::attach_recorder(&environment::rocm_paths());

@@ -197,8 +197,7 @@ fn named_files(scenario: &Scenario) -> impl Iterator<Item = &str> {
     others.into_iter().flatten().map(String::as_str).chain([scenario.workload.as_str()])
 }
 
-/// The number of folders by which a relative path leaves the one that it begins in: 1 for `../nets/net.aorta`, wherever
-/// it ends.
+/// Number of parent folders to which a relative path climbs: 1 for `../nets/net.aorta`.
 fn climbs(path: &str) -> usize {
     let (mut depth, mut lowest) = (0i64, 0i64);
     for part in Path::new(path).components() {
@@ -237,8 +236,9 @@ fn is_by_name(path: &Path, text: &str, read: &Scenario) -> Result<bool, CliError
     }
 }
 
-/// The parts of a bundle: paths below the nearest folder that all files have in common, and `highest`, through which the
-/// scenario's paths go. `runs` becomes the name of its part. A workload that is found by its name gets a project.
+/// The parts of a bundle: paths relative to the nearest common parent of all files and of `highest`, the highest folder
+/// that the scenario's paths pass through. `runs` becomes the name of its part. A workload that is found by its name
+/// gets a project.
 fn parts(
     gathered: Gathered,
     workload: &Path,

@@ -91,7 +91,7 @@ impl Runner {
         Ok(Runner { journal, known, progress, interrupt: Interrupt::watch(), named })
     }
 
-    /// Reduces the known cases to the last one of each name, if it does not have to run again.
+    /// Reduces the known cases to the last one of each name, and drops those that must run again.
     pub fn keep(&mut self, keep: impl Fn(&Case) -> bool) {
         self.known.values_mut().for_each(|cases| drop(cases.drain(..cases.len() - 1)));
         self.known.retain(|_, cases| cases.iter().all(&keep));

@@ -74,7 +74,7 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
-/// Describes what a scenario, a bundle or a record would do, for a user who decides whether to run it.
+/// Describes the run of a scenario, a bundle or a record, so that the user can decide whether to start it.
 pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Result<String, CliError> {
     let (settled, settings) = exec::target(file, workload, config)?;
     let set: Vec<&str> = settled.env.iter().map(String::as_str).collect();

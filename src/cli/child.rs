@@ -112,7 +112,7 @@ impl Child {
         let (stdin, out, mut error) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
         let listen = move || {
             let lines = out.into_iter().flat_map(|out| BufReader::new(out).lines());
-            // Stops once the parent has dropped the child and nobody receives lines.
+            // Stops once the parent has dropped the receiver.
             lines.map_while(Result::ok).all(|line| send.send(line).is_ok());
         };
         let collect = move || {

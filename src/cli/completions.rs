@@ -1,5 +1,5 @@
-//! `aorta completions`: prints a completion script for a shell. Names of files and suites are asked for at each
-//! completion, so that they are those of the project where the user is.
+//! `aorta completions`: prints a completion script for a shell. Names of files and suites are queried at each
+//! completion, so that they match the current project.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -174,7 +174,7 @@ pub fn is_record(file: &Path) -> bool {
     RunRecord::from_json(&text).is_ok_and(|record| record.source.is_some())
 }
 
-/// The path of what a bundle or a record runs: `moe.aortab/moe.ron`; any other path as it is.
+/// The path of the workload that a bundle or a record runs: `moe.aortab/moe.ron`; any other path is returned unchanged.
 pub fn entry(file: &str) -> Result<String, InputError> {
     let path = Path::new(file);
     match is_container(path) {

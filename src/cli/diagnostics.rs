@@ -109,7 +109,7 @@ fn level(diagnostic: &dyn Diagnostic) -> usize {
     }
 }
 
-/// Counts in words, such as `1 error, 2 warnings`.
+/// Returns the counts in words, such as `1 error, 2 warnings`.
 fn numbers([errors, warnings, advice]: [usize; 3]) -> String {
     let pieces = match advice {
         1 => "1 piece of advice".to_owned(),

@@ -19,7 +19,7 @@ pub struct ExpectedArgs {
 }
 
 impl ExpectedArgs {
-    /// These options, or those of `below` if none was given.
+    /// Returns these options, or those of `below` if no option was given.
     pub fn over(self, below: ExpectedArgs) -> ExpectedArgs {
         ExpectedArgs { expected: self.expected.or(below.expected) }
     }

@@ -1,4 +1,4 @@
-//! `aorta explain`: prints the page of a diagnostic, the definition of a metric, or what a model costs.
+//! `aorta explain`: prints the page of a diagnostic, the definition of a metric, or the cost of a model.
 
 mod model;
 

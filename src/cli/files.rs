@@ -105,7 +105,7 @@ pub fn nearest(path: &Path) -> Option<String> {
     Some(folder.map_or_else(|| near.to_owned(), |folder| folder.join(near).display().to_string()))
 }
 
-/// Opens a file, and nothing else that a path may lead to.
+/// Opens a file; fails for a path to anything else, such as a folder or a pipe.
 fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let unreadable = |why: String, help: Option<&str>| InputError::Unreadable {
         name: path.display().to_string(),
@@ -114,7 +114,7 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     };
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            // Only for files that the command line names: other files learn nothing of their surroundings.
+            // Only for files named on the command line: a file must not reveal its surroundings to other files.
             let near = nearest(path).filter(|_| matches!(kind, FileKind::Scenario | FileKind::Suite));
             let near = near.map(|near| format!("did you mean `{near}`?"));
             unreadable("there is no such file".to_owned(), Some(near.as_deref().unwrap_or(kind.wanted())))

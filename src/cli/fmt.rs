@@ -116,7 +116,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>, InputError> {
     Ok(files)
 }
 
-/// Formats a file, or with `check` only prints what would change. Returns true if there is something to change.
+/// Formats a file, or with `check` only prints the differences. Returns true if there is something to change.
 fn file_in_form(path: &Path, check: bool, settings: &Settings) -> Result<bool, CliError> {
     let name = path.display().to_string();
     if path.extension().is_some_and(|extension| extension == "ron") {

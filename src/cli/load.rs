@@ -115,7 +115,7 @@ impl Loaded {
 /// Origin of shipped workloads.
 pub const LIBRARY: &str = "library";
 
-/// Argument that stands for standard input.
+/// Argument that means standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// The settings merged from all layers.
@@ -248,7 +248,7 @@ pub fn load(text: &Text, args: &WorkloadArgs, settings: &Settings, ranks: Ranks)
     }
 }
 
-/// The error of a workload that could not be compiled. `check` is the command that reports the same.
+/// The error of a workload that could not be compiled. `check` is the command that reports the same diagnostics.
 fn failed(error: CompileError, check: Option<String>) -> CliError {
     match error {
         CompileError::Mistakes(mistakes) => {

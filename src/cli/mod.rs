@@ -150,7 +150,7 @@ struct WorkloadArgs {
 }
 
 impl WorkloadArgs {
-    /// These arguments, and those of `below` that they do not override.
+    /// Returns these arguments, completed by those of `below` that they do not override.
     fn over(self, below: WorkloadArgs) -> WorkloadArgs {
         let streams = self.streams.or(below.streams);
         let named = |pair: &str| pair.split_once('=').map_or(pair, |(name, _)| name).trim().to_owned();

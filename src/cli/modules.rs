@@ -17,13 +17,15 @@ pub struct User<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// Returns the text of the module or the trace at `path`, the code of a kernel, or the place of a file with data, which `by` uses: another module, by its
-/// name, or the workload itself. `read` returns the text of a file, and `read_code` the bytes of compiled code.
+/// Returns the text of the module or trace at `path`, the code of a kernel, or the location of a data file. `by` is the
+/// module that uses it; `None` for the workload itself. `read` returns the text of a file, and `read_code` the bytes of
+/// compiled code.
+///
 ///
 /// # Errors
 ///
-/// The reason why the file cannot be used. The file lies in the folder of the workload or below it, with links resolved,
-/// so that a workload from somebody else reads nothing else.
+/// The reason why the file cannot be used. The file lies in the folder of the workload or below it, with links
+/// resolved, so that an untrusted workload cannot read other files.
 pub fn find(
     user: &User,
     path: &str,
@@ -37,7 +39,8 @@ pub fn find(
     let is_compiled = COMPILED.iter().any(|ending| path.ends_with(ending));
     let is_source = SOURCES.iter().chain([&METADATA]).any(|ending| path.ends_with(ending));
     let is_data = path.ends_with(DATA);
-    // `use` refuses what is no module, and draws, kernels and operations refuse what is none of theirs.
+    // A module, and the source of draws, kernels and operations, is checked where it is used; other files are rejected
+    // here.
     if !path.ends_with(".aorta") && !path.ends_with(".csv") && !is_compiled && !is_source && !is_data {
         return Err("the name of a module's file ends in `.aorta`".to_owned());
     }

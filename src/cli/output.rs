@@ -49,7 +49,7 @@ fn put(mut out: impl Write, name: &str, text: &str) {
     note(name, out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Records a failure. A closed pipe is no failure, since its reader wanted no more.
+/// Records a failure. A closed pipe is no failure, since its reader needs no more output.
 fn note(name: &str, written: io::Result<()>) {
     if let Err(error) = written.filter_closed() {
         let _ = LOST.set(format!("{name} cannot be written: {error}"));
@@ -162,7 +162,7 @@ pub fn row(name: &str, width: usize, about: &str) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// A paragraph of lines: as it is, or in a window with lines of its width. Lists stay as they are.
+/// Formats a paragraph: on a terminal, lines are wrapped at its width; otherwise, and for lists, they stay as they are.
 pub fn paragraph<T: AsRef<str>>(lines: &[T]) -> String {
     let is_list = lines.iter().any(|line| line.as_ref().trim_start().starts_with("- "));
     let joined = || lines.iter().map(|line| line.as_ref().trim()).collect::<Vec<_>>().join(" ");
@@ -206,7 +206,7 @@ fn target(path: &Path) -> Result<Target, InputError> {
         let folder = existing_folder(path, &folder_of(&existing))?;
         let Some(name) = existing.file_name() else { return Err(unwritable(path, "it names no file", None)) };
         let file = folder.join(name);
-        // `/dev/stdout` leads here even if it is a file, which must stay open.
+        // `/dev/stdout` resolves to a path below `/proc` even if it is a regular file, which must stay open.
         if file.starts_with("/proc") {
             return Ok(Target::Stream);
         }
@@ -361,7 +361,7 @@ fn write_stream(path: &Path, bytes: &[u8]) -> Result<(), InputError> {
 /// Replaces `file` in `folder`. `path` is the user's name of the file.
 fn replace(path: &Path, folder: &Path, file: &Path, bytes: &[u8]) -> Result<(), InputError> {
     let before = std::fs::metadata(file).ok();
-    // Until it has the mode of the file that it replaces, nobody else may read it.
+    // Until the file has the mode of the one that it replaces, only its user may read it.
     let mode = if before.is_some() { PRIVATE } else { ORDINARY };
     let mut temporary = temporary(folder, mode).map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => lost_file(path, &error),

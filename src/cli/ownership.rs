@@ -46,7 +46,7 @@ pub fn private_folder(path: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
     let failed = |error: io::Error| error.to_string();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    // Only its owner could change its mode afterwards, so the result of this check stays valid.
+    // Only the owner of the folder can change its mode afterwards, so the result of this check stays valid.
     let folder = std::fs::File::open(path).map_err(failed)?;
     let about = folder.metadata().map_err(failed)?;
     if about.uid() != user_id() {

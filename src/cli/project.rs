@@ -13,7 +13,7 @@ use super::{container, output, ownership};
 /// Largest number of files of a project's library.
 const MAX_FILES: usize = 4096;
 
-/// Largest number of entries in the folders of a library, those counted that are no part of it.
+/// Largest number of entries in the folders of a library, including those that are not part of it.
 const MAX_ENTRIES: usize = 1 << 16;
 
 /// Largest depth of a folder below one that the project names.
@@ -65,7 +65,7 @@ fn of(from: &Path) -> Result<Option<Library>, InputError> {
     let (mut files, mut entries) = (Vec::new(), 0);
     for library in &project.library {
         let library = folder.join(container::normal(Path::new(library)).unwrap_or_default());
-        // A container's own folder is the container, so a file in the folder says whether it lies in one.
+        // A container is its own folder, so the project's file shows whether the folder lies in a container.
         match container::inside(&library.join(PROJECT_FILE))? {
             Some(inside) => files.extend(parts(&inside)),
             None => walk(&library, MAX_DEPTH, &mut entries, &mut files)?,
@@ -91,8 +91,8 @@ fn is_of_library(path: &Path) -> bool {
         && path.file_name().is_some_and(|name| name != PROJECT_FILE)
 }
 
-/// Adds the files of a folder and its subfolders. Hidden ones and links are left out, so that a project has only its own
-/// files. `entries` counts what has been looked at.
+/// Adds the files of a folder and its subfolders. Hidden ones and links are left out, so that a project has only its
+/// own files. `entries` counts the entries that were visited.
 fn walk(folder: &Path, depth: usize, entries: &mut usize, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let failed = |why: String| InputError::Unreadable {
         name: folder.display().to_string(),
@@ -162,7 +162,7 @@ impl Library {
     }
 }
 
-/// Tells the user which other files of the library have the bare name that means `found`.
+/// Prints a note with the other files of the library that have the same bare name as `found`.
 fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
     static NOTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(library) = here()? else { return Ok(()) };
@@ -179,8 +179,10 @@ fn note_others(name: &str, found: &Path) -> Result<(), InputError> {
     Ok(())
 }
 
-/// The path of what an argument means: a file of the project's library for a bare name that is no file here, and what a
-/// bundle or a record runs. Anything else stays as it is. A note says which other files have the name.
+/// Resolves an argument to a path. A bare name that is no file here becomes a file of the project's library; a bundle
+/// or a record becomes the workload that it runs. Any other argument is returned unchanged. Prints a note if other
+/// files have the same name.
+///
 ///
 /// # Errors
 ///
@@ -194,7 +196,8 @@ pub fn resolve(name: &str) -> Result<String, InputError> {
     meaning(name)
 }
 
-/// The path of what an argument means, as for [`resolve`], without a note.
+/// Resolves an argument to a path as [`resolve`] does, without a note.
+///
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ pub fn run(args: ShowArgs) -> CliResult {
     diagnostics::syntax_errors(parsed)
 }
 
-/// Shows a scenario, a suite, a bundle or a record: what it holds, sets and would run.
+/// Shows a scenario, a suite, a bundle or a record: its contents, settings and the run that it describes.
 fn page(args: &ShowArgs, resolved: &str) -> CliResult {
     if args.source {
         output::print_data(&match container::is_bundle(&args.file) {
@@ -72,7 +72,7 @@ fn page(args: &ShowArgs, resolved: &str) -> CliResult {
 }
 
 /// True for a file that is neither run nor described, such as a part of a bundle with a module or with ranges: its text
-/// says everything.
+/// is shown instead.
 fn is_text(resolved: &str) -> Result<bool, CliError> {
     if resolved.ends_with(".ron") {
         return Ok(kinds::supporting(resolved)?.is_some());

@@ -98,7 +98,7 @@ pub fn run_suite(
     args.run.page.write_html(|| View::cases(&header, &ended, page))?;
     if let Some(path) = &args.run.files.csv {
         output::write_text(path, &report::cases_csv(&header, &ended))?;
-        // The suite's own columns may have no room for the mark.
+        // The suite's own columns may have no space for the mark.
         if header.csv.is_some() && cases.iter().any(|case| case.record.as_ref().is_some_and(|record| record.simulated))
         {
             output::eprint(&format!("{}: every figure is simulated.\n", path.display()));
@@ -107,7 +107,8 @@ pub fn run_suite(
     Ok(if complete { exit_code(&cases, &suite, args.strict) } else { INTERRUPTED })
 }
 
-/// Fails if a value for all cases is that of a parameter that an axis sets: rows would say something else than ran.
+/// Fails if a value for all cases is that of a parameter that an axis sets: the table would show values that did not
+/// run.
 fn check_values(suite: &Suite, set: &[String]) -> Result<(), InputError> {
     let given =
         |name: &String| set.iter().find(|pair| pair.split_once('=').is_some_and(|(given, _)| given.trim() == name));

@@ -37,7 +37,7 @@ struct Sweep {
     planned: Vec<Planned>,
     /// SHA-256 of the workload that every case is expected to run.
     workload: String,
-    /// How the table is sorted; `None` for the order of the axes.
+    /// Sort order of the table; `None` for the order of the axes.
     order: Option<Order>,
 }
 
@@ -154,7 +154,7 @@ fn parse(arguments: &[String]) -> Result<exec::ExecArgs, CliError> {
     exec_args(arguments).map_err(|Mistake { why, help }| InputError::Axes { why, help }.into())
 }
 
-/// Compiles what arguments would run. Finds every mistake that can be found without a device.
+/// Compiles the workload that the arguments name. Finds every mistake that can be found without a device.
 fn fits(arguments: &[String]) -> Result<load::Loaded, CliError> {
     exec::examine(parse(arguments)?)
 }

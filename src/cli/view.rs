@@ -78,7 +78,7 @@ fn record(path: &Path, text: &str) -> Result<RunRecord, InputError> {
     RunRecord::from_json(text).map_err(|why| InputError::NoRecord { name, why })
 }
 
-/// Opens a page in the browser. Its path is printed first, for a machine without one.
+/// Opens a page in the browser. Prints its path first, for machines without a browser.
 fn open(page: &Path) {
     output::print(&format!("{}\n", page.display()));
     let null = Stdio::null;

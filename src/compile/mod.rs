@@ -29,7 +29,7 @@ pub use parsed::{Parsed, no_files, parse};
 pub use ranks::Ranks;
 pub use standard::{STANDARD, standard_module};
 
-/// Options of a compilation. The default keeps everything that the file says, for one rank.
+/// Options of a compilation. The default compiles the file unchanged for one rank.
 #[derive(Clone)]
 pub struct Options<'a> {
     /// Name of the preset that gives parameters their values.
@@ -41,7 +41,7 @@ pub struct Options<'a> {
     pub streams: Option<NonZeroU32>,
     /// Number of ranks.
     pub ranks: Ranks,
-    /// How iterations follow each other; `None` for what the step says.
+    /// The order of consecutive iterations; `None` for the `sync` that the step declares.
     pub sync: Option<model::Sync>,
     /// Number of iterations to expand if the step depends on the iteration's number.
     pub cycle: u64,
@@ -92,7 +92,7 @@ pub struct Compiled {
     pub preset: Option<String>,
     /// All ranks in the order of their numbers, at least one. Ranks whose programs are equal share one.
     pub ranks: Vec<Rank>,
-    /// For each rank the operations that were merged, with [`Options::fuse`]; empty without.
+    /// Operations merged by [`Options::fuse`], for each rank; empty without that option.
     pub fused: Vec<Arc<Fusion>>,
     /// Why the merged operations do not run; `None` if they do, and without [`Options::fuse`].
     pub refused: Option<String>,
@@ -171,7 +171,7 @@ impl Parsed {
     }
 }
 
-/// True if a step copies to a rank that the file names.
+/// True if a step copies to another rank.
 fn copies_to_others(program: &Program) -> bool {
     let blocks = program.around.iter().map(|(_, block)| &**block);
     std::iter::once(program).chain(blocks).flat_map(|program| &program.cycle).any(|step| !step.peers().is_empty())
@@ -221,8 +221,9 @@ struct Fused {
     unfused: Vec<Rank>,
 }
 
-/// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank cannot
-/// be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused` says why.
+/// Merges operations of every rank. Ranks that share a program share the result. If the merged operations of any rank
+/// cannot be planned, or ranks would wait for each other in a cycle, all ranks keep their operations, and `refused`
+/// holds the reason.
 fn fused(unfused: Vec<Rank>, reporting: &Reporting) -> Fused {
     let (mut ranks, mut fusions): (Vec<Rank>, Vec<Arc<Fusion>>) = (Vec::new(), Vec::new());
     let mut refused = None;
@@ -269,7 +270,8 @@ impl Compiled {
         &self.ranks[0].plan
     }
 
-    /// The workload as it is without merged operations, for a device that does not take them. `why` says so in records.
+    /// Returns the workload without merged operations, for a device that does not support them. `why` is the reason
+    /// shown in records.
     pub fn unfused(&self, why: String) -> Compiled {
         Compiled {
             name: self.name.clone(),
@@ -285,7 +287,7 @@ impl Compiled {
         }
     }
 
-    /// True if some operations have been merged and run so.
+    /// True if operations have been merged and the merged operations run.
     pub fn is_fused(&self) -> bool {
         !self.unfused.is_empty() && self.fused.iter().any(|fusion| !fusion.merged.is_empty())
     }

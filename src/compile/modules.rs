@@ -20,8 +20,9 @@ use super::diagnostics::{Boxed, boxed};
 /// Maximum number of modules of a workload.
 const MODULES: usize = 64;
 
-/// Finds the text of a module or of a trace, or a file with data. The first argument is the path or the name with dots, as written; the second is the
-/// name of the module that uses it, `None` for the workload itself. The error says why there is no such text.
+/// Finds the text of a module or of a trace, or a file with data. The first argument is the path or the name with dots,
+/// as written; the second is the name of the module that uses it, `None` for the workload itself. The error is the
+/// reason why there is no such text.
 pub type FindModule<'a> = &'a dyn Fn(&str, Option<&str>) -> Result<ModuleText, String>;
 
 /// The text of a module or of a trace, or a file with the code of a kernel or with data.
@@ -105,7 +106,7 @@ impl<'a> Linker<'a> {
         }
         self.rename(&mut ast.decls, &mut ast.names, None, &uses);
         let own = std::mem::take(&mut ast.decls);
-        // Names that a module lacks are known without a value, so that no later stage reports them again.
+        // A name that a module lacks becomes a declaration without a value, so that no later stage reports it again.
         let unlinked = |name: Name| Decl { docs: Vec::new(), span: name.span, kind: DeclKind::Unlinked(name) };
         let unknown = self.unknown.drain(..).map(unlinked);
         ast.decls = unknown.chain(self.decls.drain(..)).chain(own).collect();
@@ -278,10 +279,10 @@ struct Renaming<'a> {
     own: Option<&'a Module>,
     uses: &'a FxHashMap<Symbol, String>,
     modules: &'a FxHashMap<String, Option<Module>>,
-    /// Names that the declaration itself introduces: arguments, labels, local values.
+    /// Names that the declaration introduces: arguments, labels, local values.
     locals: FxHashSet<Symbol>,
     errors: &'a mut Vec<ModelError>,
-    /// Names that a module should have and does not.
+    /// Names that the text expects of a module but the module lacks.
     unknown: &'a mut Vec<Name>,
 }
 

@@ -27,14 +27,15 @@ pub struct Parsed {
     pub sources: SourceMap,
     /// The columns that its draws read.
     pub traces: model::Traces,
-    /// The files with data that its operations read.
+    /// The data files that operations of the text read.
     pub files: model::DataFiles,
     /// Limits that apply to the expressions of values too.
     limits: Limits,
 }
 
-/// Parses a text, links the modules that it uses and reads the files of its traces, whose texts `find` returns. `name` is the text's name in
-/// diagnostics.
+/// Parses a text, links the modules that it uses and reads the files of its traces. `find` returns the texts of modules
+/// and traces. `name` is the text's name in diagnostics.
+///
 ///
 /// # Errors
 /// [`CompileError::TooLarge`] for a text of more than 4 GiB. Syntax errors are part of the result.
@@ -61,7 +62,7 @@ pub fn parse(name: &str, text: &str, limits: &Limits, find: FindModule) -> Resul
     })
 }
 
-/// A [`FindModule`] for texts that stand alone: finds shipped modules only.
+/// A [`FindModule`] for texts without files: finds shipped modules only.
 pub fn no_files(path: &str, _: Option<&str>) -> Result<ModuleText, String> {
     standard_module(path).unwrap_or_else(|| Err("this text has no folder in which to look for it".to_owned()))
 }

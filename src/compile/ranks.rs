@@ -23,7 +23,7 @@ impl Default for Ranks {
 }
 
 impl Ranks {
-    /// Number of ranks of a file, and whether it is certain. It is uncertain if only the analysis can tell whether
+    /// Number of ranks of a file, and whether it is certain. It is uncertain if only the analysis can determine whether
     /// copies to other ranks remain.
     pub(super) fn count(self, ast: &Ast) -> (u32, bool) {
         let (Ranks::Exactly(ranks) | Ranks::IfCommunicating(ranks)) = self;
@@ -45,13 +45,14 @@ pub(super) fn has_collectives(ast: &Ast) -> bool {
     calls(ast).iter().any(is_collective)
 }
 
-/// True if the blocks of the file reach a call that names the rank of an output. Only the analysis can tell whether that
-/// is another rank.
+/// True if the blocks of the file reach a call that names the rank of an output. Only the analysis can determine
+/// whether that is another rank.
 fn may_copy_to_others(ast: &Ast) -> bool {
     calls(ast).iter().any(|call| call.outputs.iter().any(|output| output.at.is_some()))
 }
 
-/// The calls in `setup`, `step` and `teardown`, and in the definitions that these reach. A module has others besides.
+/// The calls in `setup`, `step` and `teardown`, and in the definitions that they call. Other definitions, for example
+/// of a module, are not included.
 fn calls(ast: &Ast) -> Vec<&Call> {
     let mut definitions: FxHashMap<Symbol, &Block> = FxHashMap::default();
     let mut blocks: Vec<&Block> = Vec::new();
@@ -75,7 +76,7 @@ fn calls(ast: &Ast) -> Vec<&Call> {
     calls
 }
 
-/// The name that is called; `None` for a path, which could not be linked.
+/// Returns the called name; `None` for a path, which could not be linked.
 fn called(call: &Call) -> Option<Symbol> {
     match call.callee[..] {
         [name] => Some(name.symbol),

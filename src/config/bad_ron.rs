@@ -51,7 +51,8 @@ pub(super) fn bad_ron(
     (ConfigError::BadRon { message, help }, label)
 }
 
-/// The field that says what an option of the command line says, for a user who takes the option's name for that of a field.
+/// Returns the field that corresponds to an option of the command line, for users who write the option's name; `None`
+/// if there is none.
 fn option(found: &str, expected: &[&str]) -> Option<String> {
     let says = |field: &&Field| field.option.trim_start_matches("--").split('=').next() == Some(found);
     let field = FIELDS.iter().filter(|field| expected.contains(&field.name)).find(says)?;
@@ -64,8 +65,8 @@ pub(super) fn offset(text: &str, position: Position) -> usize {
     text[line..].char_indices().nth(position.col - 1).map_or(text.len(), |(at, _)| line + at)
 }
 
-/// The word, number, quoted text or sign at or around an offset. RON places an error in a quoted text behind its quote, and
-/// that in a value before the space that precedes it.
+/// The word, number, quoted text or sign at or around an offset. RON reports an error in a quoted text behind the
+/// quote, and an error in a value before the preceding space.
 pub(super) fn token(text: &str, at: usize) -> Range<usize> {
     let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
     let is_quoted = text[line..at].matches('"').count() % 2 == 1;
@@ -85,7 +86,7 @@ pub(super) fn token(text: &str, at: usize) -> Range<usize> {
     start..start + length
 }
 
-/// The correction of a value of the wrong type: with quotes added or removed.
+/// Returns the correction of a value of the wrong type, with quotes added or removed; `None` if there is none.
 fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> {
     let field = field?;
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_.+-".contains(c));
@@ -94,7 +95,7 @@ fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> 
     let example = about.split_once("such as `").and_then(|(_, rest)| rest.split_once('`'));
     match (error, inner) {
         (Error::ExpectedString, None) if is_plain(token) => Some(match example {
-            // A number in quotes would lack its unit.
+            // A number in quotes would still lack its unit.
             Some((example, _)) if token.parse::<f64>().is_ok() => format!("write it as `{field}: {example}`"),
             _ => format!("add quotes: `{field}: \"{token}\"`"),
         }),

@@ -25,13 +25,13 @@ use crate::base::{hex, visible};
 
 use super::error::ConfigError;
 
-/// The first line.
+/// The first line of a bundle.
 const HEAD: &str = "aorta bundle 1";
 
 /// Beginning of the first line of a bundle of any version.
 const ANY_HEAD: &str = "aorta bundle ";
 
-/// Largest number of parts.
+/// Largest number of parts in a bundle.
 const MAX_PARTS: usize = 1024;
 
 /// Longest name of a part, in bytes.
@@ -82,7 +82,7 @@ impl Part {
         Part { bytes, sha256 }
     }
 
-    /// True if the part differs from what was bundled.
+    /// True if the part differs from its bundled version.
     pub fn is_changed(&self) -> bool {
         hex(Sha256::digest(&self.bytes)) != self.sha256
     }
@@ -130,12 +130,12 @@ impl Bundle {
         text
     }
 
-    /// Parses a bundle. `file` is its name in messages. Parts that were changed are no error: [`Bundle::changed`] names
-    /// them.
+    /// Parses a bundle. `file` is its name in messages. Changed parts are no error: [`Bundle::changed`] lists them.
+    ///
     ///
     /// # Errors
     ///
-    /// [`ConfigError::BadBundle`] names the first line that no bundle has.
+    /// [`ConfigError::BadBundle`] names the first invalid line.
     pub fn parse(file: &str, text: &str) -> Result<Bundle, ConfigError> {
         let read = Reader::default().read(text);
         read.map_err(|(line, why)| ConfigError::BadBundle {
@@ -146,7 +146,7 @@ impl Bundle {
         })
     }
 
-    /// Fails unless the names of all parts and of the one that runs are valid. The error names what is wrong.
+    /// Fails unless the names of all parts and of the one that runs are valid. The error names the first invalid one.
     pub fn check(&self) -> Result<(), String> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         if self.parts.len() > MAX_PARTS {
@@ -154,7 +154,7 @@ impl Bundle {
         }
         for name in self.parts.keys() {
             part_name(name).map_err(|why| format!("the name of a part {why}, and {name:?} is one"))?;
-            // Some file systems take names that differ in case for one.
+            // Some file systems do not distinguish names that differ only in case.
             if let Some(other) = known.insert(name.to_lowercase(), name) {
                 return Err(format!("the parts `{other}` and `{name}` have one name"));
             }
@@ -172,26 +172,26 @@ impl Bundle {
         }
     }
 
-    /// Names of the parts that differ from what was bundled.
+    /// Names of the parts that differ from their bundled versions.
     pub fn changed(&self) -> Vec<&str> {
         self.parts.iter().filter(|(_, part)| part.is_changed()).map(|(name, _)| name.as_str()).collect()
     }
 }
 
-/// Reads the lines of a bundle. Errors are the number of a line and what is wrong with it.
+/// Reads the lines of a bundle. An error is the number of a line and a description of the mistake.
 #[derive(Default)]
 struct Reader {
     bundle: Bundle,
     /// The part of the last line: its name, and whether its lines are hexadecimal digits.
     part: Option<(String, bool)>,
-    /// True behind `\`: the part has ended.
+    /// True after the line `\`, which ends the part.
     ended: bool,
 }
 
 impl Reader {
     fn read(mut self, text: &str) -> Result<Bundle, (usize, String)> {
-        // A program that carries texts, such as one for mail or versions, may have changed the ends of all lines. The first
-        // line tells, and the hashes of the parts say whether the contents are the same.
+        // A mail program or version control may have changed all line ends. The first line shows this, and the hashes
+        // of the parts show whether the contents are the same.
         let is_converted = text.split_inclusive('\n').next().is_some_and(|first| first.ends_with("\r\n"));
         let restored = is_converted.then(|| text.replace("\r\n", "\n"));
         let text = restored.as_deref().unwrap_or(text);
@@ -226,7 +226,7 @@ impl Reader {
         }
     }
 
-    /// A line before the first part: `NAME: VALUE`.
+    /// Reads a line before the first part: `NAME: VALUE`.
     fn fact(&mut self, line: &str) -> Result<(), String> {
         let (name, value) = line.split_once(':').ok_or("it is no `name: value`, and no part has begun")?;
         let value = value.trim().to_owned();

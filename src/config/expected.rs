@@ -1,4 +1,4 @@
-//! Normal ranges: what figures are normal on a device, each with its source.
+//! Normal ranges of figures on a device, each with its source.
 
 use std::collections::BTreeMap;
 

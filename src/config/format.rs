@@ -42,8 +42,8 @@ impl Item<'_> {
     }
 }
 
-/// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two values, or if
-/// it begins with an attribute, `#`: such a text has no form.
+/// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two
+/// values, or if it begins with an attribute, `#`: such a text is not formatted.
 pub fn format_ron(text: &str) -> Option<String> {
     let tokens = tokens(text)?;
     let mut at = 0;
@@ -121,7 +121,7 @@ fn ends(tokens: &[TokenAfterLines]) -> bool {
     matches!(next, Some((Token::Comma(_) | Token::Close(_), _)))
 }
 
-/// Writes an item, without what is behind it. `outer` breaks its brackets in any case.
+/// Writes an item without a trailing comma or comment. With `outer`, its brackets are broken over lines in any case.
 fn write_item(item: &Item, indent: usize, outer: bool, out: &mut String) {
     for (index, piece) in item.pieces.iter().enumerate() {
         // A named struct has its name before its brackets, without a space.
@@ -168,7 +168,7 @@ fn write_group((open, items, close): (&str, &[Item], &str), indent: usize, outer
     *out += close;
 }
 
-/// Writes the comments behind an item.
+/// Writes the comments that follow an item on its line.
 fn trail(item: &Item, out: &mut String) {
     item.trailing.iter().for_each(|comment| *out += &format!(" {comment}"));
 }

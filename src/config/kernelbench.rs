@@ -18,9 +18,9 @@ const FOLDER: &str = "kernelbench";
 pub struct Level {
     /// A description in one line.
     pub description: String,
-    /// In the order of their numbers.
+    /// Problems of the level, in the order of their numbers.
     pub problems: Vec<Problem>,
-    /// From 1.
+    /// Number of the level, from 1.
     #[serde(skip)]
     pub number: u32,
 }
@@ -33,10 +33,10 @@ pub struct Problem {
     pub name: String,
     /// Name of the shipped workload, without its folder.
     pub workload: String,
-    /// Parameters that say what is computed.
+    /// Parameters that determine the computation.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// Parameters that say how large it is. `preset tiny` of the workload replaces them where results alone matter.
+    /// Parameters that determine its size. The workload's `preset tiny` replaces them for runs that only check results.
     #[serde(default)]
     pub sizes: BTreeMap<String, String>,
     /// The shape of the result of KernelBench's module.

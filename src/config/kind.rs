@@ -31,8 +31,8 @@ const FIELDS: [(&str, RonKind); 7] = [
 ];
 
 impl RonKind {
-    /// The kind that a text is meant as: by its fields, or, if it cannot be read, by the words in it. A text with none
-    /// of the fields is a scenario.
+    /// Returns the kind of a text, recognized by its fields or, if it cannot be parsed, by the words in it. A text with
+    /// none of the fields is a scenario.
     pub fn of(text: &str) -> RonKind {
         #[derive(Default, Deserialize)]
         #[serde(default)]

@@ -41,7 +41,7 @@ pub struct Links {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Its name in reports.
+    /// Name of the link in reports.
     #[serde(default = "Link::unnamed", deserialize_with = "visible::read_line")]
     pub name: String,
     /// Minimum time of a transfer.

@@ -42,7 +42,7 @@ pub(super) struct Lost {
 }
 
 impl Lost {
-    /// True if the entry lies in these bytes and was probably meant as the field.
+    /// True if the entry lies in these bytes and probably is a misspelling of the field.
     pub(super) fn is(&self, group: &Range<usize>, field: &str) -> bool {
         let is_meant = |key: &str| key == field || suggest::nearest(key, [field]).is_some();
         group.contains(&self.start) && self.key.as_deref().is_some_and(is_meant)
@@ -50,8 +50,8 @@ impl Lost {
 }
 
 impl Mistakes {
-    /// Adds a mistake in the value to which names lead, the index of an element in decimal digits among them. Not if a part
-    /// of the value, or the field that the mistake misses, was there and could not be read.
+    /// Adds a mistake in the value at a path of names; an element of a list is named by its index in decimal digits.
+    /// Does nothing if a part of the value, or the field that is reported as missing, exists but could not be read.
     pub fn add(&mut self, names: &[&str], what: impl Diagnostic + Send + Sync + 'static) {
         if self.all.len() >= MAX_MISTAKES {
             return;
@@ -79,7 +79,7 @@ impl Mistakes {
         self.all.push(Mistake { what: Arc::new(what), at, label });
     }
 
-    /// True if the value to which names lead is there, or if the places in the text are unknown.
+    /// True if the value at a path of names exists, or if the positions in the text are unknown.
     pub fn has(&self, names: &[&str]) -> bool {
         self.places.as_ref().is_none_or(|places| places.find(names).is_some())
     }

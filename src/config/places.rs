@@ -62,7 +62,8 @@ impl Places {
         path
     }
 
-    /// The entry to which names lead, the index of an element in decimal digits among them; `None` if there is none.
+    /// The entry at a path of names, in which the index of an element is written in decimal digits; `None` if there is
+    /// none.
     pub fn find(&self, names: &[&str]) -> Option<&Entry> {
         names.iter().try_fold(&self.0, |entry, name| match entry.inner.first()?.key {
             Some(_) => entry.inner.iter().find(|inner| inner.key.as_deref() == Some(*name)),
@@ -86,7 +87,7 @@ impl<'a> Reader<'a> {
 
     /// Entries up to a closing bracket or the end; `None` if brackets do not match or nest too deeply.
     fn entries(&mut self, is_list: bool, depth: usize) -> Option<Vec<Entry>> {
-        // Before the brackets inside are read, so that the stack is limited.
+        // Checked before the inner brackets are read, to limit the use of the stack.
         if depth > MAX_NESTING {
             return None;
         }

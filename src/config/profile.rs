@@ -1,4 +1,4 @@
-//! Device profiles: what is known of a device, each figure with its source.
+//! Device profiles: the known properties of a device, each figure with its source.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +56,8 @@ pub struct Profile {
     /// Additional time of a product whose depth blocks share.
     #[serde(default = "Figure::none")]
     pub matrix_join: Figure,
-    /// Fractions of the rate of the matrix units, and of the memory's, that products of 8 and 16 bits achieve whose rows begin
-    /// at no multiple of 16 bytes.
+    /// For products of 8 and 16 bits whose rows are not aligned to 16 bytes: the fractions that they achieve of the
+    /// matrix units' rate and of the memory bandwidth.
     #[serde(default = "Figure::one")]
     pub unaligned_matrix: Figure,
     #[serde(default = "Figure::one")]
@@ -164,7 +164,7 @@ pub struct HostMemory {
 }
 
 impl Default for HostMemory {
-    /// Assumed where a profile says nothing, since the host differs from machine to machine.
+    /// Values for a profile that does not give them, since the host differs from machine to machine.
     fn default() -> Self {
         let assumed =
             |rate: f64| Figure(rate, "assumed: a server of 2023 with twelve channels of DDR5-4800".to_owned());
@@ -262,7 +262,7 @@ impl Profile {
             ("host_memory.bandwidth", &self.host_memory.bandwidth),
         ];
         let mut bad = |path: &[&str], value: f64, why: &str| {
-            let help = "write a number from 0 on in the profile; those that are shipped show what is usual".to_owned();
+            let help = "write a number from 0 on in the profile; the shipped profiles show usual values".to_owned();
             let (name, value, why) = (path.join("."), value.to_string(), why.to_owned());
             mistakes.add(path, ConfigError::BadValue { name, value, why, help });
         };

@@ -36,7 +36,7 @@ impl Project {
                 let error = ConfigError::BadValue {
                     name: "library".to_owned(),
                     value: format!("{folder:?}"),
-                    why: "a library lies below the project's folder".to_owned(),
+                    why: "a library has to be below the project's folder".to_owned(),
                     help: "write `library: [\"workloads\"]`, or `[\".\"]` for the whole project".to_owned(),
                 };
                 mistakes.add(&["library", &index.to_string()], error);

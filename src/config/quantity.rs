@@ -77,7 +77,7 @@ impl Quantity {
             return format!("{:?}", format!("{} {counted}", self.value));
         }
         let fits = units::UNITS.iter().filter(|unit| unit.dimension == self.dimension);
-        // A unit of factor 1 keeps every bit of the value.
+        // A unit with factor 1 preserves every bit of the value.
         match fits.min_by_key(|unit| unit.factor != 1.0) {
             Some(unit) if self.dimension != Dimension::NONE => format!("\"{}{}\"", self.value / unit.factor, unit.name),
             _ => self.value.to_string(),
@@ -187,7 +187,7 @@ impl Span {
     pub fn dimension(&self) -> Result<Option<Dimension>, String> {
         match (&self.from, &self.to) {
             (Some(from), Some(to)) if (from.dimension, &from.counted) != (to.dimension, &to.counted) => {
-                Err(format!("{from} and {to} do not measure the same"))
+                Err(format!("{from} and {to} have different dimensions"))
             }
             (Some(from), Some(to)) if from.value > to.value => Err(format!("it begins at {from} and ends at {to}")),
             (from, to) => Ok(from.as_ref().or(to.as_ref()).map(|end| end.dimension)),

@@ -30,7 +30,8 @@ pub struct Setting {
     pub range: Option<RangeInclusive<u64>>,
     /// Allowed words; empty if the value is a number or a name.
     pub words: &'static [&'static str],
-    /// True if a scenario may set it: it says how to measure, and neither raises a limit nor permits anything.
+    /// True if a scenario may set it: it affects only the measurement, and neither raises a limit nor grants a
+    /// permission.
     pub shared: bool,
 }
 
@@ -73,7 +74,7 @@ macro_rules! settings {
                 Layer { $($name: self.$name.or(below.$name),)+ }
             }
 
-            /// The errors of the values that this layer has, each with its setting.
+            /// Returns the errors of this layer's values, each with its setting.
             fn mistakes(&self) -> Vec<(&'static str, ConfigError)> {
                 let mut all = Vec::new();
                 $(if let Some(value) = self.$name.clone()

@@ -92,7 +92,7 @@ pub struct SuiteCase {
 pub struct SuiteAxis {
     /// Name of the axis, by which the names of cases and the columns of tables refer to it.
     pub name: String,
-    /// The parameter that takes the values; `None` if `cases` says what they mean.
+    /// The parameter that takes the values; `None` if `cases` defines the values.
     pub param: Option<String>,
     /// Values of the parameter.
     #[serde(deserialize_with = "words::list")]
@@ -107,7 +107,7 @@ impl SuiteAxis {
         self.values.len() + self.cases.len()
     }
 
-    /// Returns what is wrong in words, the first wrong field, its value and the reason; `None` if the axis is valid.
+    /// Returns a message, the name of the first invalid field, its value and the reason; `None` if the axis is valid.
     fn mistake(&self) -> Option<(String, &'static str, String, &'static str)> {
         let field = |field: &'static str| (format!("{field} of the axis {:?}", self.name), field);
         let mistake =
@@ -215,7 +215,7 @@ impl Suite {
         self.cases.iter().flat_map(|case| self.expanded_case(case)).collect()
     }
 
-    /// The cases that a declared one makes.
+    /// The cases that a declared case expands to.
     fn expanded_case(&self, case: &SuiteCase) -> Vec<SuiteCase> {
         let mut cases = Vec::new();
         let mut case = case.clone();
@@ -234,7 +234,7 @@ impl Suite {
         cases
     }
 
-    /// Reports values that a case cannot have. Cases that cannot be made of their axes are not made.
+    /// Reports values that a case cannot have. Skips cases whose axes are invalid.
     fn check(&self, mistakes: &mut Mistakes) {
         let example = "write `(name: \"n\", param: \"n\", values: [\"1\", \"2\"])`";
         if !mistakes.has(&["description"]) {
@@ -283,11 +283,11 @@ impl Suite {
             for case in self.expanded_case(declared) {
                 number += 1;
                 let title = case.name.clone().unwrap_or_default();
-                // A mistake of a declared case is reported of the first case that it makes.
+                // A mistake in a declared case is reported for the first case that it expands to.
                 if mistakes.count() == before {
                     self.check_case(&case, &format!("of case {number} ({title})"), &path, mistakes);
                 }
-                // A name may lack what could not be read.
+                // A name may be incomplete if a part of it could not be read.
                 if !titles.insert(title.clone()) && mistakes.count() == 0 {
                     let help = "give one of them a `name` of its own";
                     let name = format!("name of case {number}");
@@ -305,7 +305,7 @@ impl Suite {
         }
     }
 
-    /// Reports the wrong values of a case. The last names lead to the case that declares it.
+    /// Reports the wrong values of a case. The last argument is the path of the case that declares it.
     fn check_case(&self, case: &SuiteCase, place: &str, [cases, index]: &[String; 2], mistakes: &mut Mistakes) {
         let named = |field: &str| format!("{field} {place}");
         if case.workload.is_empty() {

@@ -1,4 +1,4 @@
-//! Tables that a suite declares: rows by the values of axes, columns by what cases measure.
+//! Tables that a suite declares: rows by the values of axes, columns by the metrics of the cases.
 
 use std::collections::BTreeMap;
 

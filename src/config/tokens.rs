@@ -70,7 +70,7 @@ fn quoted(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// The length of a raw text, `r#"…"#`: `None` if the word is none, `Some(None)` if it does not end.
+/// The length of a raw text, `r#"…"#`: `None` if the word does not begin a raw text, `Some(None)` if it does not end.
 fn raw(text: &str) -> Option<Option<usize>> {
     let hashes = text[1..].len() - text[1..].trim_start_matches('#').len();
     let inner = text[1 + hashes..].strip_prefix('"')?;
@@ -78,7 +78,7 @@ fn raw(text: &str) -> Option<Option<usize>> {
     Some(inner.find(&end).map(|at| 2 + hashes + at + end.len()))
 }
 
-/// The length of a comment in which others may stand; `None` if it does not end.
+/// The length of a block comment, which can be nested; `None` if it does not end.
 fn block_comment(text: &str) -> Option<usize> {
     let (mut depth, mut at) = (0usize, 0);
     loop {

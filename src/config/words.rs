@@ -75,12 +75,12 @@ pub(super) fn ranges_by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     deserializer.deserialize_map(Pairs(PhantomData)).map(BTreeMap::from_iter)
 }
 
-/// Reads values.
+/// Deserializes a list of words or numbers as texts.
 pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Ok(Vec::<Word>::deserialize(deserializer)?.into_iter().map(|word| word.0).collect())
 }
 
-/// Reads one value.
+/// Deserializes a word or a number as text.
 pub(super) fn one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(Word::deserialize(deserializer)?.0)
 }

@@ -13,7 +13,7 @@ use crate::ops::Spec;
 
 use super::{cache_room, fits_cache};
 
-/// Page size in bytes: large compared with what a kernel of a small workload accesses, small compared with a cache.
+/// Page size in bytes: large compared with the data of a small kernel, small compared with a cache.
 const PAGE: u64 = 64 << 10;
 
 /// Block size in bytes: a page has 64 blocks, one for each bit of a mask.
@@ -25,7 +25,7 @@ pub const WHOLE: u8 = 8;
 /// Maximum number of page accesses of a program; above it, the cache is not modelled page by page.
 const MAX_ACCESSES: u64 = 1 << 25;
 
-/// Pages whose entries lie side by side, so that a range of pages needs few lookups.
+/// Number of pages whose entries are stored together, so that a range of pages needs few lookups.
 const TOGETHER: u64 = 64;
 
 /// The time of a page's last use and a mask of its resident blocks, which is 0 for a page that is not resident.
@@ -43,7 +43,7 @@ struct Cache {
     capacity: usize,
     /// Number of resident pages.
     resident: usize,
-    /// Positions in `neighbours`, by the number of a page over [`TOGETHER`].
+    /// Positions in `neighbours`, by a page's number divided by [`TOGETHER`].
     position: FxHashMap<u64, usize>,
     neighbours: Vec<Neighbours>,
     /// Positions in `neighbours` without a resident page.
@@ -54,7 +54,7 @@ struct Cache {
 }
 
 impl Cache {
-    /// The position of the neighbours with this number, which are made if they have no resident page.
+    /// Returns the position of the neighbours with this number; creates them if they have no resident page.
     fn position(&mut self, number: u64) -> usize {
         *self.position.entry(number).or_insert_with(|| {
             self.free.pop().unwrap_or_else(|| {
@@ -143,7 +143,7 @@ impl Cache {
         (u128::from(bytes) * u128::from(hits) / u128::from(blocks.end - blocks.start)) as u64
     }
 
-    /// Drops uses of which no page is left, if there are many.
+    /// Removes entries of `order` whose pages have all been evicted or used again, once there are many entries.
     fn shorten(&mut self) {
         if self.order.len() <= 8 * self.capacity {
             return;
@@ -160,7 +160,7 @@ impl Cache {
     }
 }
 
-/// One execution of an operation, as the cache sees it.
+/// One execution of an operation, for the model of the cache.
 pub struct Access<'a> {
     pub spec: &'a Spec,
     /// For each operand, inputs first, its offset in device memory; `None` if it is elsewhere.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// The cache is what its definition says: pages in the order of their last use, of which the first are removed.
+        /// The cache behaves as defined: it keeps pages in the order of their last use, and evicts the oldest.
         #[test]
         fn hits_are_those_of_the_definition(uses in proptest::collection::vec((0u64..160 * 64, 1u64..9 * 64), 1..200)) {
             let mut cache = cache(6);

@@ -153,7 +153,7 @@ pub fn receiver_load(from: u32, to: u32, bytes: f64, port: f64, links: &Links) -
 struct Node {
     number: u32,
     ranks: u32,
-    /// Largest number of them that share a network card.
+    /// Largest number of ranks of this node that share a network card.
     most_on_card: u32,
 }
 

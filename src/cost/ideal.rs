@@ -41,7 +41,7 @@ impl Resource {
     }
 }
 
-/// How long an operation occupies each resource, in ns.
+/// Time in ns for which an operation occupies each resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ideal {
     /// The type of arithmetic of the matrix units; `None` if the vector units compute.
@@ -134,7 +134,7 @@ impl Ideal {
         self.memory + self.cache
     }
 
-    /// The resource that it occupies longest, and for how long in ns. `None` if it needs none.
+    /// The resource that the operation occupies longest, and that time in ns. `None` if it needs no resource.
     pub fn bound(&self) -> Option<(Resource, f64)> {
         let arithmetic = self.matrix.map_or(Resource::Vector, Resource::Matrix);
         let memory = if self.memory >= self.cache { Resource::Memory } else { Resource::Cache };
@@ -151,7 +151,7 @@ impl Ideal {
     }
 }
 
-/// Minimum loads of one rank of a collective. A switch can add up data in transit, so that an all-reduce crosses each
+/// Minimum loads of one rank of a collective. A switch can reduce data in transit, so that an all-reduce crosses each
 /// port once.
 fn least_loads(collective: &Collective, ranks: &[u32], links: &Links) -> Vec<Load> {
     let mut loads = loads(collective, ranks, links);

@@ -30,7 +30,7 @@ pub enum Task {
         block_time: f64,
         /// Time for which its traffic occupies memories and links.
         busy: Busy,
-        /// Time from its start until its blocks begin, in ns.
+        /// Time from the start of the kernel until its blocks begin, in ns.
         floor: f64,
     },
     /// Moves bytes over the link to the host.
@@ -52,19 +52,19 @@ pub enum Task {
     Host {
         /// Time with the memory of the host to itself, in ns.
         time: f64,
-        /// Share of the bandwidth of the host's memory that it takes meanwhile, from 0 to 1.
+        /// Share of the bandwidth of the host's memory that the task uses while it runs, from 0 to 1.
         share: f64,
     },
 }
 
-/// How long a kernel's traffic occupies each memory and link without other traffic, in ns.
+/// Time in ns for which a kernel's traffic occupies each memory and link without other traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Busy {
     /// Device memory.
     pub memory: f64,
-    /// The link from the host, for what the kernel reads there.
+    /// Link from the host, for data that the kernel reads there.
     pub to_device: f64,
-    /// The link to the host, for what the kernel writes there.
+    /// Link to the host, for data that the kernel writes there.
     pub to_host: f64,
     /// The receiving rank, and the time of the link to it; `None` if nothing is sent.
     pub peer: Option<(u32, f64)>,
@@ -201,7 +201,7 @@ fn busy(spec: &Spec, cached: f64, profile: &Profile) -> Busy {
     let share = if cost.tiling.unaligned { profile.unaligned_bandwidth.value() } else { 1.0 };
     Busy {
         memory: memory_time(device, cached, profile) / share + reread_time(&cost, cached, profile),
-        // No cache of the device keeps host memory.
+        // The device does not cache host memory.
         to_device: (cost.read + cost.reread).host as f64 / link.kernel_reads.value() * 1e9,
         to_host: cost.written.host as f64 / link.kernel_writes.value() * 1e9,
         peer: None,
@@ -215,7 +215,8 @@ fn memory_time(bytes: f64, cached: f64, profile: &Profile) -> f64 {
     bytes * (cached / cache + (1.0 - cached) / memory) * 1e9
 }
 
-/// Time for bytes that several blocks read. The cache serves them if it can hold what all concurrent blocks read.
+/// Time for bytes that several blocks read. The cache serves them if it can hold the data that all concurrent blocks
+/// read.
 fn reread_time(cost: &Cost, cached: f64, profile: &Profile) -> f64 {
     let at_once = profile.units.value() * f64::from(Cost::WHOLE_UNIT) / f64::from(cost.share.max(1));
     let share = (at_once / cost.blocks.max(1) as f64).min(1.0);

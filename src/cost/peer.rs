@@ -6,7 +6,7 @@ use crate::ops::{self, Cost, Launch, Spec};
 use super::exchange::link_rate;
 use super::{Busy, Task};
 
-/// The task of a rank in a copy between ranks: it sends, or else waits for what arrives.
+/// The task of a rank in a copy between ranks: sending, or waiting for incoming data.
 pub fn peer(spec: &Spec, profile: &Profile) -> Task {
     let links = &profile.topology;
     let sends = ops::crossing(spec).and_then(|crossing| crossing.sends.as_ref());

@@ -7,7 +7,7 @@ use super::hang::{self, HangSnapshot, RankReport};
 use super::session::Session;
 
 impl Session {
-    /// Resets the snapshot and notes how far each lane has come. Called on idle lanes before iterations begin.
+    /// Resets the snapshot and records the progress of each lane. Called on idle lanes before iterations begin.
     pub(super) fn begin(&mut self) {
         self.base.clear();
         self.base.extend((0..self.lowered.outline.lanes.len() as u32).map(|lane| self.driver.progress(lane)));
@@ -16,8 +16,8 @@ impl Session {
         self.snapshot = None;
     }
 
-    /// Takes a snapshot of each lane's position, then abandons the device. `stuck` says that the driver is certain that
-    /// the work never ends.
+    /// Takes a snapshot of each lane's position, then abandons the device. `stuck` is true if the driver is certain
+    /// that the work never ends.
     pub(super) fn give_up(&mut self, iteration: u64, stuck: bool) {
         let Session { driver, lowered, base, .. } = self;
         let outline = &lowered.outline;
@@ -47,18 +47,18 @@ impl Session {
         }
     }
 
-    /// Gives the device up and returns the error of a hang in `iteration`.
+    /// Abandons the device and returns the error of a hang in `iteration`.
     pub(super) fn hang(&mut self, iteration: u64, stuck: bool) -> ExecError {
         self.give_up(iteration, stuck);
         hang::error(&[self.report(false)])
     }
 
-    /// Returns this rank's contribution to the error of a hang. `through` says that the rank completed its iterations.
+    /// Returns this rank's part of the error of a hang. `through` is true if the rank completed its iterations.
     pub(super) fn report(&self, through: bool) -> RankReport {
         RankReport { rank: self.rank, outline: self.lowered.outline.clone(), snapshot: self.snapshot.clone(), through }
     }
 
-    /// Adds the operations under way to a failure that the device reported late, without naming an operation.
+    /// Adds the operations in flight to an error that the device reported late, without naming an operation.
     pub(super) fn explained(&mut self, error: ExecError, retired: u64, control: &Control) -> ExecError {
         match error {
             ExecError::Ended | ExecError::Hang { .. } => error,

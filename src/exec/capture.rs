@@ -21,7 +21,8 @@ impl Session {
         Ok(())
     }
 
-    /// Captures the graph of an iteration of the period and returns its number. `observed` says how it is to be observed.
+    /// Captures the graph of an iteration of the period and returns its number. `observed` is the method of timing
+    /// operations; `None` for a graph that is not observed.
     pub(super) fn capture_step(&mut self, index: usize, observed: Option<Timing>) -> Result<u32, ExecError> {
         let origin = self.origin(index);
         self.driver.begin_capture(origin).map_err(device)?;
@@ -35,8 +36,8 @@ impl Session {
         recorded.map(|()| graph)
     }
 
-    /// Records the events of an iteration for which later iterations wait. No stream can wait for an event that was last
-    /// recorded in a capture, and iterations issued as streams may follow.
+    /// Records the events of an iteration for which later iterations wait. This is needed because no stream can wait
+    /// for an event that was last recorded in a capture, and iterations launched as streams may follow.
     fn record_again(&mut self, index: usize) -> Result<(), ExecError> {
         let Session { driver, lowered: Lowered { outline: Outline { period, .. }, .. }, .. } = self;
         let commands = period.iter().flat_map(|step| &step.commands);

@@ -1,8 +1,9 @@
 //! Converts timestamps of a device's clock to the host's clock, so that ranks can be compared.
 //!
-//! The host reads its clock before and after an idle device records a stamp: the stamp lies in between. Many such
-//! samples, shifted to the first one's stamp by the device's own clock, leave a narrow window for it. One window before
-//! a pass and one after it also give the drift between the clocks. Nothing here runs while something is measured.
+//! The host reads its clock before and after an idle device records a stamp, so the stamp lies in between. Many such
+//! samples, each shifted by the device's clock to the first stamp, give a narrow window for that stamp. One window
+//! before a pass and one after it also determine the drift between the clocks. Nothing here runs while something is
+//! measured.
 
 use crate::base::Nanos;
 
@@ -19,7 +20,7 @@ const ARRIVAL_TIME: Nanos = Nanos(20_000);
 /// Longest wait for a stamp on an idle device. After that, the rank's clock is not aligned.
 const STAMP_TIMEOUT: Nanos = Nanos(1_000_000_000);
 
-/// Largest drift between two clocks: the most by which a kernel slews its own clock, and ten times the error of a
+/// Largest drift between two clocks: the maximum slew rate of an operating system's clock, and ten times the error of a
 /// quartz.
 const DRIFT: f64 = 5e-4;
 
@@ -102,9 +103,11 @@ impl Session {
 
     /// Saves the begin stamp of an observed iteration, before a later iteration reuses it. The pass began at `began`.
     ///
+    ///
     /// # Errors
     ///
-    /// The device's, or that of a clock that jumped: an iteration begins after its pass and before it is looked at.
+    /// An error of the device, or a clock that jumped: the stamp is earlier than the begin of the pass or later than
+    /// now.
     pub(super) fn note_begin(&mut self, clock: &mut Clock, begin: u32, began: Nanos) -> Result<(), ExecError> {
         match (clock, self.lowered.clock_stamps) {
             (Clock::Host(begins), _) => {
@@ -202,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A device whose clock began at `offset` of the host's and runs `drift` faster.
+    /// A device whose clock started at `offset` on the host's clock and runs faster by the fraction `drift`.
     #[derive(Clone, Copy, Debug)]
     struct Pair {
         offset: f64,
@@ -215,8 +218,8 @@ mod tests {
         }
     }
 
-    /// Looks at moments of the host, each with what it takes before and after the stamp is set, and how far the
-    /// device's clock is off.
+    /// Simulates samples at moments of the host's clock. `noise` has, for each, the delays before and after the stamp
+    /// and the error of the device's clock.
     fn samples(pair: Pair, from: f64, noise: &[(u32, u32, i8)]) -> (f64, Vec<ClockSample>) {
         let mut host = from;
         let mut first = None;
@@ -236,7 +239,7 @@ mod tests {
         (first.expect("there is a sample"), samples)
     }
 
-    /// Twice what one time of the device is off by.
+    /// Twice the error of one timestamp of the device, in ns.
     const STEP: i64 = 258;
 
     fn noise() -> impl Strategy<Value = Vec<(u32, u32, i8)>> {
@@ -244,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks and the noise, the true moment lies within the error.
+        /// For any clocks and noise, the true moment lies within the reported error.
         #[test]
         fn the_truth_is_within_the_error(
             offset in 0.0..1e15f64,
@@ -268,7 +271,7 @@ mod tests {
             let moment = alignment.place(Nanos((told - reference).round() as i64), Nanos(2 * STEP), 0);
             let wrong = (moment.at.0 as f64 - truth).abs();
             prop_assert!(wrong <= moment.error.0 as f64, "{wrong} ns off, and {moment:?}");
-            // The error is no excuse: the narrowest sample of each side bounds it.
+            // The reported error is small: the narrowest sample of each window bounds it.
             let narrowest = |noise: &[(u32, u32, i8)]| noise.iter().map(|(a, b, _)| a + b).min().unwrap_or(0);
             let most = narrowest(&before).max(narrowest(&after));
             prop_assert!(moment.error.0 <= i64::from(most) / 2 + 8 * STEP + 200, "{moment:?} of samples of {most} ns");

@@ -23,7 +23,7 @@ pub struct Control {
     pub stop: Arc<AtomicBool>,
     /// Completed iterations, including warm-up.
     pub done: AtomicU64,
-    /// Number of times that [`Control::progress`] has found a computation on the CPU under way.
+    /// Number of times that [`Control::progress`] found a computation running on the CPU.
     computed: AtomicU64,
     /// Set once a rank has seen the request to stop.
     has_seen_stop: AtomicBool,
@@ -72,7 +72,7 @@ impl Control {
         stopped
     }
 
-    /// Whether the run has seen the request to stop. It then ends by itself, and keeps all samples.
+    /// Whether the run has seen the request to stop. It then ends by itself and keeps all samples.
     pub fn has_seen_stop(&self) -> bool {
         self.has_seen_stop.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl Control {
         self.done.load(Ordering::Relaxed) + self.computed.load(Ordering::Relaxed)
     }
 
-    /// Whether this process was asked to stop.
+    /// Whether this process received a request to stop.
     pub(super) fn asked(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -176,7 +176,7 @@ mod tests {
         };
         control.done.fetch_add(1, Ordering::Relaxed);
         assert!(note_progress());
-        // One that takes long, looked at several times.
+        // A long computation is progress each time it is checked.
         assert!(computing::compute(|| note_progress() && note_progress()));
     }
 }

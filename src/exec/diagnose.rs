@@ -1,8 +1,8 @@
 //! A diagnostic run that finds the operation at fault. It issues a few iterations as streams, with a stamp before and
 //! after each operation; to find a failing operation it waits for each before it issues the next.
 //!
-//! A diagnostic run's times mean nothing. The run does not wait for single collectives, since ranks may issue them in
-//! different orders.
+//! Times of a diagnostic run are not meaningful. The run does not wait for single collectives, since ranks may issue
+//! them in different orders.
 
 use miette::LabeledSpan;
 

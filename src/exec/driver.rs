@@ -127,13 +127,13 @@ pub trait Driver: Send {
     /// Records an event on a lane.
     fn record(&mut self, event: u32, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Makes a lane wait for the latest record of an event. Does nothing if the event was never recorded.
+    /// Makes a lane wait for the latest recording of an event. Does nothing if the event was never recorded.
     fn wait(&mut self, lane: u32, event: u32) -> Result<(), Box<Fault>>;
 
     /// Records a timestamp on a lane.
     fn stamp(&mut self, stamp: u32, lane: u32) -> Result<(), Box<Fault>>;
 
-    /// Makes a lane wait for the latest record of a stamp.
+    /// Makes a lane wait for the latest recording of a stamp.
     fn wait_stamp(&mut self, lane: u32, stamp: u32) -> Result<(), Box<Fault>>;
 
     fn launch_graph(&mut self, graph: u32, lane: u32) -> Result<(), Box<Fault>>;
@@ -228,13 +228,15 @@ pub trait Driver: Send {
         Vec::new()
     }
 
-    /// Whether the vendor has a library that records when operations run. Otherwise stamps are exact, or the only way.
+    /// Whether the vendor has a library that records when operations run. Otherwise only stamps can time operations, or
+    /// they are exact.
     fn has_recorder(&self) -> bool {
         false
     }
 
-    /// Begins to record what the device runs, and returns the name of the library. Called on all ranks of a process before
-    /// one of them issues observed iterations, as a graph if `as_graph`. The error says in words why it cannot.
+    /// Starts recording the device's activities with the vendor's library, and returns the library's name. Called on
+    /// all ranks of a process before one of them issues observed iterations, as a graph if `as_graph`. The error is the
+    /// reason in words.
     fn begin_records(&mut self, _as_graph: bool) -> Result<String, String> {
         Err("the backend has no such library".to_owned())
     }
@@ -242,8 +244,8 @@ pub trait Driver: Send {
     /// Announces that the calling thread's following calls belong to the observed iteration with this number, or to none.
     fn record_turn(&mut self, _turn: Option<u32>) {}
 
-    /// Ends the recording and returns what was recorded of this rank since it began. Called once all ranks of the process
-    /// are idle. The error says in words why there is nothing.
+    /// Ends the recording and returns the records of this rank. Called once all ranks of the process are idle. The
+    /// error is the reason in words why there are none.
     fn end_records(&mut self) -> Result<Recorded, String> {
         Err("nothing was recorded".to_owned())
     }
@@ -291,7 +293,7 @@ pub trait Driver: Send {
     /// Reads `out.len()` bytes of memory; false if the backend has no memory.
     fn read(&mut self, space: Space, offset: u64, out: &mut [u8]) -> Result<bool, Box<Fault>>;
 
-    /// Gives the device up after a hang, or after another rank has failed: aborts communicators. Dropping the driver
+    /// Abandons the device after a hang or after another rank has failed: aborts communicators. Dropping the driver
     /// then neither synchronizes nor frees anything.
     fn abandon(&mut self) {}
 

@@ -115,7 +115,7 @@ pub enum ExecError {
     )]
     Late {
         fault: String,
-        /// The operations that were under way, in words.
+        /// The operations that were in flight, in words.
         outstanding: String,
         #[label(collection)]
         at: Vec<LabeledSpan>,

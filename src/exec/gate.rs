@@ -14,7 +14,7 @@ use super::image::{Image, Step, StepCommands};
 use super::observe::Timing;
 use super::session::{LaunchMode, POLLS, RING, Session, device};
 
-/// Number of gates that may open by themselves before gating is turned off for the session: whatever delays the host is
+/// Number of gates that may open by themselves before gating is turned off for the session: the delay of the host is
 /// likely to persist.
 const MAX_FORCED_OPENINGS: u32 = 3;
 
@@ -29,13 +29,13 @@ pub struct Gate {
     pub on: bool,
     /// True if iterations of this image can be held.
     able: bool,
-    /// Why iterations cannot be held, in words; `None` if they can, or if no gate was asked for.
+    /// Why iterations cannot be held, in words; `None` if they can, or if no gate was requested.
     pub refused: Option<String>,
-    /// True if the launch of a graph can be held: it takes few commands of a queue, whatever its size.
+    /// True if the launch of a graph can be held: it takes few commands of a queue, independent of its size.
     pub graphs: bool,
     /// True if observed iterations, with their stamps, fit into the queues too.
     observed_fit: bool,
-    /// Whether each iteration under way was held, by its place in the ring.
+    /// Whether each iteration in flight was held, by its index in the ring.
     held: Vec<bool>,
     /// Number of gates that opened by themselves.
     forced: u32,
@@ -72,7 +72,7 @@ impl Gate {
         self.on = on && self.able;
     }
 
-    /// Whether the next iteration will be held. `stamped` says that it has stamps around its operations.
+    /// Whether the next iteration will be held. `stamped` is true if it has stamps around its operations.
     pub fn holds(&self, stamped: bool) -> bool {
         self.on && self.forced < MAX_FORCED_OPENINGS && (self.observed_fit || !stamped)
     }
@@ -82,14 +82,14 @@ impl Gate {
         self.graphs && self.forced < MAX_FORCED_OPENINGS
     }
 
-    /// Notes whether the iteration at place `gate` of the ring is held.
+    /// Records whether the iteration at index `gate` of the ring is held.
     pub fn set_held(&mut self, gate: u32, held: bool) {
         if let Some(place) = self.held.get_mut(gate as usize) {
             *place = held;
         }
     }
 
-    /// Whether the iteration at place `gate` of the ring is held.
+    /// Whether the iteration at index `gate` of the ring is held.
     pub fn held(&self, gate: u32) -> bool {
         self.held.get(gate as usize).copied().unwrap_or(false)
     }
@@ -125,7 +125,7 @@ impl Session {
         let is_gated = hold
             && match mode {
                 LaunchMode::Stream => self.lowered.gate.holds(stamped),
-                // A vendor's library makes the launch of a graph many times longer than the graph.
+                // The vendor's library makes the launch of a graph take much longer than the graph itself.
                 LaunchMode::Graph => observe == Some(Timing::Records) && self.lowered.gate.holds_graph(),
             };
         self.lowered.gate.set_held(gate, is_gated);
@@ -202,7 +202,7 @@ impl Session {
         self.lowered.gate.on
     }
 
-    /// Why iterations are not gated, in words; `None` if they are, or if gating was not asked for.
+    /// Why iterations are not gated, in words; `None` if they are, or if gating was not requested.
     pub fn gate_refused(&self) -> Option<&str> {
         self.lowered.gate.refused.as_deref()
     }

@@ -38,7 +38,7 @@ pub(super) struct HangSnapshot {
     pub block: Option<OnceBlock>,
     /// Lanes that still have work.
     pub busy: Vec<u32>,
-    /// States of lanes, as far as the device reports progress.
+    /// States of those lanes whose progress the device reports.
     pub lane_states: Vec<LaneState>,
     /// True if the driver is certain that the work never completes; false if the timeout expired.
     pub stuck: bool,

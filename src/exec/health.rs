@@ -23,7 +23,7 @@ pub struct Health {
     pub power_limit_watts: Option<u32>,
     /// Temperature in °C.
     pub celsius: Option<u32>,
-    /// Current reasons for a reduced clock, without idleness and a clock that somebody set.
+    /// Current reasons for a reduced clock, except idleness and clocks set by a user.
     #[serde(deserialize_with = "constants")]
     pub reasons: Vec<Constant>,
     /// Total time for which the power cap and the temperature have reduced the clock, from an arbitrary origin.
@@ -32,7 +32,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Describes what throttled the device since `before`, over the time `window`; `None` if nothing did.
+    /// Describes the reasons that throttled the device since `before`, over the time `window`; `None` if there were
+    /// none.
     pub fn throttled(&self, before: &Health, window: Nanos) -> Option<String> {
         let mut reasons: Vec<String> = Vec::new();
         let mut add = |reason: String| {

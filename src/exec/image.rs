@@ -66,7 +66,7 @@ pub struct ImageLane {
     /// The share of compute units that the lane is limited to.
     pub units: Option<Units>,
     pub queue: u32,
-    /// True if the file requests this queue.
+    /// True if the file requests a hardware queue for the lane.
     pub queue_asked: bool,
     /// Number of threads of the CPU that do the work of a host stream; `None` for a stream of the device.
     pub threads: Option<NonZeroU32>,
@@ -360,7 +360,7 @@ impl Image {
         }
     }
 
-    /// Sets [`ImageOp::behind`], once all commands are final.
+    /// Sets [`ImageOp::behind`]. Called once all commands are final.
     pub fn find_rows(&mut self, commands: &Commands) {
         let mut last = vec![None; self.lanes.len()];
         for step in commands.iter() {

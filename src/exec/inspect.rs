@@ -37,7 +37,8 @@ pub struct Inspected {
     pub bytes: [u64; Space::COUNT],
     /// Initial contents of memory. Bytes that no fill covers are poisoned.
     pub fills: Vec<Fill>,
-    /// Address and size in bytes of each memory, by its number in the program. For scratch memory, of its first copy.
+    /// Address and size in bytes of each memory, by its number in the program. For scratch memory with several copies,
+    /// those of the first.
     pub places: Vec<(Address, u64)>,
     /// Communicators, by the number in [`MatchBy::Comm`].
     pub comms: Vec<Comm>,
@@ -57,7 +58,7 @@ pub struct Launched {
     pub work: Work,
     pub inputs: Vec<Address>,
     pub outputs: Vec<Address>,
-    /// Addresses of its outputs at the end of the iteration; `None` if nobody reads them and no copy was made.
+    /// Addresses of its outputs at the end of the iteration; `None` if no operation reads them and no copy was made.
     pub found: Option<Vec<Address>>,
     pub match_by: MatchBy,
 }
@@ -110,9 +111,9 @@ struct CopyInserter<'a> {
 /// Whether the result of an operation is read and overwritten later in its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ResultUse {
-    /// Another operation reads it, or it is still in memory at the end.
+    /// True if another operation reads it, or if it is still in memory at the end.
     live: bool,
-    /// At the end, at least a part of it is overwritten.
+    /// True if at least a part of it is overwritten at the end.
     overwritten: bool,
 }
 
@@ -215,7 +216,7 @@ fn result_uses(image: &Image, launches: &[u32]) -> Vec<ResultUse> {
     result_uses
 }
 
-/// The use of a range of memory by the rest of an iteration.
+/// The next use of a range of memory in the rest of an iteration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Next {
     /// Whether the range is overwritten before anything reads it.
@@ -224,7 +225,7 @@ struct Next {
     written: bool,
 }
 
-/// The use of all memory, by space and byte. Ranges that nothing touches are absent.
+/// The next use of all memory, by space and byte. Ranges that no operation accesses are absent.
 #[derive(Debug, Default)]
 struct Later {
     /// Maps the begin of each range to its end and use.

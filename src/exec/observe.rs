@@ -11,12 +11,12 @@ use super::trace::{Span, Trace};
 /// Maximum number of observed slots. Of a longer cycle every second, third, … slot is observed, counted from slot 0.
 const MAX_OBSERVED_SLOTS: u64 = 512;
 
-/// Which iterations of a pass are observed.
+/// Selects the observed iterations of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// Number of iterations after which the programs of all ranks repeat.
     pub slots: u64,
-    /// How many times each slot is observed.
+    /// Number of times that each slot is observed.
     pub times: u64,
     /// Maximum number of observed iterations.
     pub most: u64,
@@ -46,12 +46,12 @@ impl Observation {
     }
 }
 
-/// How the operations of an observed iteration are timed.
+/// Method of timing the operations of an observed iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timing {
-    /// With a stamp before and after each operation. The first stamp has this number.
+    /// By a stamp before and after each operation. The first stamp has this number.
     Stamps(u32),
-    /// With the vendor's records.
+    /// By the vendor's records.
     Records,
 }
 
@@ -215,7 +215,7 @@ mod tests {
             prop_assert!(counts.iter().all(|count| *count == times), "{:?}", counts);
             prop_assert_eq!(iterations[0] % slots, 0);
             prop_assert!(iterations[0] >= lead && iterations.windows(2).all(|pair| pair[1] - pair[0] > lead));
-            // As many iterations run as the slots need, and not their square.
+            // The number of iterations grows linearly with the number of slots.
             prop_assert!(iterations[iterations.len() - 1] <= (slots * times + 1) * (lead + 16));
         }
 

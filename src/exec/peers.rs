@@ -1,7 +1,7 @@
-//! Communication with the processes that run the other ranks: between two phases they exchange results and agree on
-//! what happens next.
+//! Communication with the processes that run the other ranks: between two phases, the processes exchange results and
+//! agree on the next phase.
 //!
-//! Nothing here runs while iterations are measured. Backends implement the transport.
+//! No function here runs while iterations are measured. Backends implement the transport.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -111,13 +111,13 @@ pub fn agree<T: Serialize + DeserializeOwned>(
     }
 }
 
-/// Returns the error for a lost connection, or the local error, which says more, if there is one.
+/// Returns the error for a lost connection, or the local error if there is one, since it has more details.
 fn instead<T>(own: Result<T, ExecError>, lost: ExecError) -> ExecError {
     own.err().filter(|error| !matches!(error, ExecError::Ended)).unwrap_or(lost)
 }
 
 /// Sends the result of a phase to rank 0 and rank 0's summary of all results to all processes. Like [`agree`], but for
-/// large values. Returns the summary, and the values that this process has: all of them on rank 0, its own elsewhere.
+/// large values. Returns the summary and the values: of all ranks on rank 0, only its own on other ranks.
 pub(super) fn report<T: Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
     peers: Option<&dyn Peers>,
     what: &str,

@@ -29,9 +29,9 @@ pub struct Options {
     pub keep_algorithms: bool,
     /// Maximum number of operations of an observed iteration.
     pub observed_operations: usize,
-    /// How operations are timed in observed iterations.
+    /// Method of timing operations in observed iterations.
     pub observe: ObserveSetting,
-    /// Number of commands that a hardware queue is sure to take. Iterations that fit are gated. 0 disables the gate.
+    /// Number of commands that every hardware queue can hold. Iterations that fit are gated. 0 disables the gate.
     pub gate_depth: u32,
     /// Flush the data caches before each iteration.
     pub cold: bool,
@@ -45,7 +45,7 @@ impl Options {
         Options {
             in_flight: settings.in_flight,
             timeout: settings.timeout,
-            // Without a measurement, speed does not matter.
+            // Without a measurement, the speed of algorithms does not matter.
             gemm_candidates: if settings.effort == Effort::Sanity { 1 } else { settings.gemm_candidates },
             keep_algorithms: settings.keep_algorithms,
             observed_operations: settings.observed_operations,
@@ -65,11 +65,12 @@ impl Options {
 /// By launch number: each transfer's direction (true: send) and peer rank.
 pub(super) type Transfers = BTreeMap<u32, Vec<(bool, u32)>>;
 
-/// The commands that a session issues, with what messages need. Cheap to clone; the watchdog has a copy.
+/// The commands that a session issues, with the names and locations that messages need. Cheap to clone; the watchdog
+/// has a copy.
 #[derive(Clone)]
 pub(super) struct Outline {
     pub period: Arc<[StepCommands]>,
-    /// The block around the iterations that these commands are; `None` for the iterations.
+    /// The block around the iterations that these commands belong to; `None` for the iterations.
     pub block: Option<OnceBlock>,
     /// Name and source location of each launch, for messages.
     pub launches: Arc<[(&'static str, SrcSpan)]>,

@@ -86,7 +86,7 @@ pub struct Ranks {
     pub(super) sessions: Vec<Session>,
     /// Numbers of all ranks of the world.
     pub(super) numbers: Vec<u32>,
-    /// How operations are timed in observed iterations, and how they were in the last ones.
+    /// Requested method of timing operations in observed iterations, and the method that the last ones used.
     pub(super) observe: ObserveSetting,
     pub(super) observed_by: Option<ObservedBy>,
     /// Number of iterations after which the programs of all ranks repeat.
@@ -293,8 +293,8 @@ impl Ranks {
     }
 
     /// Runs `work` on every session concurrently. The first failure ends the others and is returned. `what` names the
-    /// phase. Returns what `common` computes from the values of all ranks, and each rank's value if this process has
-    /// it: rank 0 has all, other processes only their own.
+    /// phase. Returns the result of `common` on the values of all ranks, and each rank's value if this process has it:
+    /// rank 0 has all values, other processes only their own.
     fn each<T: Send + Serialize + DeserializeOwned, A: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -534,7 +534,7 @@ impl Ranks {
         self.infos.iter().all(|info| info.gated)
     }
 
-    /// Why iterations are not gated, in words; `None` if they are, or if gating was not asked for.
+    /// Why iterations are not gated, in words; `None` if they are, or if gating was not requested.
     pub fn gate_refused(&self) -> Option<&str> {
         self.infos.iter().find_map(|info| info.gate_refused.as_deref())
     }

@@ -22,7 +22,7 @@ use super::trace::{Part, Span, Trace};
 pub struct ObservedBy {
     /// Name of the vendor's library with its version, or `events`.
     pub method: String,
-    /// Why the vendor's records are not used; `None` if they are, or were not asked for.
+    /// Why the vendor's records are not used; `None` if they are, or were not requested.
     pub instead: Option<String>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Recording {
     graphs: Vec<(usize, u32)>,
     /// Index in the period of each observed iteration.
     indices: Vec<usize>,
-    /// The same iterations, still without spans.
+    /// Traces of these iterations, still without spans.
     traces: Vec<Trace>,
     /// True if iterations overlap.
     overlapping: bool,
@@ -78,7 +78,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the recording and returns the traces. The device must be idle. The error says in words why there are none.
+    /// Ends the recording and returns the traces. The device must be idle. The error is the reason in words why there
+    /// are none.
     fn finish_records(&mut self) -> Result<Vec<Trace>, String> {
         let recorded = self.driver.end_records()?;
         let Recording { indices, traces, overlapping, .. } = std::mem::take(&mut self.recording);
@@ -102,8 +103,8 @@ impl Session {
 
 /// Adds the spans of the launches to a trace, and their parts if the records are not empty.
 ///
-/// An operation without a record did nothing on the device. Its span is empty, at the moment at which it would have
-/// begun: when its stream reached it.
+/// An operation without a record did nothing on the device. Its span is empty and lies at the moment when its stream
+/// reached it.
 fn complete(
     trace: Trace,
     times: &TurnTimes,
@@ -195,14 +196,14 @@ impl Ranks {
             && self.sessions.iter().all(|session| session.driver.has_recorder())
     }
 
-    /// How the operations of the last observed iterations were timed; `None` if none were observed, or if the backend has
-    /// one method alone.
+    /// The method that timed the operations of the last observed iterations; `None` if none were observed, or if the
+    /// backend has only one method.
     pub fn observed_by(&self) -> Option<&ObservedBy> {
         self.observed_by.as_ref()
     }
 
-    /// Observes iterations by the vendor's records, and returns the library's name too. The inner error says in words why
-    /// they cannot be used.
+    /// Observes iterations by the vendor's records, and returns the library's name too. The inner error is the reason
+    /// in words why they cannot be used.
     #[expect(clippy::type_complexity, reason = "two kinds of failure: one of the run, and one of this method alone")]
     fn observe_by_records(
         &mut self,

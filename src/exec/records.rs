@@ -1,7 +1,7 @@
 //! Correlates a vendor's records of kernels, copies and fills with the operations that launched them.
 //!
-//! A record has the number of the call that launched its work, and in a graph that of its node. The driver notes which
-//! operation each call and each node belongs to. Times are in ns on the vendor's clock.
+//! A record has the number of the call that launched its work and, in a graph, the number of its node. The driver
+//! records the operation of each call and each node. Times are in ns on the vendor's clock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use crate::base::Nanos;
 
 use super::trace::KernelLaunch;
 
-/// The work for which the host makes a launch call. `turn` is the number of the observed iteration within a pass, from 0.
+/// The purpose of a launch call. `turn` is the number of the observed iteration within a pass, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// An operation, by its number in the image.
@@ -41,11 +41,11 @@ pub struct Activity {
     pub correlation: u32,
     /// Node of the graph; 0 outside of graphs.
     pub node: u64,
-    /// Time at which the device began the work, in nanoseconds of the vendor's clock; 0 if the vendor gives none.
+    /// Time at which the device began the work, in ns on the vendor's clock; 0 if the vendor does not report it.
     pub start: u64,
-    /// Time at which the device ended the work, on the same clock; 0 if the vendor gives none.
+    /// Time at which the device ended the work, on the same clock; 0 if the vendor does not report it.
     pub end: u64,
-    /// Number of the hardware queue that ran it, as the vendor counts them; `None` if the vendor does not say.
+    /// Number of the hardware queue that ran it, as the vendor counts them; `None` if the vendor does not report it.
     pub queue: Option<u64>,
     /// The launch, if the work is a kernel; `None` for copies and fills.
     pub kernel: Option<KernelLaunch>,
@@ -59,8 +59,8 @@ pub struct Recorded {
     pub activities: Vec<Activity>,
     /// Records that the vendor's library dropped.
     pub dropped: u64,
-    /// For each operation of the image, the number of records that it leaves at least. 0 if it may do nothing on the
-    /// device, as a collective of one rank in place does.
+    /// For each operation of the image, the minimum number of its records: 0 if it may do nothing on the device, like a
+    /// collective of one rank in place.
     pub least: Vec<u32>,
 }
 
@@ -77,10 +77,11 @@ pub struct TurnTimes {
 
 /// Returns the times of the first `turns` observed iterations, whose operations are `ops` of each.
 ///
+///
 /// # Errors
 ///
-/// Says in words which records are missing or have no time. Times of a part of an operation would be wrong, so a pass
-/// has all records or none.
+/// The records that are missing or have no time, in words. One missing record invalidates the whole pass, since the
+/// times of its operation would be wrong.
 pub fn correlate(recorded: &Recorded, ops: &[Vec<u32>]) -> Result<Vec<TurnTimes>, String> {
     if recorded.dropped > 0 {
         return Err(format!("{} records were dropped, since its buffers were full", recorded.dropped));
@@ -131,15 +132,15 @@ pub struct Placed {
     /// The vendor's time of the iteration's begin, and its error in either direction.
     pub begin: i64,
     pub error: Nanos,
-    /// Time of the iteration: that of its stamps, or from its first start to its last end if that is longer.
+    /// Duration of the iteration by its stamps, or the time from its first start to its last end if that is longer.
     pub time: Nanos,
 }
 
 impl TurnTimes {
-    /// Places an iteration that takes `time` by its stamps; `None` without operations.
+    /// Converts the position of an iteration whose stamps are `time` apart; `None` without operations.
     ///
     /// The stamp at the end follows the last operation, and the one at the begin precedes the first, unless iterations
-    /// overlap. The kernel that held the iteration precedes the stamp at the begin directly.
+    /// overlap. The kernel that held the iteration precedes the begin stamp directly.
     pub fn place(&self, time: Nanos, overlapping: bool) -> Option<Placed> {
         let first = self.ops.values().map(|times| times.0).min()? as i64;
         let last = self.ops.values().map(|times| times.1).max()? as i64;

@@ -28,7 +28,7 @@ pub(super) const RING: u64 = 256;
 /// Number of polls for a stamp between two checks of the clock.
 pub(super) const POLLS: u64 = 64;
 
-/// How long the current iteration may still take after the run was stopped.
+/// Time allowed for the current iteration after the run was stopped.
 const STOP_TIMEOUT: Nanos = Nanos(200_000_000);
 
 /// Largest difference between the host's and a device's time, in addition to 1 %, before one of the clocks counts as
@@ -63,7 +63,7 @@ pub struct Session {
     pub(super) lowered: Lowered,
     /// Graphs of the period; empty until captured.
     pub(super) graphs: Vec<u32>,
-    /// Graphs with a stamp before and after each operation, made when an iteration is first observed so.
+    /// Graphs with a stamp before and after each operation, captured when an iteration is first observed by stamps.
     pub(super) observed_graphs: Vec<Option<u32>>,
     /// Graphs whose nodes the vendor's library attributes to operations, and the iterations that it recorded.
     pub(super) recording: Recording,
@@ -76,7 +76,7 @@ pub struct Session {
     pub(super) others: Vec<Arc<RankProgress>>,
     /// Agreement on the last iteration with the ranks of this process that it exchanges data with.
     pub(super) stopping: Stopping,
-    /// True if the driver runs several ranks in turns, and does the waiting for others.
+    /// True if the driver runs several ranks in turns and waits for the others itself.
     pub(super) in_turns: bool,
     /// Host time at which the last iteration had been issued, before the wait for other ranks; `None` if it did not
     /// wait.
@@ -193,8 +193,8 @@ impl Session {
         Ok(())
     }
 
-    /// Issues the commands of an iteration. This is the measured loop. `observed` says how operations are timed;
-    /// `alone` drops waits for earlier iterations, and those of the host.
+    /// Issues the commands of an iteration. This is the measured loop. `observed` is the method of timing operations;
+    /// `alone` omits waits for earlier iterations and waits of the host.
     pub(super) fn commands(&mut self, index: usize, observed: Option<Timing>, alone: bool) -> Result<(), ExecError> {
         let Session { driver, lowered: Lowered { outline: Outline { period, launches, .. }, .. }, progress, .. } = self;
         let mut stamp = observed.and_then(Timing::first_stamp);

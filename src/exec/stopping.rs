@@ -55,7 +55,8 @@ impl Stopping {
     }
 
     /// For each rank, given by its handle and its number of completed iterations, the number that all ranks connected
-    /// with it have completed. It is smaller than its own if one of them gave up an iteration that took too long.
+    /// with it have completed. It is smaller than the rank's own number if one of them abandoned an iteration that took
+    /// too long.
     pub fn completed_by_connected(ranks: &[(&Stopping, usize)]) -> Vec<usize> {
         let of = |(stopping, own): &(&Stopping, usize)| {
             let connected = ranks.iter().filter(|(other, _)| Arc::ptr_eq(&stopping.agreement, &other.agreement));
@@ -70,12 +71,13 @@ impl Stopping {
         self.agreement.begun[self.place].0.store(0, SeqCst);
     }
 
-    /// Whether this rank may issue `iteration`, its next one. `stopped` says that the run must stop. The first
+    /// Whether this rank may issue `iteration`, its next one. `stopped` is true if the run must stop. The first
     /// connected rank that passes it settles the last iteration for all of them.
     ///
     /// A rank first publishes that it begins an iteration, then checks whether the last one is being settled. A rank
-    /// that settles first announces that, then reads what is published. So either the begun iteration is counted, or
-    /// its rank sees the announcement: no rank begins an iteration after the last. No rank waits for another.
+    /// that settles the last iteration first announces this, then reads the published numbers. So either the begun
+    /// iteration is counted, or its rank sees the announcement: no rank begins an iteration after the last. No rank
+    /// waits for another.
     pub fn may_begin(&self, iteration: u64, stopped: bool) -> bool {
         let Agreement { last, begun } = &*self.agreement;
         if !stopped {
@@ -155,8 +157,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Threads that see a stop at different moments run as many iterations each, and none is left waiting: each
-        /// comes back from an iteration when its neighbours have begun one that is not too far behind it.
+        /// Threads that see a stop at different moments run the same number of iterations, and none hangs: each returns
+        /// from an iteration once its neighbours have begun one that is not too far behind.
         #[test]
         fn connected_ranks_end_after_the_same_iteration(
             neighbours in prop::collection::vec(prop::collection::vec(0..5u32, 0..3), 5),

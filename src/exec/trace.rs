@@ -44,19 +44,19 @@ pub struct Moment {
 /// The launch of a kernel, as the vendor's library recorded it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelLaunch {
-    /// Name of the function, as the compiler mangled it; `None` if the vendor does not say.
+    /// Name of the function, as the compiler mangled it; `None` if the vendor does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
     /// Blocks in x, y and z.
     pub grid: [u32; 3],
     /// Threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Registers of a thread; `None` if the vendor does not say.
+    /// Registers of a thread; `None` if the vendor does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registers: Option<u32>,
     /// Shared memory of a block in bytes, static and dynamic.
     pub shared_bytes: u32,
-    /// Shared memory in bytes that the compute unit was configured to; `None` if the vendor does not say.
+    /// Shared memory in bytes that the compute unit was configured to; `None` if the vendor does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit_shared_bytes: Option<u32>,
     /// Share of a compute unit's threads that can be resident by the limits of the kernel, from 0 to 1: the theoretical
@@ -72,7 +72,7 @@ pub struct Part {
     /// From the begin of the iteration.
     pub start: Nanos,
     pub end: Nanos,
-    /// Number of the hardware queue, as the vendor counts them; `None` if the vendor does not say.
+    /// Number of the hardware queue, as the vendor counts them; `None` if the vendor does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<u64>,
     /// Number of the graph's node, as the vendor counts them; `None` outside of graphs.
@@ -100,7 +100,7 @@ pub struct Trace {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub occupied: Vec<(Nanos, u32)>,
     /// Kernels, copies and fills by their start, from the vendor's records. Only the first observed iteration of a slot
-    /// has them, since the others have the same.
+    /// has them, since the others have equal ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }

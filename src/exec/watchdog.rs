@@ -68,13 +68,13 @@ impl RankProgress {
         self.count.store(self.count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Notes that `op` is about to be issued.
+    /// Records that `op` is about to be issued.
     pub fn begin_operation(&self, op: u32) {
         self.at.store(op + 1, Ordering::Relaxed);
         self.advance();
     }
 
-    /// Notes that nothing is being issued: the thread waits for the device.
+    /// Records that nothing is being issued: the thread waits for the device.
     pub fn wait_for_device(&self) {
         self.at.store(0, Ordering::Relaxed);
         self.advance();
@@ -92,7 +92,7 @@ impl RankProgress {
         self.issued.0.load(Ordering::Acquire) >= iterations || self.is_over()
     }
 
-    /// Notes how many iterations are complete.
+    /// Records the number of complete iterations.
     pub fn note_retired(&self, iterations: u64) {
         self.retired.store(iterations, Ordering::Relaxed);
         self.advance();
@@ -198,8 +198,9 @@ impl Ending {
 }
 
 impl Control {
-    /// Ends a hung run from outside with `error`: asks ranks to end, gives a watchdog time to abort their
-    /// communicators, and finally leaves the process. Returns false if no callback was set by [`Control::on_unresponsive`].
+    /// Ends a hung run from outside with `error`: requests ranks to end, waits for a watchdog to abort their
+    /// communicators, and finally ends the process. Returns false if no callback was set by
+    /// [`Control::on_unresponsive`].
     pub fn end(&self, error: &ExecError) -> bool {
         let start = Instant::now();
         let was_watched = self.is_watched();

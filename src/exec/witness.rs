@@ -1,5 +1,5 @@
 //! Verification of order: each operation sets a mark when it ends, and checks first that all operations that it waits
-//! for have set theirs. Correct results can be luck; this shows that the dependencies hold.
+//! for have set theirs. Correct results can be a matter of luck; the marks show that the dependencies hold.
 //!
 //! Marks and checks are ordinary launches on the operations' own lanes, so they work in streams and graphs, on a GPU
 //! and on the CPU.
@@ -93,12 +93,12 @@ impl Witness {
 struct Dependency {
     from: u32,
     to: u32,
-    /// Number of periods that the first launch is before the second.
+    /// Number of periods by which the first launch precedes the second.
     rounds: u32,
     edge: Edge,
 }
 
-/// Every dependency of the plan between operations that run. Under `sync: iteration` also those on the previous
+/// Returns every dependency of the plan between operations that run; under `sync: iteration` also those on the previous
 /// iteration. A marker, such as a `sync`, passes on its own dependencies.
 fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCommands]) -> Vec<Dependency> {
     let mut first = 0;
@@ -141,7 +141,7 @@ fn dependencies(program: &Program, plan: &Plan, image: &Image, period: &[StepCom
         for (index, step) in period.iter().enumerate() {
             let mut before = (1..=steps).map(|distance| (distance, &period[(index + steps - distance) % steps]));
             let Some((distance, before)) = before.find(|(_, step)| !step.ops.is_empty()) else { continue };
-            // Operations that others of their iteration wait for have ended when those have, so the last ones suffice.
+            // If one awaited operation is ordered before another of the same iteration, checking the last one suffices.
             let awaited: BTreeSet<OpId> = sources[before.step].iter().flatten().copied().collect();
             let last: Vec<OpId> = before.ops.iter().copied().filter(|op| !awaited.contains(op)).collect();
             for &to in step.ops.iter().filter(|op| sources[step.step][op.index()].is_empty()) {

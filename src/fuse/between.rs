@@ -82,7 +82,7 @@ impl<'a> Graph<'a> {
             let waits = forwards && afters().any(|after| !after.previous && inside(after.op));
             let relied_on = is_own
                 && match forwards {
-                    // Operations after one that waits for another stream wait too.
+                    // Operations that follow one waiting for another stream wait too.
                     true => moved_waits || is_observed(other),
                     false => is_observed(moved) || (declared && afters().next().is_some()),
                 };

@@ -1,8 +1,9 @@
 //! Fusion: replaces operations that pass values to each other by a single operation.
 //!
-//! A pass over the program of a rank. Each pair of operations on a stream, of which one reads what the other computes, is
-//! replaced if the catalogue has an operation that does the work of both ([`crate::ops::fused`]) and if moving them together
-//! changes no result. Pairs are tried in the order of the text, so that a chain grows by one operation at a time.
+//! The pass goes over the program of one rank. It replaces two operations of a stream, of which the second reads a
+//! result of the first, if the catalogue has an operation that computes both ([`crate::ops::fused`]) and if executing
+//! them together changes no result. It tries pairs in the order of the text, so that a chain grows by one operation at
+//! a time.
 
 mod between;
 mod node;
@@ -24,7 +25,7 @@ const COMPARED: usize = 256;
 pub struct Fusion {
     /// Fused operations, in the order of the text.
     pub merged: Vec<Merged>,
-    /// Pairs of operations that are not fused: the second reads what the first computes, and at least one of them is
+    /// Pairs of operations that are not fused: the second reads a result of the first, and at least one of the two is
     /// elementwise.
     pub broken: Vec<Broken>,
 }
@@ -41,7 +42,7 @@ pub struct Merged {
     pub members: Vec<Member>,
     /// Bytes that an iteration no longer moves, for each of `count`.
     pub bytes_saved: u64,
-    /// Number of equal ones: itself, and those of other iterations of a loop or other slots.
+    /// Number of equal fused operations: this one, and those of other iterations of a loop or other slots.
     pub count: usize,
 }
 
@@ -89,7 +90,7 @@ impl Fusion {
         }
     }
 
-    /// Does the same for a pair that is not fused.
+    /// Adds a pair that is not fused, or counts it if it equals one of another iteration of the same loop.
     fn add_broken(&mut self, one: Broken) {
         let same = |known: &&mut Broken| {
             (known.first.span, known.second.span) == (one.first.span, one.second.span)
@@ -101,7 +102,7 @@ impl Fusion {
         }
     }
 
-    /// Number of operations that the program has less than before.
+    /// Number of operations that fusion has removed from the program.
     pub fn operations_saved(&self) -> usize {
         self.merged.iter().map(|one| (one.members.len() - 1) * one.count).sum()
     }

@@ -38,7 +38,7 @@ impl Node {
         }
     }
 
-    /// The form in which `Program::rewritten` takes it.
+    /// Converts the node to the form that `Program::rewritten` takes.
     pub fn rewritten(self) -> Rewritten {
         let Node { members, inputs, outputs, joined, .. } = self;
         let replacement = joined.map(|spec| Replacement { spec: Arc::unwrap_or_clone(spec), inputs, outputs });

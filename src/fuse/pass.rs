@@ -16,7 +16,7 @@ use super::{Broken, Fusion, Member, Merged};
 
 /// For each memory, the operations of the iterations that access it.
 struct Uses {
-    /// By memory, the slot and the operation; empty for memory that keeps its value.
+    /// For each memory, the slots and operations that access it; empty for memory that keeps its value.
     accesses: Vec<Vec<(usize, OpId)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Finds the operations that computed what an operation reads.
+//! Finds the operations that computed the inputs of an operation.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 

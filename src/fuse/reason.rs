@@ -14,7 +14,7 @@ pub enum Reason {
     Used { value: String, user: String, span: SrcSpan },
     /// The value is stored in this buffer, which keeps it.
     Kept(String),
-    /// This result of the first is read by nothing, and has to be computed all the same.
+    /// No operation reads this result of the first, but it must be computed.
     Unread(String),
     /// The two operations use the same memory as different slices, such as `x` and `x[0..8]`, and one of them writes it.
     /// Holds the slice that is written.
@@ -23,9 +23,9 @@ pub enum Reason {
     Overwritten(String),
     /// A metric or an expectation with this set of operations counts only one of them.
     Metric(String),
-    /// The catalogue has no operation that does the work of both, whatever their shapes. Holds the names of both.
+    /// The catalogue has no operation that does the work of both, for any shapes. Holds the names of both.
     Kinds(String, String),
-    /// More than this number of operations lie between them.
+    /// More than this number of operations are between them.
     Far(usize),
     /// The catalogue has an operation that does the work of both, but not in this case.
     Apart(Apart),
@@ -49,7 +49,7 @@ impl Reason {
             }
             Reason::Kinds(first, second) => format!("no operation does the work of `{first}` and `{second}`"),
             Reason::Metric(set) => format!("a metric or an expectation names `{set}`, which has one of them only"),
-            Reason::Far(count) => format!("more than {count} operations lie between them"),
+            Reason::Far(count) => format!("more than {count} operations are between them"),
             Reason::Apart(apart) => apart_text(*apart),
         }
     }

@@ -107,8 +107,8 @@ fn waits_mostly_for_transfers(ranks: &[RankRecord], meetings: &[CollectiveRecord
     transfers > collectives
 }
 
-/// The operations, by name and source location, that take `late` ranks most longer than the others; `None` if there are
-/// none.
+/// Operations in which `late` ranks exceed the others' time most, by name and source location; `None` if they exceed it
+/// in no operation.
 fn behind(ranks: &[RankRecord], late: &[u32]) -> Option<BehindRecord> {
     type Sums = BTreeMap<(String, String), (Nanos, Option<String>)>;
     let sums = |rank: &RankRecord| {
@@ -155,7 +155,8 @@ mod tests {
         let named = found(&late, Some(1));
         assert_eq!((named.kind.as_str(), &named.ranks[..]), ("late rank", &[1][..]));
         assert_eq!((named.busy_ns, named.others_busy_ns), (Some(Nanos(300)), Some(Nanos(305))));
-        // Without a rank that comes last every time, with one that waits as long as the others, or that works longer.
+        // No rank is late if the last one to arrive varies, if it waits as long as the others, or if another rank works
+        // longer.
         assert_eq!(found(&late, None).kind, "waiting");
         assert_eq!(found(&late, Some(0)).kind, "waiting");
         assert_eq!(found(&[rank(0, 300, 500), rank(1, 330, 10), rank(2, 310, 480)], Some(1)).kind, "waiting");

@@ -18,9 +18,9 @@ use super::waiting::Iteration;
 /// Share of a kernel's time with a concurrently waiting operation above which the kernel counts as affected.
 const MOST: f64 = 0.5;
 
-/// Slowdown of kernels beside a waiting collective, send or receive: their time over their time alone, or, without a
-/// run on one stream, over that of equal operations without a waiting one beside them. `None` without such kernels or
-/// without a reference.
+/// Slowdown of kernels that run beside a waiting collective, send or receive: their time divided by their time alone.
+/// Without a run on one stream, the reference is the time of equal operations that run beside no waiting one. `None`
+/// without such kernels or without a reference.
 pub fn waiting(subject: &Subject) -> Option<BesideRecord> {
     let mut beside: Vec<(Kernel, f64)> = Vec::new();
     let mut apart: BTreeMap<SpecId, Vec<f64>> = BTreeMap::new();

@@ -86,7 +86,7 @@ impl Blocks {
         self.readings.iter().take(1).chain(self.readings.last()).flatten()
     }
 
-    /// Describes what throttled devices between two readings, each distinct description once.
+    /// Describes the reasons that throttled devices between two readings, each distinct description once.
     fn throttled(&self, from: usize, to: usize, window: Nanos) -> Vec<String> {
         let mut causes: Vec<String> = Vec::new();
         for (before, after) in self.readings[from].iter().zip(&self.readings[to]) {

@@ -36,7 +36,7 @@ pub enum CasesKind {
     Suite,
 }
 
-/// The first line: what all cases have in common.
+/// The first line of the file: the properties that all cases share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub schema: String,
@@ -233,7 +233,7 @@ fn broken(record: &RunRecord) -> Option<String> {
 #[derive(Clone, Debug)]
 pub struct Cases {
     pub header: Header,
-    /// In the order of the file.
+    /// Cases in the order of the file.
     pub cases: Vec<Case>,
     /// Bytes of all complete lines. Anything after them is an incomplete line.
     pub whole: usize,

@@ -11,11 +11,11 @@ pub struct Definition {
     pub formula: &'static str,
     /// Unit of its value in the record.
     pub unit: &'static str,
-    /// The samples whose median is the value.
+    /// The kind of samples that the value is the median of.
     pub samples: &'static str,
-    /// Its purpose.
+    /// What the metric is useful for.
     pub good_for: &'static str,
-    /// How it can mislead.
+    /// How the metric can mislead.
     pub traps: &'static str,
 }
 

@@ -18,7 +18,7 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// Combines what the backend reports with a profile.
+    /// Combines the backend's report on the device with a profile.
     pub fn new(info: &DeviceInfo, profile: Option<&'a Profile>) -> Device<'a> {
         Device { units: info.units, memory: info.memory_bytes, profile }
     }

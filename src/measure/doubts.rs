@@ -66,8 +66,8 @@ pub fn of(name: &str, times: &Times, warmup: &WarmupRecord, slots: usize) -> Vec
     doubts
 }
 
-/// Why the first unsteady variant of a record is unsteady; `None` if none is, or if nothing can be said, as of a
-/// simulation or of a single iteration.
+/// Why the first unsteady variant of a record is unsteady; `None` if none is, or if it cannot be judged: a simulation,
+/// or a single iteration.
 pub fn unsteady(record: &RunRecord) -> Option<String> {
     if record.simulated || !record.measurement {
         return None;
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn unsteady_times_are_reported() {
-        // Mixed, so that neighbours do not resemble each other.
+        // Mixes the order, so that neighbours are not correlated.
         let mixed = |index: i64| index * 37 % 100;
         assert_eq!(unsteady_of((0..100).map(|index| 1000 + mixed(index) / 10)), None);
         let drift = unsteady_of((0..100).map(|index| 1000 + 2 * index)).unwrap();

@@ -151,7 +151,7 @@ impl Results {
         Ok(results)
     }
 
-    /// The first sample of each problem, as KernelBench's own analysis takes it.
+    /// Reads the first sample of each problem, as KernelBench's own analysis does.
     fn evaluation(problems: &serde_json::Map<String, Value>, level: u32) -> Result<Results, Mistake> {
         let mut results = Results::default();
         let of_level = results.levels.entry(level).or_default();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     proptest! {
-        /// The scores are those of the definition, whether results are an evaluation or another baseline.
+        /// The scores match the definition, whether the results are an evaluation or another baseline.
         #[test]
         fn scores_are_those_of_the_definition(
             drawn in prop::collection::vec((0.001f64..100.0, 0.001f64..100.0, any::<bool>(), any::<bool>()), 1..20),
@@ -337,12 +337,12 @@ mod tests {
                 Some(mean) => prop_assert!((mean / product - 1.0).abs() < 1e-9),
                 None => prop_assert!(correct.is_empty()),
             }
-            // A baseline against itself is exactly as fast: never faster.
+            // A baseline is exactly as fast as itself, so it is never faster.
             let own = &Scores::of(&base, &base)[0];
             prop_assert_eq!((own.fast(0.0), own.fast(1.0)), (1.0, 0.0));
         }
 
-        /// No text makes the reader panic, and what it refuses has a reason.
+        /// No text makes the reader panic, and every refusal has a reason.
         #[test]
         fn any_json_is_read_or_refused(text in r#"[\[\]{}":,0-9a-z\-. ]{0,40}"#, level in prop::option::of(1u32..3)) {
             if let Err(why) = Results::read(text.as_bytes(), level) {
@@ -350,7 +350,7 @@ mod tests {
             }
         }
 
-        /// A change of one value of a good file is read or refused with its place.
+        /// If one value of a valid file changes, the file is read, or refused with the place of the value.
         #[test]
         fn a_changed_value_is_refused_with_its_place(which in 0usize..8) {
             let values = [json!(null), json!(-1.0), json!(0), json!("1.5"), json!([]), json!({}), json!(true), json!(1e308)];

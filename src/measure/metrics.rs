@@ -48,7 +48,7 @@ impl View {
         View { slots: Viewed::Slot(slot), times: Times::Undecided }
     }
 
-    /// The same view in the slot that an expression names, if it names one.
+    /// Restricts the view to the slot that an expression names; returns it unchanged if the expression names none.
     fn at(&self, slot: Option<usize>) -> View {
         View { slots: slot.map_or_else(|| self.slots.clone(), Viewed::Slot), times: self.times }
     }

@@ -1,4 +1,4 @@
-//! The record of a run, from what was measured and from what ran.
+//! Builds the record of a run from its program and its measurements.
 
 use crate::base::{Bytes, Space};
 use crate::compile::Compiled;
@@ -17,8 +17,7 @@ use super::work::totals;
 impl RunRecord {
     /// The record of a run of `compiled` with these settings. `schedules` has the schedule of each rank.
     ///
-    /// The moment at which the run began, the environment and [`ProgramRecord::plan`] are left empty: the caller knows
-    /// them.
+    /// The start time, the environment and [`ProgramRecord::plan`] are left empty for the caller to set.
     pub fn new(
         compiled: &Compiled,
         schedules: &[Schedule],
@@ -80,7 +79,7 @@ impl RunRecord {
     }
 }
 
-/// Why a run with these settings is no measurement; `None` where it is one.
+/// Why a run with these settings is no measurement; `None` if it is one.
 fn no_measurement(settings: &RunSettings) -> Option<&'static str> {
     let EffortPlan { warmup, iterations } = settings.plan(settings.effort);
     match (warmup, iterations, settings.effort) {

@@ -65,7 +65,7 @@ impl<'a> Observed<'a> {
         spans::length(&self.folded(stretches))
     }
 
-    /// The same intervals, shifted by whole iterations into this one.
+    /// Shifts intervals by whole iterations into this one.
     pub fn folded(&self, stretches: &[TimeRange]) -> Vec<TimeRange> {
         spans::folded(stretches, self.iteration.trace.time.0 as f64)
     }

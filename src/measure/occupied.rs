@@ -8,8 +8,9 @@ use super::record::OccupiedRecord;
 /// Maximum number of entries.
 const ENTRIES: usize = 2000;
 
-/// The number of occupied units over time, from changes with the number in parts of a unit from then on. Of too many
-/// changes, each entry is the mean of an equal part of the iteration.
+/// Returns the number of occupied compute units over time. `changes` has the times of changes, each with the number
+/// from then on, in 1/32. If there are more than [`ENTRIES`], each entry is the mean over an equal part of the
+/// iteration.
 pub fn occupied(changes: &[(Nanos, u32)]) -> Vec<OccupiedRecord> {
     let units = |parts: f64| parts / f64::from(Cost::WHOLE_UNIT);
     if changes.len() <= ENTRIES {

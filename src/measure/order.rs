@@ -39,7 +39,7 @@ impl SortKey {
     }
 }
 
-/// A metric of a case's first variant; `None` if it has none of that name.
+/// A metric of a case's first variant; `None` if the case has none of that name.
 pub fn metric<'a>(case: &'a Case, name: &str) -> Option<&'a MetricRecord> {
     let variant = case.record.as_ref()?.variants.first()?;
     variant.metrics.iter().find(|metric| metric.name == name)

@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_the_tables() {
-        // As in tables of order statistics, counted from the largest.
+        // The expected ranks are from tables of order statistics, counted from the largest.
         for (n, ranks) in [(6, (1, 6)), (10, (2, 9)), (30, (10, 21)), (100, (40, 61))] {
             assert_eq!(beyond(n, 0.5), Some(ranks), "{n} samples");
         }
         assert_eq!(beyond(5, 0.5), None);
         assert_eq!((beyond(71, 0.05), beyond(72, 0.05).map(|ranks| ranks.0)), (None, Some(1)));
         assert_eq!((beyond(367, 0.01), beyond(368, 0.01).map(|ranks| ranks.0)), (None, Some(1)));
-        // Both ways agree where they meet.
+        // The exact and the approximate method agree at the limit between them.
         let (exact, normal) = (beyond(400, 0.5).unwrap(), beyond(401, 0.5).unwrap());
         assert!(exact.0.abs_diff(normal.0) <= 1 && exact.1.abs_diff(normal.1) <= 1, "{exact:?} {normal:?}");
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn bursts_count_less_than_single_ones() {
-        // One in twenty exceeds: alone, or five after each other.
+        // One sample in twenty exceeds the percentile: each alone, or five in a row.
         let alone: Vec<f64> = (0..1000).map(|index| if index % 20 == 3 { 9.0 } else { 1.0 }).collect();
         let bursts: Vec<f64> = (0..1000).map(|index| if index % 97 < 5 { 9.0 } else { 1.0 }).collect();
         assert_eq!(effective(&alone, 95.0), 1000.0);

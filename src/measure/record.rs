@@ -332,7 +332,7 @@ impl HealthRecord {
 /// Consecutive measured iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BlockRecord {
-    /// Index of its first sample in `time.samples_ns`, and their number.
+    /// Index of the block's first sample in `time.samples_ns`, and the number of its samples.
     pub first: usize,
     pub iterations: usize,
     /// State of each device after it.
@@ -384,7 +384,7 @@ pub struct OverSlots {
     pub max: String,
 }
 
-/// The outcome of an expectation.
+/// Outcome of an expectation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExpectationRecord {
     /// Text in the file.

@@ -26,8 +26,8 @@ pub fn iterations(request: &Request) -> u64 {
     each * (runs * request.modes.len() as u64 + u64::from(gated))
 }
 
-/// Runs everything that the request asks for. A run that is stopped or fails keeps its results so far; without a
-/// headline, a failure is returned as the error.
+/// Runs the phases of a request. A run that is stopped or fails keeps its results so far; without a headline, a failure
+/// is returned as the error.
 pub fn measure(request: &Request) -> Result<Measured, ExecError> {
     let mut warnings: Vec<String> = cycle_warning(request).into_iter().collect();
     let mut sampled = Vec::new();
@@ -84,7 +84,7 @@ fn headlines(
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     let mut session = request.open()?;
-    // A vendor's library that has been attached may slow down what runs after it, so all headlines precede it.
+    // A vendor's library that has been attached may slow down later iterations, so all headlines are measured before.
     let last = session.may_attach();
     for &mode in request.modes {
         if !sampled.is_empty() {
@@ -111,7 +111,7 @@ fn tear_down(request: &Request, session: &mut Ranks) -> Result<(), ExecError> {
     if request.control.stopped() { Ok(()) } else { session.tear_down(request.control) }
 }
 
-/// Measures each variant on one stream; `None` for a variant that cannot be.
+/// Measures each variant on one stream; `None` for a variant that cannot be measured so.
 fn serials(
     request: &Request,
     sampled: &[VariantSamples],
@@ -267,7 +267,7 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
     Ok(())
 }
 
-/// Note that an iteration has more operations than are observed; `None` if it has not.
+/// Note that an iteration has more operations than are observed; `None` if it has no more.
 fn too_many_note(request: &Request) -> Option<String> {
     let limit = request.exec.observed_operations;
     let most = request.ranks.iter().map(|rank| rank.schedule.operations()).max().filter(|most| *most > limit)?;
@@ -285,7 +285,7 @@ fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result
     samples.map(|samples| samples.slowest)
 }
 
-/// Note about which slots of a long cycle were observed; `None` if all were.
+/// Note about which slots of a long cycle were observed; `None` if all slots were.
 fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
     let observed: BTreeSet<usize> = traces.iter().map(|trace| trace.slot).collect();
     let [first, second, ..] = observed.iter().copied().take(2).collect::<Vec<_>>()[..] else { return None };
@@ -298,7 +298,7 @@ fn unobserved_note(traces: &[Trace], slots: usize) -> Option<String> {
     })
 }
 
-/// Note about why iterations were not gated; `None` if they were, or if gating was not asked for.
+/// Note about why iterations were not gated; `None` if they were, or if gating was not requested.
 fn gate_note(session: &Ranks, mode: LaunchMode) -> Option<String> {
     let why = session.gate_refused().filter(|_| mode == LaunchMode::Stream)?;
     Some(format!("iterations begin before the host has issued them, since {why}"))

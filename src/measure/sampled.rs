@@ -17,7 +17,7 @@ pub(super) struct VariantSamples {
     /// Observed iterations of each rank, slot by slot. Empty for ranks that were not observed, and for those of other
     /// processes unless this is rank 0.
     pub traces: Vec<Vec<Trace>>,
-    /// How the operations of these iterations were timed; `None` if the backend has one method alone.
+    /// The method that timed the operations of these iterations; `None` if the backend has only one method.
     pub observed_by: Option<ObservedBy>,
     pub notes: Vec<String>,
     /// Time that a compiler took for kernels; `None` if nothing is compiled.

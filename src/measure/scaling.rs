@@ -58,7 +58,7 @@ impl Unit {
     }
 }
 
-/// How the work of an iteration, over all ranks, changes along an axis.
+/// Change of the work of an iteration, over all ranks, along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// Constant within 1 %.
@@ -320,7 +320,7 @@ mod tests {
         let numbers = [1.0, 2.0, 4.0, 8.0];
         assert_eq!(knee(&exact(&[10.0, 19.0, 19.9, 20.0]), &numbers, 20.0), Some(1));
         assert_eq!(knee(&exact(&[10.0, 18.9, 19.9, 20.0]), &numbers, 20.0), Some(2));
-        // A figure known to lie between 18 and 19.5 may be good enough.
+        // A value whose interval is 18 to 19.5 may reach 95 % of the best.
         let mut rates = exact(&[10.0, 18.5, 19.9, 20.0]);
         rates[1] = Interval { value: 18.5, low: 18.0, high: 19.5 };
         assert_eq!(knee(&rates, &numbers, 20.0), Some(1));

@@ -1,7 +1,8 @@
-//! Search for the best point of a space that is too large to enumerate, within a budget of runs. Independent of what
-//! points mean.
+//! Search for the best point of a space that is too large to enumerate, within a budget of runs. The search does not
+//! depend on the meaning of a point.
 //!
 //! The search combines known simple methods:
+//!
 //!
 //! - *Spread*: a quarter of the runs go to a Latin hypercube, which covers every part of every axis (McKay and others,
 //!   1979).

@@ -169,7 +169,7 @@ mod tests {
 
     const SERIES: usize = 1000;
 
-    /// The share of made-up series that raise an alarm.
+    /// The share of random series that raise an alarm.
     fn alarms(n: usize, sample: impl Fn(&mut Random, usize) -> f64, alarm: impl Fn(&[f64]) -> bool) -> f64 {
         let mut random = Random(n as u64);
         let raised = (0..SERIES).filter(|_| {
@@ -222,7 +222,7 @@ mod tests {
         assert!(alarms(100, drifting, |series| trend(series).is_some_and(|change| change > 0.03)) > 0.95);
         let falling: Vec<f64> = (0..12).map(|index| 100.0 - f64::from(index)).collect();
         assert_eq!(trend(&falling), Some(-8.0 / 94.5));
-        // Certain, and too small to matter.
+        // A trend that is certain, but too small to matter.
         let creeping: Vec<f64> = (0..100).map(|index| 1e6 + f64::from(index)).collect();
         assert_eq!(trend(&creeping), None);
         assert_eq!(trend(&falling[..9]), None);

@@ -141,8 +141,8 @@ impl ArrivalTimes {
         self.times[0].len()
     }
 
-    /// From the first to the last arrival; `None` if its error exceeds `longest`, the duration of an iteration in ns: a clock
-    /// has jumped, or is too imprecise to tell.
+    /// From the first to the last arrival; `None` if its error exceeds `longest`, the duration of an iteration in ns:
+    /// then a clock has jumped, or is too imprecise.
     fn skew(&self, longest: f64) -> Option<Estimate> {
         let skew = |at: usize| {
             let all = || self.times.iter().map(|rank| rank[at]);
@@ -181,12 +181,12 @@ mod tests {
     use super::*;
     use crate::measure::record::{ArrivalRecord, OperationRecord};
 
-    /// Ranks that come to one collective at these times of the host's clock, and leave it together.
+    /// Ranks that arrive at a collective at these times of the host's clock, and leave it together.
     fn ranks(arrivals: &[&[i64]], error: i64) -> Vec<RankRecord> {
         const LONG_AGO: i64 = 9_000_000_000_000_000;
         let end = |at: usize| arrivals.iter().map(|of| of[at]).max().expect("there are ranks") + 1_000;
         let rank = |(number, arrivals): (usize, &&[i64])| {
-            // Iterations begin apart from each other, so that only the common clock tells.
+            // Iterations of the ranks begin at different times, so arrivals can be compared on the common clock only.
             let begin = |at: usize| number as i64 * 777 - 300 * at as i64;
             let count = 0..arrivals.len();
             RankRecord {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     proptest! {
-        /// Slots that take their turns in another order have the same rounds, and each the same samples.
+        /// A different order of slots gives the same rounds, and each slot the same samples.
         #[test]
         fn the_order_of_slots_changes_nothing(
             lengths in prop::collection::vec(1u32..1000, 1..8),

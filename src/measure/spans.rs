@@ -70,7 +70,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with counting whole moments.
+        /// Compares with sets of integer moments.
         #[test]
         fn intervals_agree_with_sets_of_moments(
             a in prop::collection::vec((0u32..60, 0u32..12), 0..12),

@@ -142,7 +142,7 @@ mod tests {
     use super::super::tests::{planned, trace};
     use super::*;
 
-    /// Two streams that meet twice.
+    /// Two streams that wait for each other twice.
     const MEETING: &str = "
 stream a
 stream b
@@ -177,7 +177,8 @@ step {
         let alone = Alone::of_serial(&[Iteration::alone(&alone)]);
         let mut around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| None };
         let (whole, _) = split(&observed, &around);
-        // 1 ends at 300, 3 starts 40 later; then 10, 20 and 10; 100 before the first and 50 after the last.
+        // Operation 1 ends at 300 and operation 3 starts 40 later; the next gaps are 10, 20 and 10. 100 are idle before
+        // the first operation and 50 after the last.
         assert_eq!(whole.chain, [1, 2, 3, 4, 5]);
         assert_eq!(parts(&whole), [770, 0, 0, 0, 80, 150]);
         around.host_bound = true;
@@ -200,7 +201,8 @@ step {
                on b { map(y * 2 -> y) }
              }",
         );
-        // The second of b was issued behind the second of a, which started at 600: b's first ended at 150.
+        // The second operation of b was issued behind the second one of a, which started at 600; the first of b ended
+        // at 150.
         let observed = trace(1000, &[(0, 0, 590), (1, 10, 150), (0, 600, 700), (1, 620, 990)]);
         let around = SplitContext { step: &plan.steps[0], alone: None, host_bound: false, queue: &|_| Some(3) };
         let (split, links) = split(&observed, &around);

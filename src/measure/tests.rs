@@ -1,4 +1,4 @@
-//! Figures of made-up traces, where every answer is known.
+//! Metrics of constructed traces with known values.
 
 use crate::base::{LaneId, Nanos, OpId};
 use crate::config::Profile;
@@ -53,13 +53,13 @@ step {
 }
 ";
 
-/// The value of each metric of a text, or why it has none.
+/// Evaluates each metric of a text; the error is the reason why it has no value.
 fn values(metrics: &str, traces: &[Trace], alone: &[Trace], limits: Option<&Profile>) -> String {
     let time = traces.iter().map(|trace| trace.time).collect();
     values_beside(metrics, traces, time, alone, limits)
 }
 
-/// The same with other times of measured iterations than those of the observed ones.
+/// Like [`values`], with times of measured iterations that differ from those of the observed ones.
 fn values_beside(
     metrics: &str,
     traces: &[Trace],
@@ -91,7 +91,8 @@ fn values_beside(
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `first` 100 to 300, `second` 310 to 500, `load` 50 to 250, `third` 520 to 700.
+/// A trace in which `first` runs from 100 to 300, `second` from 310 to 500, `load` from 50 to 250, and `third` from 520
+/// to 700.
 fn observed() -> Trace {
     trace(800, &[(0, 100, 300), (0, 310, 500), (1, 50, 250), (1, 520, 700)])
 }
@@ -141,7 +142,8 @@ fn figures_of_sets() {
     ");
 }
 
-/// Observed iterations may take longer than measured ones: a share is of the whole that it is a part of.
+/// Observed iterations may take longer than measured ones. A share uses the times of the iterations in which its part
+/// was observed.
 #[test]
 fn a_time_beside_observed_figures_is_of_the_same_iterations() {
     let metrics = "metric share = time(a) / time
@@ -160,7 +162,7 @@ fn a_time_beside_observed_figures_is_of_the_same_iterations() {
     ");
 }
 
-/// The second and the eighth of nine samples enclose the median with 96 % probability.
+/// The second and the eighth of nine samples enclose the median with a probability of 96 %.
 #[test]
 fn the_ends_of_the_interval_of_the_median() {
     let metrics = "metric low = time.low\nmetric high = time.high\nmetric spread = time.high - time.low";
@@ -209,7 +211,7 @@ fn impossible_times_have_no_value() {
     t = –: it is refused: 20 ns is less than the 58 ns that the NVIDIA H200 needs at its peak
     whole = 800 ns
     ");
-    // The whole iteration is shorter than its copy can be.
+    // The whole iteration is shorter than its copy can take.
     let lost = trace(20, &[(0, 0, 5), (0, 5, 10), (1, 0, 10), (1, 10, 20)]);
     insta::assert_snapshot!(values("metric rate = flops / time", &[lost], &[], Some(&profile)), @"rate = –: it is refused: 20 ns is less than the 58 ns that the NVIDIA H200 needs at its peak");
 }
@@ -217,14 +219,14 @@ fn impossible_times_have_no_value() {
 #[test]
 fn a_hot_cache_is_no_false_alarm() {
     let profile = Profile::named("h200").unwrap();
-    // 12000 bytes in 2 ns are 6 TB/s: more than the memory's 4.8, and what the cache can do.
+    // 12000 bytes in 2 ns are 6 TB/s: more than the memory's 4.8 TB/s, but possible for the cache.
     let hot = trace(800, &[(0, 100, 102), (0, 310, 312), (1, 50, 250), (1, 520, 522)]);
     insta::assert_snapshot!(values("metric rate = bandwidth(third)", &[hot], &[], Some(&profile)), @"rate = 6 TB/s");
 }
 
 #[test]
 fn slack_and_utilization_of_sets() {
-    // The longest chain is `first`, `second`, `third`: 570 ns. `load` may end when `second` does.
+    // The longest chain is `first`, `second`, `third`: 570 ns. `load` may end as late as `second`.
     let metrics = "metric all = slack.max
          metric chain = slack(first, second, third).max
          metric load_slack = slack(load)

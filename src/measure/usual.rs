@@ -1,10 +1,11 @@
-//! The usual share of products in the computation of a model, so that a lower one is pointed out.
+//! The usual share of matrix products in the computation of a model. Reports mention a lower share.
 //!
-//! At inference the bound is of R. Karami and others, "Understanding the Performance Horizon of the Latest ML Workloads with
-//! NonGEMM Workloads" (arXiv:2404.11788v4): over the platforms and 16 models of that study, all operations but products take
-//! 11.3 % to 73.6 % of the latency on average. In training it is one figure of A. Ivanov and others, "Data Movement Is All You
-//! Need" (arXiv:2007.00072, table 1): in an encoder layer of BERT, run by PyTorch on a V100 without merged operations, products
-//! take 61.0 % of the time, statistical normalization 25.5 % and elementwise operations 13.5 %.
+//! For inference, the bound is taken from R. Karami and others, "Understanding the Performance Horizon of the Latest ML
+//! Workloads with NonGEMM Workloads" (arXiv:2404.11788v4): over the platforms and 16 models of that study, all
+//! operations but products take 11.3 % to 73.6 % of the latency on average. For training, it is a figure of A. Ivanov
+//! and others, "Data Movement Is All You Need" (arXiv:2007.00072, table 1): in an encoder layer of BERT, run by PyTorch
+//! on a V100 without merged operations, products take 61.0 % of the time, statistical normalization 25.5 % and
+//! elementwise operations 13.5 %.
 
 use crate::base::Nanos;
 use crate::model::Program;
@@ -12,10 +13,10 @@ use crate::ops::Category;
 
 use super::record::CategoryRecord;
 
-/// Mean duration of an operation below which shares say more about launches than about the model.
+/// Mean duration of operations below which their shares depend on launches more than on the model.
 const SHORT: Nanos = Nanos(5_000);
 
-/// Shares of products in the computation, in percent, below which the report says so.
+/// Shares of products in the computation, in percent, below which the report mentions them.
 const INFERENCE: f64 = 26.4;
 const TRAINING: f64 = 61.0;
 
@@ -36,7 +37,7 @@ pub fn pass(program: &Program) -> Option<Pass> {
     is_model.then_some(if is_training { Pass::Training } else { Pass::Inference })
 }
 
-/// A sentence about a share of products below the usual one, with what to look at; `None` if it is as usual.
+/// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.
 pub fn unusual(categories: &[CategoryRecord], pass: Pass) -> Option<String> {
     let computes = |category: &&CategoryRecord| !matches!(category.category.as_str(), "copy" | "collective");
     let busy = |category: &CategoryRecord| category.busy_ns.0 as f64;
@@ -78,11 +79,11 @@ mod tests {
         assert_eq!(said([("matrix", 27), ("row-wise", 60), ("elementwise", 13)]), None);
         let low = said([("matrix", 20), ("row-wise", 60), ("elementwise", 20)]);
         assert!(low.is_some_and(|text| text.starts_with("unusual: matrix multiplication is 20 %")));
-        // Training has another bound.
+        // Training has a different bound.
         let trained = said_of(Pass::Training, [("matrix", 55), ("row-wise", 30), ("elementwise", 15)]);
         assert!(trained.is_some_and(|text| text.contains("55 % of the computation, 61 % in PyTorch's training")));
         assert_eq!(said_of(Pass::Training, [("matrix", 65), ("row-wise", 25), ("elementwise", 10)]), None);
-        // Copies are no computation, and short operations say nothing about the model.
+        // Copies do not count as computation, and short operations are ignored.
         assert_eq!(said([("matrix", 60), ("row-wise", 30), ("copy", 900)]), None);
         assert_eq!(said([("matrix", 1), ("row-wise", 8), ("elementwise", 1)]), None);
     }

@@ -30,13 +30,12 @@ const OBSERVER: f64 = 0.02;
 /// Share of the headline above which the host's issue time counts as the limit.
 const HOST: f64 = 0.9;
 
-/// Number of operations up to which the record of a run that ends early has what it needs for each of them besides
-/// figures: the list of them, and the hash of the plan. For a million that takes seconds, and whoever has pressed Ctrl-C
-/// waits for it.
+/// Maximum number of operations for which the record of a run that ends early lists every operation and has the hash of
+/// the plan. For a million operations this takes seconds, for which a user who has pressed Ctrl-C would wait.
 pub const STOPPED_OPERATIONS: usize = 50_000;
 
 /// Record of a variant. With several ranks, times are those of the slowest one in each iteration. `ended` is false for
-/// the record of a run that goes on, which is reported only if the run ends early.
+/// the intermediate record of a run in progress, which is used only if the run ends early.
 pub fn record(
     request: &Request,
     sampled: &VariantSamples,
@@ -122,7 +121,7 @@ pub fn record(
     }
 }
 
-/// Note about how single operations were timed, and what that cost.
+/// Note about the method by which single operations were timed, and its cost.
 fn observation_note(by: &ObservedBy, effect: Option<f64>) -> String {
     let cost = effect.map(|effect| format!("; observing changes the iteration by {:+.1} %", effect * 100.0));
     let instead = by.instead.as_ref().map(|why| format!(", since {why}"));
@@ -263,7 +262,8 @@ fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationReco
     each.flatten().collect()
 }
 
-/// The observed slot with the longest time, since most of a round is spent there. The first of equal ones.
+/// The observed slot with the longest time, since most of a round is spent there; the first of several with equal
+/// times.
 fn longest_slot(time: &Times, traces: &[Vec<Trace>]) -> usize {
     let observed: BTreeSet<usize> = traces.iter().flatten().map(|trace| trace.slot).collect();
     let median = |slot: &usize| time.slots.get(*slot).and_then(|times| times.p50_ns);

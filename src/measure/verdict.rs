@@ -1,4 +1,4 @@
-//! The verdict of an analysis: what an iteration waits for most, in words, and what usually helps.
+//! The verdict of an analysis: the largest part of an iteration in words, and a usual remedy.
 
 use crate::base::Nanos;
 
@@ -13,7 +13,7 @@ const LITTLE: f64 = 0.25;
 /// Percentage of a resource's peak below which the peak is not mentioned.
 const WORTH_TELLING: f64 = 1.0;
 
-/// Verdict on a rank's iteration, and what usually helps. `balance` explains why ranks wait for each other.
+/// Verdict on a rank's iteration, and a usual remedy. `balance` explains why ranks wait for each other.
 pub fn verdict(analysis: &AnalysisRecord, rank: u32, balance: Option<&BalanceRecord>) -> (String, String) {
     let split = &analysis.split;
     let categories = &analysis.categories;
@@ -75,7 +75,7 @@ fn bound<'a>(analysis: &'a AnalysisRecord, category: &str) -> Option<(&'a BoundR
     Some((most, most.resource.as_deref()?))
 }
 
-/// Verdict for a rank that mostly waits for others: its name, what it waits for, and what usually helps.
+/// Verdict for a rank that mostly waits for others: its name, the reason, and a usual remedy.
 fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'static str) {
     let kind = balance.map_or("waiting", |balance| balance.kind.as_str());
     let late = balance.map_or(&[][..], |balance| &balance.ranks);
@@ -95,7 +95,7 @@ fn waiting(rank: u32, balance: Option<&BalanceRecord>) -> (String, String, &'sta
     (name.to_owned(), what, help)
 }
 
-/// The resource's name in a sentence, and what helps operations that it bounds.
+/// Returns the resource's name in a sentence, and a usual remedy for operations that it bounds.
 fn describe_resource(resource: &str) -> (String, &'static str) {
     const FEWER: &str =
         "move fewer bytes: a smaller type, fewer passes over the data, operations fused with their neighbours";

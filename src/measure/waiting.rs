@@ -1,10 +1,11 @@
 //! Splits the duration of operations between ranks into waiting and transfer.
 //!
 //! An operation waits from its start until the last matching operation of another rank has started; the rest is
-//! transfer. A group of sends and receives has several partners, and its first transfer begins when one of them is
-//! there, so its waiting ends then: what it waits for the others lies beside transfers. Two sources determine this. Durations need no common clock: operations that end together share the
-//! transfer, and the last to arrive waits for nobody, so the shortest duration is the transfer. Start times on a common
-//! clock bound the waiting up to the clocks' error. The durations decide, within those bounds.
+//! transfer. A group of sends and receives has several partners, and its first transfer begins when one of them has
+//! started, so its waiting ends then: waiting for the others overlaps with transfers. Two sources determine this.
+//! Durations need no common clock: operations that end together share the transfer, and the last to arrive waits for
+//! nobody, so the shortest duration is the transfer. Start times on a common clock bound the waiting up to the clocks'
+//! error. The durations decide, within those bounds.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ impl MatchedOperation<'_> {
         self.arrival.starts_ns.len()
     }
 
-    /// How much later an operation of another rank started, by the clocks, and the error of that. `None` without a
-    /// common clock.
+    /// Time by which an operation of another rank started later, according to the clocks, and the error of this time.
+    /// `None` without a common clock.
     fn behind(&self, other: &MatchedOperation, at: usize) -> Option<(Nanos, Nanos)> {
         let (own, their) = (self.origins.get(at)?, other.origins.get(at)?);
         let start = |party: &MatchedOperation, origin: &MomentRecord| origin.at_ns + party.arrival.starts_ns[at];
@@ -79,14 +80,14 @@ impl<'a> MatchedOperations<'a> {
         MatchedOperations(parties)
     }
 
-    /// How long an operation waits in an observed iteration. `None` if a matching operation was not observed.
+    /// Waiting time of an operation in an observed iteration. `None` if a matching operation was not observed.
     fn wait(&self, party: &MatchedOperation, at: usize) -> Option<Nanos> {
         let waits: Option<Vec<Nanos>> =
             party.partners.iter().map(|partners| self.wait_for(party, partners, at)).collect();
         waits?.into_iter().min()
     }
 
-    /// How long an operation waits for the partners of one channel.
+    /// Waiting time of an operation for the partners of one channel.
     fn wait_for(&self, party: &MatchedOperation, partners: &[usize], at: usize) -> Option<Nanos> {
         let partners = || partners.iter().map(|partner| &self.0[*partner]);
         if partners().chain([party]).any(|party| party.iterations() <= at) {
@@ -102,7 +103,7 @@ impl<'a> MatchedOperations<'a> {
         Some(by_durations.clamp(last - error, last + error).min(duration).max(Nanos(0)))
     }
 
-    /// How long an operation waits in each observed iteration, as far as known.
+    /// Waiting time of an operation in each observed iteration for which it is known.
     pub fn waits(&self, party: &MatchedOperation) -> Vec<Nanos> {
         (0..party.iterations()).map_while(|at| self.wait(party, at)).collect()
     }

@@ -48,7 +48,7 @@ pub struct Block {
 
 impl<'a> WarmSessionOptions<'a> {
     /// Opens the session, captures graphs if it launches graphs, and warms up. Fails if a graph is refused; there is no
-    /// fallback to streams, since they are not what was to be compared.
+    /// fallback to streams, since the comparison asks for graphs.
     pub fn open(&self) -> Result<WarmSession<'a>, ExecError> {
         let mut session = exec::prepare_ranks(self.ranks, self.backend, &self.options)?;
         if self.mode == LaunchMode::Graph {

@@ -30,7 +30,7 @@ pub(super) struct Builtins {
     pub main: Symbol,
 }
 
-/// How the program depends on the iteration's number.
+/// Dependence of the program on the iteration's number.
 #[derive(Debug, Default)]
 pub(super) struct CycleUse {
     /// True if the number itself is used, so that all iterations may differ.
@@ -91,7 +91,7 @@ pub(super) struct Analyzer<'a> {
     /// Location of `meta`; `None` before it.
     pub meta: Option<SrcSpan>,
     pub mistakes: Mistakes,
-    /// Locations of names already reported, so that follow-up errors are not.
+    /// Locations of names that were already reported, which suppresses follow-up errors.
     pub bad_names: FxHashSet<usize>,
 }
 

@@ -172,7 +172,7 @@ impl<'a> Analyzer<'a> {
             batch.parts.iter().flat_map(|part| side(part).iter().map(|(view, _)| *view)).collect()
         };
         let (inputs, outputs) = (views(|part| &part.inputs), views(|part| &part.outputs));
-        // In tables and metrics, the first label stands for the group.
+        // In tables and metrics, the first label names the group.
         let label = batch.parts.iter().find(|part| part.labelled).unwrap_or(first).label;
         let outer = (self.expansion.stream, self.expansion.phase);
         (self.expansion.stream, self.expansion.phase) = (Some(first.stream), first.phase);

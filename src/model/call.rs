@@ -87,7 +87,7 @@ impl<'a> Analyzer<'a> {
                 }
                 self.expansion.inputs = inputs;
             }
-            // The check of names has reported it; here only its label and outputs become known.
+            // The check of names has reported the callee; here only its label and outputs become known.
             Callee::Unknown => self.declare_failed_call(call),
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Analyzer<'a> {
             return self.batch_part(operation, call, spec, operands);
         }
         let label = self.open_label(call);
-        // If the operation does not fit, the limit is what was exceeded, and it has been reported.
+        // If adding the operation fails, a limit was exceeded, which has been reported.
         let op = self.push_op(OpKind::Run(spec), call.span, label, &operands.views, &operands.written);
         if let (Some(to), Some(_)) = (peer, op) {
             self.expansion.step.push_peer(to, operands.written[0]);
@@ -360,7 +360,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The slice of an input. A bare type creates memory of its own.
+    /// Returns the slice of an input; creates memory for a bare type.
     pub(super) fn input_view(&mut self, expr: &Expr, name: &str) -> Option<ViewId> {
         match self.eval(expr) {
             Value::Type(dtype, dims) => {
@@ -393,7 +393,7 @@ impl<'a> Analyzer<'a> {
         self.all_of(memory)
     }
 
-    /// Memory of an output without a name; called by the label, or else by the operation.
+    /// Memory of an output without a name; named after the label, or else after the operation.
     fn scratch(&mut self, operation: &dyn Operation, spec: SpecId, index: usize, call: &Call) -> ViewId {
         let tensor = &self.program.spec(spec).outputs[index];
         let shape = self.program.shapes.intern(tensor.dtype, tensor.dims);
@@ -500,8 +500,9 @@ pub(super) fn expected_inputs(operation: &dyn Operation) -> String {
     }
 }
 
-/// Help for a `recv` whose memory is not declared: nothing else determines how much is received.
-const RECEIVED: &str = "declare where it goes, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
+/// Help for a `recv` whose memory is not declared: nothing else determines the size of the received data.
+const RECEIVED: &str =
+    "declare a buffer for the received data, `buffer y: f32[4]`, and write it after the arrow: `recv(-> y, from: 0)`";
 
 /// The error for a type after the arrow of a call.
 fn written_type(operation: Option<&str>, arg: &Arg) -> ModelError {

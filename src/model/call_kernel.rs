@@ -66,7 +66,7 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
-    /// Checks that the outputs overlap neither inputs nor each other, except for inputs that the kernel updates.
+    /// Checks that outputs overlap neither inputs nor each other, except inputs that the kernel updates.
     fn kernel_overlap(&mut self, kernel: &DeclaredKernel, call: &Call, inputs: &Inputs) -> bool {
         let tensors: Vec<usize> = kernel
             .inputs
@@ -181,7 +181,7 @@ impl<'a> Analyzer<'a> {
         good.then_some(operands)
     }
 
-    /// The value of a number, which the type of the parameter has to hold.
+    /// Evaluates a number, which must be representable in the parameter's type.
     fn kernel_number(&mut self, kernel: &DeclaredKernel, param: &KernelParam, expr: &Expr) -> Option<Value> {
         let number = match self.eval(expr) {
             Value::Number(number) if number.dimension == Dimension::NONE => number,
@@ -358,7 +358,7 @@ impl<'a> Analyzer<'a> {
         good.then_some(())
     }
 
-    /// The type that the signature gives a tensor.
+    /// Returns the dimensions of a tensor according to the signature.
     fn kernel_type(&mut self, param: &KernelParam) -> Option<Dims> {
         let mut dims = Dims::new();
         for size in param.sizes.unwrap_or_default() {
@@ -377,7 +377,7 @@ impl<'a> Analyzer<'a> {
         Some(dims)
     }
 
-    /// Checks the type of a tensor, that it has no gaps, and that a kernel reaches it.
+    /// Checks the type of a tensor, that it has no gaps, and that a kernel can access its memory.
     fn kernel_fits(&mut self, (kernel, param): (&DeclaredKernel, &KernelParam), view: ViewId, at: SrcSpan) -> bool {
         let tensor = *self.program.views.tensor(view);
         let Some(dims) = self.kernel_type(param) else { return false };
@@ -419,7 +419,8 @@ impl<'a> Analyzer<'a> {
 
     // --- Reference --------------------------------------------------------------------------------------------
 
-    /// The operation that computes the same, on the kernel's inputs and into its outputs.
+    /// Returns the reference operation, which computes the kernel's outputs from its inputs; `None` without a reference
+    /// or after an error.
     fn kernel_reference(&mut self, kernel: &DeclaredKernel, call: &Call, operands: &Inputs) -> Option<Reference> {
         let wrong = |this: &mut Self, why: String, help: String, at: SrcSpan| {
             this.error_in_kernel(KernelError::Reference { name: kernel.name.to_string(), why, help, at: at.into() });
@@ -428,7 +429,7 @@ impl<'a> Analyzer<'a> {
         let names: Vec<String> = call.callee.iter().map(|name| self.names.name(name.symbol).to_owned()).collect();
         let found = ops::CATALOGUE.iter().position(|operation| names == [operation.name()]);
         if found.is_none() && call.callee.iter().all(|name| matches!(self.callee(name.symbol), Callee::Unknown)) {
-            // The check of names has reported it.
+            // The check of names has reported the unknown operation.
             return None;
         }
         let computes = |category: Category| {
@@ -497,7 +498,7 @@ impl<'a> Analyzer<'a> {
         }
     }
 
-    /// The part of one of the kernel's inputs that a slice is; `None` if it is of none.
+    /// Returns the part of a kernel's input that a slice covers; `None` if the slice belongs to no input.
     fn input_part(&mut self, view: ViewId, inputs: &[ViewId]) -> Option<InputPart> {
         let tensor = *self.program.views.tensor(view);
         let memory = self.program.views.memory(view);

@@ -9,7 +9,7 @@ use super::analyzer::Analyzer;
 /// Statements that look like operations and launch nothing.
 pub(super) const MARKERS: [&str; 4] = ["signal", "wait", "sync", "host_sync"];
 
-/// The name in front of the gradients of an operation or a call.
+/// Name of the call that computes the gradients of an operation or a call.
 pub(super) const GRADIENT: &str = "grad";
 
 /// The thing that a name in front of parentheses refers to.

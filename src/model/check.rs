@@ -194,7 +194,7 @@ impl<'a> Checker<'a> {
             }
             DeclKind::Require { condition, .. } => self.expr(condition),
             DeclKind::Preset { values, .. } => {
-                // A parameter that lists words checks the value by itself.
+                // A parameter that lists words checks its value itself.
                 for binding in values {
                     let is_word = self.worded.contains(&binding.name.symbol) && binding.value.as_name().is_some();
                     if !is_word {
@@ -365,7 +365,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Checks a path in `prev(…)`. Its first name is a label of the step, looked up once all labels are known.
+    /// Checks a path in `prev(…)`. Its first name is a label of the step, looked up after all labels have been
+    /// collected.
     fn previous(&mut self, expr: &Expr) {
         match &expr.kind {
             ExprKind::Index { base, items } => {
@@ -471,7 +472,7 @@ impl<'a> Checker<'a> {
         self.error(|this| this.unknown(symbol, at));
     }
 
-    /// The role of a name at a group of ranks.
+    /// Returns the role of a name that must refer to a group of ranks.
     fn group(&self) -> NameRole {
         NameRole::Group { mesh: self.has_mesh }
     }
@@ -528,7 +529,8 @@ impl<'a> Checker<'a> {
         self.expr_of(expr, false);
     }
 
-    /// Checks an expression that can refer to one thing only. Expressions inside its brackets can be anything.
+    /// Checks an expression whose name must refer to one kind of thing. Expressions inside its brackets can be
+    /// anything.
     fn expr_at(&mut self, expr: &Expr, place: NameRole) {
         let outer = std::mem::replace(&mut self.place, place);
         self.expr(expr);
@@ -562,7 +564,7 @@ impl<'a> Checker<'a> {
                 let of_group = super::mesh::MEMBERS.contains(&self.names.name(name.symbol));
                 self.expr_at(base, if of_group { self.group() } else { self.place });
             }
-            // Only the values of a conditional expression are what is expected here.
+            // Only the values of a conditional expression must refer to this kind of thing.
             ExprKind::If { arms, otherwise } if self.place != NameRole::Any => {
                 for (condition, value) in arms {
                     self.expr_at(condition, NameRole::Any);

@@ -45,7 +45,7 @@ impl<'a> Analyzer<'a> {
                 self.draw(*name, dims, &call);
             }
             DeclKind::Require { condition, message } => self.require(condition, message.as_deref()),
-            // The linker of modules has reported why.
+            // The linker of modules has reported the reason.
             DeclKind::Unlinked(name) => self.scopes.declare(name.symbol, Value::Unknown),
             // `Analyzer::steps` expands the blocks once all declarations are known.
             DeclKind::Setup(_) | DeclKind::Teardown(_) => {}
@@ -94,7 +94,7 @@ impl<'a> Analyzer<'a> {
             Some(symbol) if self.scopes.get(symbol).is_none() => self.names.name(symbol).to_owned(),
             _ => match self.eval(expr) {
                 Value::Word(word) => self.names.name(word).to_owned(),
-                // The name of a type may be a word here.
+                // The name of an element type may be a word here.
                 Value::DType(dtype) => dtype.name().to_owned(),
                 other => return self.wrong_type(&format!("one of {}", suggest::listed(words)), &other, expr.span),
             },
@@ -166,7 +166,7 @@ impl<'a> Analyzer<'a> {
                 FamilyOf::Buffers => (
                     "buffers",
                     limits::BUFFERS,
-                    "write 1 to 16777216; what is more than that is a dimension of the type: `buffer x: f32[n, 4]`",
+                    "write 1 to 16777216; for more, use a dimension of the type: `buffer x: f32[n, 4]`",
                 ),
             };
             let name = || self.names.name(name.symbol).to_owned();

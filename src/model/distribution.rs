@@ -66,7 +66,7 @@ impl Table {
         Table { first, sums: weights.into_iter().map(add).collect() }
     }
 
-    /// Number of successes in `trials` trials, each with probability `success`.
+    /// Table of the binomial distribution: number of successes in `trials` trials, each with probability `success`.
     pub fn binomial(trials: i64, success: f64) -> Table {
         if success <= 0.0 || success >= 1.0 {
             return Table::of(if success <= 0.0 { 0 } else { trials }, [1.0]);
@@ -76,12 +76,12 @@ impl Table {
         Table::around(mode, trials, |k| (trials - k) as f64 / (k + 1) as f64 * odds)
     }
 
-    /// Number of events where `mean` are expected.
+    /// Table of the Poisson distribution with this mean.
     pub fn poisson(mean: f64) -> Table {
         Table::around(mean as i64, i64::MAX, |k| mean / (k + 1) as f64)
     }
 
-    /// Numbers below `count`, where number k has a weight of 1 / (k + 1)^`exponent`.
+    /// Table of the Zipf distribution: numbers below `count`, where number k has the weight 1 / (k + 1)^`exponent`.
     pub fn zipf(exponent: f64, count: i64) -> Table {
         Table::of(0, (1..=count).map(|k| libm::pow(k as f64, -exponent)))
     }
@@ -111,7 +111,7 @@ impl Table {
         Table::of(first, weights)
     }
 
-    /// The number whose share of all weights contains `uniform`.
+    /// Returns the number whose interval of the cumulative distribution contains `uniform`.
     pub fn at(&self, uniform: f64) -> i64 {
         let wanted = uniform * self.sums.last().copied().unwrap_or(0.0);
         let index = self.sums.partition_point(|sum| *sum <= wanted);
@@ -119,10 +119,10 @@ impl Table {
     }
 }
 
-/// Splits `total` over places by their weights: each of `total` things goes to one of them, by itself. `uniform` is
-/// asked once for each place but the last that has a weight. Without any weight, all go to the first place.
+/// Draws how `total` items are distributed over places with these weights; each item is placed independently. `uniform`
+/// is called once for each place with a weight except the last. If all weights are 0, all items go to the first place.
 pub fn multinomial(total: i64, weights: &[f64], mut uniform: impl FnMut(usize) -> f64) -> Vec<i64> {
-    // Sums from the end: the share of a place among itself and the following ones is then at most 1 in spite of rounding.
+    // Sums from the end: then the share of a place among itself and all later ones is at most 1 despite rounding.
     let mut rest = vec![0.0; weights.len() + 1];
     for (index, weight) in weights.iter().enumerate().rev() {
         rest[index] = rest[index + 1] + weight;
@@ -219,8 +219,7 @@ mod tests {
         assert_eq!(multinomial(9, &[0.0, 0.0], |_| 0.5), [9, 0]);
     }
 
-    /// Values that every machine has to draw, from exact fractions and a second implementation; a change would make
-    /// recorded plans worthless.
+    /// Pinned values, from exact fractions and a second implementation. A change would make recorded plans worthless.
     #[test]
     fn is_pinned() {
         let drawn: Vec<i64> = (0..4).map(|counter| Table::binomial(1000, 0.3).at(uniform(1, counter))).collect();

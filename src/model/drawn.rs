@@ -21,7 +21,7 @@ pub struct Draw {
     /// Sizes of the lists, the outermost first; empty for a single value.
     pub dims: Dims,
     pub distribution: Distribution,
-    /// The iteration that was asked for last, and its values; `None` before the first.
+    /// The iteration that was evaluated last, and its values; `None` before the first.
     pub current: Option<(i64, Value)>,
 }
 
@@ -36,7 +36,7 @@ pub enum Distribution {
     Geometric(f64),
     Lognormal(f64, f64),
     Choice(Table, Arc<Vec<Value>>),
-    /// Rows of a trace in order, the first iteration from this row on; after the last follows the first.
+    /// Rows of a trace. The first iteration uses the row with this index; after the last row follows the first one.
     Trace(u64, Arc<[i64]>),
     /// Counts along the last dimension, with this total.
     Multinomial(i64, Vec<f64>),

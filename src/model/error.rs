@@ -359,7 +359,7 @@ pub enum ModelError {
         /// The number of ranks.
         world: String,
         why: String,
-        /// The change that makes it fit.
+        /// The change of the text that fixes the error.
         give: String,
         #[label("{why}")]
         at: SourceSpan,

@@ -118,7 +118,7 @@ impl Analyzer<'_> {
         if self.words.contains(&symbol) {
             return Value::Word(symbol);
         }
-        // A family of labels without members is known all the same: its first turn may be guarded by `when`.
+        // A family of labels without members is known too: its first turn may be guarded by `when`.
         if self.expansion.in_block && self.label_families.contains(&symbol) {
             return Value::Labels(u32::MAX);
         }
@@ -176,7 +176,7 @@ impl Analyzer<'_> {
     // --- Expectations of a type -------------------------------------------------------------------------------
 
     /// Fast path for expressions of plain whole numbers and variables, as most indices in loops are. `None` if it is
-    /// any other expression, or if there is something to report.
+    /// any other expression, or if an error must be reported.
     pub(super) fn plain_whole(&self, expr: &Expr) -> Option<i64> {
         match &expr.kind {
             ExprKind::Int(value) => Some(*value),
@@ -416,7 +416,7 @@ impl Analyzer<'_> {
     }
 }
 
-/// The value of a number that is whole and has neither a unit nor a remainder to report; `None` otherwise.
+/// Returns the value of a whole number without a unit and without a division that left a remainder; `None` otherwise.
 pub(super) fn plain(number: &Number) -> Option<i64> {
     match number {
         Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None } => Some(*value),
@@ -430,7 +430,7 @@ enum Whole {
     Truth(bool),
 }
 
-/// Applies an operator; `None` if the result is not whole, or if there is something to report.
+/// Applies an operator; `None` if the result is not whole, or if an error must be reported.
 fn whole(op: BinaryOp, x: i64, y: i64) -> Option<Whole> {
     match op {
         BinaryOp::Add => x.checked_add(y).map(Whole::Number),
@@ -482,6 +482,6 @@ pub(super) fn units_help(a: Dimension, b: Dimension) -> String {
         Some(unit) => {
             format!("write a unit after the plain number, such as `{unit}`, or divide the other side by `{unit}`")
         }
-        None => "both sides have to measure the same; `*` and `/` combine what differs".to_owned(),
+        None => "both sides need the same dimension; `*` and `/` combine different ones".to_owned(),
     }
 }

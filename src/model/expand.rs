@@ -20,7 +20,7 @@ use super::specs::Specs;
 use super::turns::TurnOrigin;
 use super::value::Value;
 
-/// How much a turn counts against the limit once there is an error.
+/// Factor by which turns count against the limit after an error.
 const TURNS_AFTER_MISTAKE: usize = 64;
 
 /// The state of an expansion, in addition to names.
@@ -71,9 +71,9 @@ pub(super) struct Expansion<'a> {
     pub specs: Specs,
     /// Reused vectors for the operands of an operation.
     pub inputs: Inputs,
-    /// The writes of this step's operations, as far as a `grad` has asked for them.
+    /// The writes of this step's operations, collected when a `grad` needs them.
     pub writers: Writers,
-    /// Memories that hold 0, 1, 2, …, by the number of their shape.
+    /// Memories with the contents 0, 1, 2, …, by the number of their shape.
     pub iotas: FxHashMap<u32, MemoryId>,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Bare {
 pub(super) enum Written {
     NotYet,
     To(ViewId),
-    /// The operation that writes it has failed, so its uses are not reported.
+    /// The operation that writes the output has failed, so uses of the output are not reported.
     Failed,
 }
 

@@ -33,7 +33,7 @@ pub enum Figure {
     SerialTime,
     /// Serial time divided by time.
     Speedup,
-    /// How much later an operation may end without making the critical path longer.
+    /// Time by which an operation may end later without lengthening the critical path.
     Slack,
     /// Fraction of an iteration during which any operation of a set runs.
     Utilization,
@@ -82,8 +82,8 @@ impl Figure {
         Figure::DeviceFlops,
     ];
 
-    /// True if the value comes from iterations in which each operation was timed. `of_set`: the metric is asked of a
-    /// set.
+    /// True if the value comes from iterations in which each operation was timed. `of_set` is true if the metric has a
+    /// set of operations as its argument.
     pub fn is_observed(self, of_set: bool) -> bool {
         match self {
             Figure::Time | Figure::Bandwidth => of_set,

@@ -121,7 +121,8 @@ impl<'a> Analyzer<'a> {
         self.program.metrics.len() - 1
     }
 
-    /// Checks that a unit of the language matches the metric's dimension. Any other text names what is counted.
+    /// Checks that a unit of the language matches the metric's dimension. Any other text is a unit of the user, such as
+    /// `tokens`.
     fn check_unit(&mut self, dimension: Dimension, unit: Option<&str>, span: SrcSpan) {
         if let Some(unit) = unit.and_then(units::unit)
             && !dimension.fits(unit.dimension)
@@ -502,7 +503,7 @@ fn measured(dimension: Dimension, statistic: Option<Statistic>) -> Type {
     Type::Number(if statistic == Some(Statistic::Cv) { Dimension::NONE } else { dimension })
 }
 
-/// A metric of the whole iteration.
+/// Returns a metric of the whole iteration, with its type.
 fn whole(figure: Figure, span: SrcSpan) -> (FigureExpr, Type) {
     let value = FigureExpr::Figure { figure, set: None, beside: None, slot: None, statistic: None, span };
     (value, Type::Number(figure.dimension()))

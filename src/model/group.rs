@@ -26,7 +26,7 @@ pub struct Factor {
 }
 
 impl Factor {
-    /// The coordinate of a world rank.
+    /// Coordinate of a world rank along this factor.
     fn place(self, rank: u32) -> u32 {
         rank / self.stride % self.size
     }

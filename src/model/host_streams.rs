@@ -1,4 +1,4 @@
-//! Host streams: their options, and what may run on them.
+//! Host streams: their options, and the operations that can run on them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -61,7 +61,7 @@ impl Analyzer<'_> {
         NonZeroU32::new(count as u32)
     }
 
-    /// The threads of the current stream; `None` on the device.
+    /// Number of threads of the current stream; `None` for a stream of the device.
     pub(super) fn current_threads(&mut self) -> Option<NonZeroU32> {
         let stream = self.current_stream();
         self.program.streams[stream.index()].threads
@@ -111,14 +111,14 @@ impl Analyzer<'_> {
         let why = match self.options.files.get(path) {
             Some(Ok(file)) => return Some(Attr::File(file.clone())),
             Some(Err(why)) => why.clone(),
-            // Files are found before any value is computed.
+            // Files are located before any value is computed.
             None => "its path is computed, or given by no file".to_owned(),
         };
         self.error(HostStreamError::DataFile { path: path.to_owned(), why, at: at.into() }.into());
         None
     }
 
-    /// Checks that threads of the CPU reach every operand, if the current stream is a host stream.
+    /// Checks that CPU threads can access every operand, if the current stream is a host stream.
     pub(super) fn host_reaches(
         &mut self,
         operation: &dyn Operation,

@@ -131,7 +131,7 @@ impl<'a> Analyzer<'a> {
             Some(file) => Some(self.triton((name, &text), file, &field)?),
             None => None,
         };
-        // The linker has reported a file that it could not read, which may be the one that says it.
+        // The linker has reported a file that could not be read; it may contain the missing value.
         let is_unread = file.is_none() && field("file").is_some_and(|path| matches!(path.kind, ExprKind::Text(_)));
         let block = match triton {
             Some(_) => None,
@@ -268,7 +268,7 @@ impl<'a> Analyzer<'a> {
         Some(KernelParam { name: param.name, dtype, sizes, span: ty.span })
     }
 
-    /// The launch that Triton's metadata in a file describes, and the fields that it takes the place of.
+    /// Returns the launch that Triton's metadata in a file describes. The metadata replaces some of the fields.
     fn triton(
         &mut self,
         (name, kernel): (&Name, &str),
@@ -297,7 +297,7 @@ impl<'a> Analyzer<'a> {
         Some(launch)
     }
 
-    /// The items of `args`; `Some(None)` without the field. Every output has to be one of them.
+    /// The items of `args`; `Some(None)` without the field; `None` after an error. Every output must be among them.
     fn kernel_order(
         &mut self,
         kernel: &str,
@@ -357,7 +357,7 @@ impl<'a> Analyzer<'a> {
             },
             (None, Some(path)) => match (&path.kind, file) {
                 (ExprKind::Text(_), Some(file)) => (file.text.as_str(), path.span, Some(file)),
-                // The linker has said why it could not be read.
+                // The linker has reported why the file could not be read.
                 (ExprKind::Text(_), None) => return None,
                 _ => {
                     let value = self.eval(path);
@@ -413,7 +413,7 @@ impl<'a> Analyzer<'a> {
         }
         Some(match file {
             Some(file) => {
-                // The folder has no effect on the code, nor on the hash of the plan.
+                // The folder affects neither the code nor the hash of the plan.
                 let label = file.name.rsplit('/').next().unwrap_or_default();
                 KernelCode::new(&entry, head, (label, text), at, Vec::new())
             }

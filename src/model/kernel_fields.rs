@@ -22,8 +22,9 @@ const GRID_YZ: i64 = 65_535;
 /// Most dynamic shared memory of a block that any device has, in bytes.
 const MAX_SHARED_MEMORY: i64 = 1 << 20;
 
-/// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters.
-/// A driver reads as many arguments as a kernel has, so that kernels of versions without them take no harm.
+/// The addresses of Triton's global and profile scratch memory, which its kernels take after their own parameters. A
+/// driver reads only as many arguments as a kernel has, so kernels of versions without these parameters are not
+/// affected.
 const TRITON_SCRATCH: [Passed; 2] = [Passed::Value(0), Passed::Value(0)];
 
 impl Analyzer<'_> {
@@ -144,7 +145,7 @@ impl Analyzer<'_> {
         }
         for (index, param) in kernel.outputs.iter().enumerate() {
             let passed = next();
-            // An output that updates an input has its address already.
+            // An output that updates an input is already passed as that input.
             if kernel.updated(index).is_none() {
                 of_signature.push((param.name.symbol, passed));
             }

@@ -36,7 +36,7 @@ pub(super) struct LabelData {
 pub(super) struct Tensors {
     pub inputs: Vec<(Symbol, ViewId)>,
     pub outputs: Vec<(Symbol, ViewId)>,
-    /// True if a mistake, which has been reported, leaves some of them unknown.
+    /// True if a mistake, which has been reported, leaves some labels unknown.
     pub incomplete: bool,
 }
 
@@ -45,7 +45,7 @@ impl LabelData {
         LabelData { ops: op.0..op.0 + 1, members: None, tensors: None, span: SrcSpan::default() }
     }
 
-    /// The same with the tensors of a call.
+    /// Returns the label with the tensors of a call.
     pub fn with_tensors(self, tensors: Tensors) -> Self {
         LabelData { tensors: Some(tensors.into()), ..self }
     }
@@ -367,7 +367,7 @@ impl<'a> Analyzer<'a> {
 
     // --- Dependencies -----------------------------------------------------------------------------------------
 
-    /// Resolves `after …`, without those whose `when` is false.
+    /// Resolves the dependencies of `after …`, except those whose `when` is false.
     pub(super) fn edges(&mut self, edges: &[Edge]) -> Vec<After> {
         let mut ops = Vec::new();
         for edge in edges {

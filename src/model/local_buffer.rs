@@ -34,8 +34,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The value that a buffer of a block holds at first, with its location; `None` for nothing. Reports a space, and an
-    /// init that is no single value.
+    /// Returns the initial value of a buffer of a block, with its location; `None` without one. Reports an error if a
+    /// memory space is given, or if the init is not a single value.
     fn first_value(&mut self, buffer: &Buffer) -> Option<(i64, SrcSpan)> {
         let space = self.space(buffer.space.as_ref());
         let at_space = buffer.space.filter(|_| space != Space::Device).map(|name| name.span);
@@ -50,7 +50,7 @@ impl Analyzer<'_> {
         None
     }
 
-    /// Reports what a buffer of a block cannot have.
+    /// Reports an attribute that a buffer of a block cannot have.
     fn not_local(&mut self, buffer: &Buffer, space: Space, is_space: bool, at: SrcSpan) {
         let (family, text) = (&buffer.families[0], |expr: &Expr| written(expr, &self.names));
         let name = self.names.name(family.name.symbol).to_owned();
@@ -66,7 +66,7 @@ impl Analyzer<'_> {
         let in_space = if space == Space::Device { String::new() } else { format!(" in {}", space.name()) };
         let init = buffer.init.as_ref().map(|init| format!(" = {}", text(init))).unwrap_or_default();
         let (wants, why) = match is_space {
-            true => (format!("lie in `{}` memory", space.name()), "buffers of a block lie in the device's memory"),
+            true => (format!("be in `{}` memory", space.name()), "buffers of a block are in device memory"),
             false => {
                 ("be filled before the run".to_owned(), "a buffer of a block is filled with `zeros` or `ones` alone")
             }
@@ -100,7 +100,7 @@ impl Analyzer<'_> {
                 inputs.attrs.push(option.name, number, None);
                 let (team, outputs) = (self.team(GroupId(0)), [Output::Given(*view, at)]);
                 if let Some(spec) = self.spec(place, &call, &inputs, (&inputs.attrs, team), &outputs) {
-                    // If it does not fit, the limit has been reported.
+                    // If the operation cannot be added, the limit has been reported.
                     let _ = self.push_op(OpKind::Run(spec), at, None, &[], &[*view]);
                 }
             }

@@ -1,4 +1,4 @@
-//! The names that are visible inside of a step or a `def`.
+//! The names that are visible inside a step or a `def`.
 
 use rustc_hash::FxHashMap;
 

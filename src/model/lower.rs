@@ -30,7 +30,7 @@ pub(super) struct Lowering {
 }
 
 impl Lowering {
-    /// Takes everything out, to be filled anew.
+    /// Clears all fields for reuse.
     pub(super) fn clear(&mut self) {
         self.expression.clear();
         self.views.clear();

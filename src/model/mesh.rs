@@ -13,7 +13,8 @@ use super::error::{ModelError, StructureError};
 use super::group::{Factor, Group};
 use super::value::Value;
 
-/// The group of all ranks. A name bound to it is the number of ranks, except where a group is meant.
+/// The group of all ranks. A name bound to this group evaluates to the number of ranks, except where a group is
+/// expected.
 const WORLD: GroupId = GroupId(0);
 
 /// Members of a group after a dot.
@@ -47,7 +48,7 @@ impl Analyzer<'_> {
     }
 
     /// Adds a group for each list of this mesh's factors in the file, such as `[dp, tp]`. All ranks read the same file,
-    /// so the numbers of these groups are the same on all of them, whichever branches they take.
+    /// so the numbers of these groups are the same on all of them, independent of the branches that they take.
     fn products(&mut self, groups: &FxHashMap<Symbol, GroupId>, at: SrcSpan) {
         let ast = self.ast;
         walk::exprs(ast, &mut |expr| {
@@ -126,7 +127,7 @@ impl Analyzer<'_> {
         Team { group, ranks: found.size(), rank: found.number_of(self.options.rank) }
     }
 
-    /// The group that an expression names: `world`, or a factor of a mesh. `None` for anything else.
+    /// Returns the group that an expression names: `world`, or a factor of a mesh; `None` for any other expression.
     pub(super) fn named_group(&self, expr: &Expr) -> Option<GroupId> {
         let name = expr.as_name()?;
         match self.scopes.get(name) {
@@ -136,7 +137,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The value of a name that is bound to a group: of all ranks their number, as of `world` itself.
+    /// Returns the value of a name that is bound to a group. For the group of all ranks this is the number of ranks, as
+    /// for `world` itself.
     pub(super) fn group_value(&self, group: GroupId) -> Value {
         if group == WORLD { Value::int(i64::from(self.options.world)) } else { Value::Group(group) }
     }

@@ -142,7 +142,7 @@ impl Mistakes {
     /// Adds an error found in the call with number `call`; 0 means outside of calls.
     pub fn add(&mut self, error: ModelError, call: u32) {
         let offset = match &error {
-            // However often its result is used, the division is the location of the error.
+            // The location of the error is the division, even if its result is used several times.
             ModelError::NotWhole { division: Some(division), .. } => division.offset(),
             error => error.offset(),
         };

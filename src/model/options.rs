@@ -77,7 +77,7 @@ impl Analyzer<'_> {
             (OptionType::Number(dimension), Value::Number(number)) if number.dimension == *dimension => {
                 Some(Attr::Number(number.value.float()))
             }
-            // A number without a unit is accepted as a number of operations.
+            // A number without a unit counts as a number of operations.
             (OptionType::Number(Dimension::FLOPS), Value::Number(number)) if number.dimension == Dimension::NONE => {
                 Some(Attr::Number(number.value.float()))
             }

@@ -59,7 +59,8 @@ impl Analyzer<'_> {
         types.map(BufferType::Parts)
     }
 
-    /// The type of another buffer, of a slice or of an output; of a family, that of a member.
+    /// Returns the type of another buffer, a slice or an output; for a family, the type of a member. `None` after an
+    /// error.
     fn like(&mut self, path: &Expr) -> Option<BufferType> {
         let value = self.eval(path);
         if let Some(parts) = self.parts_of(&value, true) {
@@ -90,8 +91,8 @@ impl Analyzer<'_> {
         Some(BufferType::Tensor(tensor.dtype, dims))
     }
 
-    /// Creates the memory of a buffer or a family, and returns the value of its name: `Value::Unknown` if it is too large,
-    /// which is reported. Parts of one type share one memory, parts of several types have one each.
+    /// Creates the memory of a buffer or a family, and returns the value of its name: `Value::Unknown` if it is too
+    /// large; then an error is reported. Parts of one type share one memory, parts of several types have one each.
     pub(super) fn add_buffer(&mut self, name: Name, attributes: BufferAttributes, ty: &BufferType) -> Value {
         let parts = match ty {
             BufferType::Tensor(dtype, dims) => {
@@ -215,7 +216,7 @@ impl Analyzer<'_> {
         self.program.views.reshape(flat, dims, dims.contiguous_strides(), &layout)
     }
 
-    /// A slice of a part. Its elements have to lie without gaps, since a buffer with parts has one dimension.
+    /// A slice of a part. Its elements must be contiguous, since a buffer with parts has one dimension.
     pub(super) fn slice_of_part(&mut self, view: ViewId, base: &Expr, items: &[Selected], span: SrcSpan) -> Value {
         let tensor = *self.program.views.tensor(view);
         let strides = tensor.dims.contiguous_strides();
@@ -250,7 +251,7 @@ impl Analyzer<'_> {
 }
 
 impl Program {
-    /// The name of a part and the indices of a slice in it, such as `.up[0..4]`. `None` if the slice is none of a
+    /// The name of a part and the indices of a slice in it, such as `.up[0..4]`. `None` if the slice does not lie in a
     /// single part.
     pub(super) fn part_text(&self, view: ViewId) -> Option<String> {
         let parts = self.parts.get(&self.views.memory(view))?;
@@ -267,7 +268,7 @@ impl Program {
                 false => None,
             };
         }
-        // The outermost dimension of which the slice has a range; those before it have one index.
+        // The outermost dimension along which the slice is a range; it has a single index along earlier ones.
         let (strides, start) = (part.dims.contiguous_strides(), extent.start - part.start);
         let axis = (0..part.dims.len())
             .find(|&axis| extent.len.is_multiple_of(strides[axis]) && start.is_multiple_of(strides[axis]))?;

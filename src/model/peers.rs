@@ -1,7 +1,8 @@
 //! Copies to other ranks: `copy(x -> y at r)`.
 //!
-//! Every rank executes the statement, and receives what other ranks send at this point of its own program order. A rank
-//! alone cannot know what is written to its memory: its program says where it sends, and [`link`] adds what arrives.
+//! Every rank executes the statement, and receives the data that other ranks send, at this point of its own program
+//! order. A rank's own program determines only where it sends. [`link`] adds the data that other ranks write to its
+//! memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl Analyzer<'_> {
             let memory = *self.program.memory(self.program.views.memory(view));
             let why = match memory.kind {
                 MemoryKind::Scratch if is_target => "is no declared buffer".to_owned(),
-                _ if memory.space != Space::Device => format!("lies in `{}`", memory.space.name()),
+                _ if memory.space != Space::Device => format!("is in `{}`", memory.space.name()),
                 _ => continue,
             };
             let name = self.names.name(memory.name).to_owned();
@@ -99,12 +100,12 @@ struct SiteCopy {
 /// Identifies a copy on all ranks: the slot, the statement, and how often it was executed before.
 type CopySite = (usize, u32, u32);
 
-/// Adds what the ranks' copies write on each other to the programs of all ranks, given in rank order. Without it, a
-/// program's copies receive nothing.
+/// Adds to each rank's program the writes of other ranks' copies to its memory. `programs` are in rank order. Without
+/// this, a program's copies receive nothing.
 pub fn link(programs: &mut [Program]) -> Result<(), Vec<ModelError>> {
     link_cycles(programs)?;
     for which in OnceBlock::ALL {
-        // The ranks of a world have one file, so that all have the block or none.
+        // The ranks of a world have the same file, so either all have the block or none.
         let taken = programs.iter_mut().filter_map(|program| program.around.get_mut(which).take());
         let mut blocks: Vec<Program> = taken.map(Arc::unwrap_or_clone).collect();
         link_cycles(&mut blocks)?;
@@ -165,7 +166,7 @@ struct Linker {
 }
 
 impl Linker {
-    /// Adds what arrives at each rank that executes the copy.
+    /// Adds the arrivals of a copy to each rank that executes it.
     fn place(&mut self, programs: &mut [Program], copies: &BTreeMap<u32, SiteCopy>) {
         let errors_before = self.errors.len();
         let mut arrivals: BTreeMap<u32, Vec<Arrival>> = BTreeMap::new();
@@ -253,7 +254,7 @@ fn buffers(program: &Program) -> FxHashMap<(String, u32), MemoryId> {
         .collect()
 }
 
-/// Reports two accesses to the same elements of a rank in one copy, at least one of them a write, which nothing orders.
+/// Reports two unordered accesses to the same elements of a rank in one copy, at least one of which is a write.
 fn clash(programs: &[Program], rank: u32, copy: &SiteCopy, arrivals: &[Arrival]) -> Option<ModelError> {
     let program = &programs[copy.rank];
     let slice = |view: ViewId| program.view_text(view);

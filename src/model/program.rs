@@ -163,11 +163,11 @@ pub struct Gradient {
     pub label: LabelId,
     /// The label of the operation or call whose gradients they compute.
     pub of: LabelId,
-    /// Memory of the gradients that it is given and of those that it computes.
+    /// Memory of its input gradients and of the gradients that it computes.
     pub own: Vec<MemoryId>,
 }
 
-/// How iterations follow each other, and what orders operations within one.
+/// The order of iterations, and of operations within an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOptions {
     pub sync: Sync,
@@ -405,7 +405,7 @@ pub(super) struct NewOp {
 }
 
 impl Program {
-    /// The program of a block that runs once, with the tables of this one.
+    /// Returns the program of a block that runs once, with the same tables as this program.
     pub(super) fn once(&self, block: Step) -> Program {
         Program {
             step: StepOptions { sync: Sync::Iteration, depth: 1, ..self.step },
@@ -416,8 +416,8 @@ impl Program {
         }
     }
 
-    /// Releases what only the analysis of slices needs. If ranks copy to each other, `link` does so once it has added
-    /// what arrives.
+    /// Releases tables that only the analysis of slices needs. If ranks copy to each other, `link` releases them after
+    /// it has added the arrivals.
     pub(super) fn finish(mut self) -> Program {
         if self.cycle.iter().all(|step| step.peers().is_empty()) {
             self.views.finish();
@@ -491,7 +491,7 @@ impl Program {
             MemoryKind::Buffer(_) => "",
         });
         let extents = self.views.extents(view);
-        // The index of a family stands before the part: `w[0].up`.
+        // The index of a family precedes the part: `w[0].up`.
         let name = self.names.name(info.name);
         let (name, later) = match info.family > 0 {
             true => name.split_once('.').unwrap_or((name, "")),

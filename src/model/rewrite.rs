@@ -1,4 +1,4 @@
-//! Programs with other operations in place of some: what a pass over programs returns.
+//! Replaces operations of a program, for passes such as fusion.
 
 use std::ops::Range;
 
@@ -80,7 +80,7 @@ impl Program {
         }
     }
 
-    /// The last of some operations, with a label of its own that names all of them, such as `f[3].up+act`.
+    /// Returns the last of these operations with a new label that names all of them, such as `f[3].up+act`.
     fn replaced(&mut self, step: &Step, members: &[OpId]) -> Op {
         let ops: Vec<Op> = members.iter().map(|member| *step.op(*member)).collect();
         let mut op = self.enclosing(&ops);
@@ -91,7 +91,7 @@ impl Program {
         op
     }
 
-    /// The last of some operations, with the innermost label and phase that all of them have.
+    /// Returns the last of these operations with the innermost label and phase that all of them have in common.
     pub fn enclosing(&self, ops: &[Op]) -> Op {
         let label = common(&self.labels, ops.iter().map(|op| op.label));
         let phase = common(&self.phases, ops.iter().map(|op| LabelId(op.phase.0)));
@@ -110,14 +110,14 @@ impl Program {
         listed(ops.len(), |range| ops[range].iter().map(name).collect())
     }
 
-    /// The name that operations have together: `f[3].up+act`.
+    /// Returns the common name of operations, such as `f[3].up+act`.
     pub fn name_of(&self, ops: &[Op]) -> String {
         let label = self.enclosing(ops).label;
         let inner = self.joined_name(ops, label);
         self.label_text(label).map_or_else(|| inner.clone(), |outer| format!("{outer}.{inner}"))
     }
 
-    /// The sets of operations that metrics and expectations name.
+    /// Returns the sets of operations that metrics and expectations refer to.
     pub fn sets(&self) -> Vec<&OpSet> {
         let mut sets = Vec::new();
         self.metrics.iter().for_each(|metric| add_sets(&metric.value, &mut sets));

@@ -102,7 +102,7 @@ impl Scopes {
         slots.first().filter(|slot| slot.frame == 0).map(|slot| &slot.value)
     }
 
-    /// True if the name is declared in the open frame or by a declaration.
+    /// True if the name is visible in the open frame: as a local name or a declaration.
     pub fn in_frame(&self, name: Symbol) -> bool {
         self.slots.get(name.0 as usize).and_then(|slots| slots.last()).is_some_and(|slot| slot.frame == self.frame())
     }

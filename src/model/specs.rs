@@ -1,5 +1,5 @@
-//! Specs: an operation with its shapes and options, whatever slices it works on. The shape rule runs once for each
-//! distinct spec.
+//! Specs: operations with their shapes and options, but without the slices that they work on. The shape rule runs once
+//! for each distinct spec.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

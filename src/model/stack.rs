@@ -32,7 +32,7 @@ pub fn needed(ast: &Ast, options: &Options) -> usize {
     (BASE + (statements + exprs.most) * calls * LEVEL).min(MAX_STACK)
 }
 
-/// How deeply statements nest in a block.
+/// Returns the nesting depth of the statements of a block.
 fn nesting(block: &Block) -> usize {
     1 + block.stmts.iter().flat_map(Stmt::blocks).map(nesting).max().unwrap_or(0)
 }

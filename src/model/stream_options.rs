@@ -85,7 +85,7 @@ impl Analyzer<'_> {
         ByMember::All(default)
     }
 
-    /// Evaluates an expression in which a name that is not declared is a word.
+    /// Evaluates an expression in which an undeclared name is treated as a word.
     fn word_or_value(&mut self, expr: &Expr) -> Value {
         match expr.as_name() {
             Some(symbol) if self.scopes.get(symbol).is_none() => Value::Word(symbol),

@@ -22,7 +22,7 @@ struct Parts<'a> {
     over: Option<&'a Expr>,
 }
 
-/// The use that a call can make of an argument.
+/// The role that an argument can have in a call.
 enum Role {
     /// Memory, or a value that refers to memory.
     Operand,
@@ -48,7 +48,7 @@ impl Analyzer<'_> {
             return false;
         }
         let Some(parts) = self.sorted(operation, call) else { return false };
-        // Memory without a name cannot be received into, so this call would be wrong too.
+        // A call cannot receive into memory without a name, so the corrected call would be wrong too.
         if parts.outputs.iter().any(|output| matches!(output.kind, ExprKind::Index { .. }) && self.is_type(output)) {
             return false;
         }

@@ -20,9 +20,9 @@ pub type Traces = BTreeMap<(String, String), Result<Arc<[i64]>, TraceFault>>;
 pub enum TraceFault {
     /// The file cannot be read.
     File(String),
-    /// The first line does not name the column; the names that it has.
+    /// The first line lacks the column. Holds the columns that it names.
     Column(Vec<String>),
-    /// The number of a line, from 1, and the text of its cell, which is no whole number.
+    /// A cell is not a whole number. Holds the number of its line, from 1, and its text.
     Cell(usize, String),
     /// No line follows the first one.
     Empty,
@@ -36,8 +36,9 @@ pub fn source<'a>(args: &'a [Expr], column: Option<&'a Expr>) -> Option<(&'a str
     }
 }
 
-/// Reads a column of whole numbers from a CSV text (RFC 4180) whose first line names the columns. Blanks around a cell and
-/// empty lines do not count.
+/// Reads a column of whole numbers from a CSV text (RFC 4180) whose first line names the columns. Ignores blanks around
+/// a cell and empty lines.
+///
 ///
 /// # Errors
 ///

@@ -24,7 +24,7 @@ pub(super) struct TritonLaunch {
     pub target: String,
 }
 
-/// The fields of the file that a launch needs. Those with a default came later or are absent for one vendor.
+/// The fields of the file that a launch needs. Fields with a default are missing in older versions or for one vendor.
 #[derive(Deserialize)]
 struct Metadata {
     name: String,
@@ -56,7 +56,7 @@ fn one() -> u32 {
     1
 }
 
-/// Reads the metadata of Triton 3. The error says what is wrong with the kernel, and what to do.
+/// Reads the metadata of Triton 3. The error is the problem of the kernel, and the remedy.
 pub(super) fn launch(text: &str) -> Result<TritonLaunch, (String, &'static str)> {
     let metadata: Metadata = json::read(text.as_bytes()).map_err(|error| {
         let help = "name the `.json` file next to the code in a folder of Triton's cache, of Triton 3 or later";

@@ -80,7 +80,7 @@ pub(super) enum NameRole {
     Group { mesh: bool },
 }
 
-/// Help for an unknown word, given the valid ones; `None` if none seems meant.
+/// Help for an unknown word, given the valid ones; `None` if none is similar.
 pub(super) fn word_help(text: &str, words: &[&str]) -> Option<String> {
     let instead = WORDS
         .iter()
@@ -144,7 +144,7 @@ pub(super) fn help<'a>(name: &str, place: NameRole, known: impl IntoIterator<Ite
         return format!("write `{}`", name == "yes");
     }
     if THREADS.contains(&name) {
-        return "an operation is for a whole tensor, and `map` goes through its elements: `map(x + 1 -> x)`".to_owned();
+        return "an operation processes a whole tensor, and `map` evaluates an expression for each element: `map(x + 1 -> x)`".to_owned();
     }
     if place == NameRole::Any && RANKS.contains(&name) {
         return "the number of ranks is `world`, and that of this rank is `rank`".to_owned();

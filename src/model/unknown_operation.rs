@@ -40,7 +40,7 @@ const TEXTS: [(&[&str], &str); 15] = [
          that, and \
          `host_sync()` makes the host wait for all of them",
     ),
-    (&["print", "printf"], "what a run reports is a `metric`, outside of the step: `metric m = time(f)`"),
+    (&["print", "printf"], "declare a figure of the report outside of the step: `metric m = time(f)`"),
     (
         &["launch", "graphlaunch", "replay", "launchkernel"],
         "`aorta exec FILE --launch graph` launches the step as a graph",

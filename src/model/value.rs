@@ -38,7 +38,7 @@ impl Number {
         Number { value: Scalar::Float(value), dimension: Dimension::NONE, rest: None }
     }
 
-    /// The value if it is whole, whatever its dimension.
+    /// Returns the value if it is whole, in any dimension; `None` otherwise.
     pub fn whole(self) -> Option<i64> {
         match self.value {
             Scalar::Int(value) => Some(value),

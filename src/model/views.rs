@@ -31,7 +31,7 @@ impl Extent {
     }
 }
 
-/// A slice: a box in the dimensions of its memory (family dimensions first), and which of these are its own.
+/// A slice: a box in the dimensions of its memory (family dimensions first), of which the slice keeps some.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
     pub memory: MemoryId,
@@ -106,7 +106,8 @@ impl Views {
         ViewId(index)
     }
 
-    /// The same elements of a slice in other dimensions, with the strides that [`reshaped`](crate::ops::reshaped) gives.
+    /// Returns a view of a slice's elements in other dimensions, with the strides that
+    /// [`reshaped`](crate::ops::reshaped) returns.
     pub fn reshape(&mut self, view: ViewId, dims: Dims, strides: Dims, layout: &Layout) -> ViewId {
         let base = *self.get(view);
         let extents: Vec<Extent> = self.extents(view).to_vec();
@@ -135,7 +136,7 @@ impl Views {
         self.get(view).is_reshaped
     }
 
-    /// The index of the tensor that operations see of a slice.
+    /// Returns the index of the tensor through which operations access a slice.
     fn tensor_of(&mut self, memory: MemoryId, extents: &[Extent], kept: u8, layout: &Layout) -> u32 {
         let align = align(extents, layout);
         let alike = |view: &View| {
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(views.tensor(kept).to_string(), "f32[1, 8]");
         assert_eq!(views.offset(a, &dims), 16);
 
-        // A view of other dimensions covers the same box, and is itself again in its own dimensions.
+        // A view with other dimensions covers the same box; viewed in its own dimensions it equals the original slice.
         let [long, flat] = [&[2, 16][..], &[32]].map(|sizes| Dims::from_slice(sizes).unwrap());
         let pairs = views.reshape(all, long, long.contiguous_strides(), &layout);
         assert_eq!(pairs, views.reshape(all, long, long.contiguous_strides(), &layout));

@@ -8,7 +8,7 @@ use crate::base::{DType, Dims, SrcSpan};
 
 use super::{Crossing, DataFile, Spec, UserKernel};
 
-/// Definition of an option, or of a positional value, of an operation.
+/// Definition of an option or of a positional value of an operation.
 #[derive(Debug)]
 pub struct OptionSpec {
     pub name: &'static str,
@@ -39,7 +39,7 @@ impl OptionSpec {
         OptionSpec { name, kind: OptionType::Bool, default: Preset::Bool(default), doc }
     }
 
-    /// An optional word, the first of these by default.
+    /// An optional word from this list; the first one is the default.
     pub const fn word(name: &'static str, words: &'static [&'static str], doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Word(words), default: Preset::Word(words[0]), doc }
     }
@@ -94,7 +94,7 @@ impl OptionType {
     }
 }
 
-/// The value of an option that a call omits.
+/// Value of an option that a call omits.
 #[derive(Debug)]
 pub enum Preset {
     Required,

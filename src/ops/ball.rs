@@ -1,9 +1,9 @@
-//! Values with a bound on how far rounding may have moved them: what an elementwise expression may give on a device.
+//! Values with error bounds: interval arithmetic for the results of an elementwise expression on a device.
 //!
 //! A device computes in `f32` or `f64`, in the order of the expression, and may fuse a multiplication with an addition.
 //! Additions, multiplications, divisions and square roots are rounded correctly; other functions are off by a few units
-//! in the last place. Where inputs are exact and the result has no digits to round away, it is exact: a comparison with
-//! it can be decided.
+//! in the last place. A result is exact if its inputs are exact and it is representable; comparisons with exact values
+//! can be decided.
 
 use crate::base::DType;
 
@@ -107,7 +107,7 @@ impl Precision {
         }
     }
 
-    /// Composed as in the kernels.
+    /// Uses the same formula as the kernels.
     fn gelu(self, x: Ball) -> Ball {
         let scaled = self.binary(Binary::Multiply, x, self.constant(std::f64::consts::FRAC_1_SQRT_2));
         let sum = self.binary(Binary::Add, Ball::exact(1.0), self.unary(Unary::Erf, scaled));
@@ -290,7 +290,7 @@ mod tests {
         );
     }
 
-    /// A function of any value in a ball, rounded to `f32`, lies in the ball of the result.
+    /// The result of a function for any value in a ball, rounded to `f32`, lies in the ball of the result.
     #[test]
     fn results_lie_in_their_balls() {
         let single = Precision::of(DType::F32);
@@ -307,7 +307,7 @@ mod tests {
         }
     }
 
-    /// A value that is no larger than its rounding errors has a radius of that size.
+    /// A difference smaller than its rounding errors gets a radius of that size.
     #[test]
     fn cancellation_is_known() {
         let single = Precision::of(DType::F32);

@@ -91,7 +91,7 @@ impl Worst {
 /// Elements of the largest operand in one unit of work; as `f64` values they fit a core's cache.
 const PIECE: u64 = 1 << 13;
 
-/// How to divide operands into pieces that can be compared independently.
+/// Division of operands into pieces that can be compared independently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pieces {
     /// Divides the first dimension. Row i of the outputs depends on row i of each input marked `true`, and on the
@@ -490,7 +490,7 @@ mod tests {
     fn a_tolerance_is_that_of_the_value_before_it_is_stored() {
         let check =
             |dtype, actual: f64, within: f64| compare(dtype, &[actual], &[1.0], &Tolerance::Within(vec![within]));
-        // The next value of the type is twice a rounding away.
+        // The next number of the type is farther away than a rounding error of twice the unit roundoff.
         let next = 1.0 + 2.0 * DType::BF16.epsilon();
         assert!(!check(DType::BF16, next, 1e-6).held());
         assert!(check(DType::BF16, next, 0.01).held());
@@ -498,12 +498,12 @@ mod tests {
         assert!(!check(DType::I32, 2.0, 1e-9).held());
         let unknown = check(DType::F32, f64::NAN, f64::INFINITY);
         assert_eq!((unknown.held(), unknown.undecided), (true, 1));
-        // The error is a share of the tolerance.
+        // The error is reported as a fraction of the tolerance.
         let error = check(DType::F64, 1.5, 1.0).worst.error;
         assert!((error - 0.5).abs() < 1e-9, "{error}");
     }
 
-    /// A difference has the same index whether the outputs are compared in pieces or as a whole.
+    /// Comparing in pieces and comparing as a whole report a difference at the same index.
     #[test]
     fn pieces_are_joined() {
         let (rows, columns) = (3 * PIECE / 1000, 1000);
@@ -551,9 +551,9 @@ mod tests {
         };
         let (mixed, alike) = (sum_of(|index| ((index * 7919) % 1000) as f64), sum_of(|_| 0.1));
         assert!(mixed < 2000.0, "{mixed}");
-        // Each addition of the same number is rounded the same way.
+        // Adding the same number repeatedly rounds in the same direction.
         assert!(alike > 1000.0, "{alike}");
-        // A sum that is large from the beginning is rounded more coarsely, whoever adds up in which order.
+        // A sum with large leading terms has larger rounding errors, in any order of summation.
         let mut terms: Vec<f64> = (0..10_000).map(|index| if index == 9_999 { 1e6 } else { 0.1 }).collect();
         let last = sum_error(DType::F32, &terms);
         terms.reverse();

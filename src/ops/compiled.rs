@@ -3,7 +3,7 @@
 use super::Cost;
 use super::occupancy::{UNIT_SHARED, share};
 
-/// `e_machine` of NVIDIA's code and of AMD's.
+/// `e_machine` of ELF files for NVIDIA and for AMD.
 const NVIDIA: u16 = 190;
 const AMD: u16 = 224;
 
@@ -51,8 +51,9 @@ impl Resources {
     /// Part of an SM that a block of this many threads occupies, with `dynamic` bytes of dynamic shared memory, in
     /// units of [`Cost::share`].
     pub fn share(&self, threads: u64, dynamic: u64) -> u32 {
-        // Threads of a wave, registers that are allotted at a time, waves at a time, and registers of a unit: CUDA C++
-        // Programming Guide, "Technical Specifications per Compute Capability"; CDNA 3 ISA guide, "VGPR allocation".
+        // Threads of a wave, allocation granularity of registers, waves that can start at once, and registers of an SM
+        // or compute unit: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; CDNA 3 ISA
+        // guide, "VGPR allocation".
         let (wave, group, waves, file) = if self.amd { (64, 512, 1, 1 << 17) } else { (32, 256, 4, 1 << 16) };
         let each = (u64::from(self.registers) * wave).next_multiple_of(group);
         let registers = threads.div_ceil(wave).next_multiple_of(waves) * each;
@@ -84,7 +85,7 @@ fn registers(info: &[u8], symbol: u32) -> Option<u32> {
     None
 }
 
-/// The number of four bytes at an offset, the lowest first.
+/// Reads a little-endian 32-bit number at an offset; `None` beyond the end.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
@@ -93,7 +94,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from(word(bytes, at)?) | u64::from(word(bytes, at.checked_add(4)?)?) << 32)
 }
 
-/// A file of 64-bit code with the lowest byte first.
+/// A little-endian ELF file of 64-bit code.
 struct Elf<'a> {
     bytes: &'a [u8],
     machine: u16,

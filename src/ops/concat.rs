@@ -56,7 +56,7 @@ impl Operation for Concat {
                     index,
                     format!("this is {other}"),
                     &format!(
-                        "what is joined along dimension {axis} has one type, and one size in all other dimensions"
+                        "tensors that are joined along dimension {axis} have one type, and equal sizes in all other dimensions"
                     ),
                 ));
             }

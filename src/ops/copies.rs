@@ -8,7 +8,7 @@ use super::*;
 /// `copy(src -> dst)`.
 pub struct Copy;
 
-/// How a copy is implemented.
+/// Implementation of a copy.
 enum Way {
     Engine(super::launch::Copy),
     Kernel,
@@ -132,7 +132,7 @@ impl Operation for Copy {
                     OptionSpec::word(
                         "via",
                         &["auto", "dma", "kernel"],
-                        "a copy engine, a kernel, or what is faster: within a device a kernel for short rows, for pages and for what no pack of 16 bytes divides, else the runtime's copy",
+                        "a copy engine, a kernel, or the faster of both: within a device a kernel for short rows, for pages and for sizes that are no multiple of 16 bytes, else the runtime's copy",
                     ),
                     pages::INDICES,
                     counted::BACK,
@@ -178,11 +178,11 @@ impl Operation for Copy {
         if direction(from, to).is_none() {
             return Err(OpError::Differ {
                 op: "copy",
-                left: format!("lies in `{}`", from.space.name()),
+                left: format!("is in `{}`", from.space.name()),
                 left_at: source.span.into(),
-                right: format!("lies in `{}`", to.space.name()),
+                right: format!("is in `{}`", to.space.name()),
                 right_at: target.span.into(),
-                help: "both lie in the host's memory: declare one of them `in device`".to_owned(),
+                help: "both are in host memory: declare one of them `in device`".to_owned(),
             });
         }
         let via = call.attrs.word("via");
@@ -319,7 +319,7 @@ fn engine(spec: &Spec, part: &pages::Stretch) -> Launch {
     }
 }
 
-/// How a copy within a device or between device and host is made.
+/// Returns the implementation of a copy within a device or between device and host.
 fn within(spec: &Spec, source: &Tensor, target: &Tensor) -> Way {
     let via = spec.attrs.word("via");
     match way(via, source, target).expect("`infer` refuses what no way can do") {

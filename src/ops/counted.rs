@@ -1,8 +1,8 @@
-//! Rows whose numbers are data: a tensor counts those that go from each rank to each, as tokens go to experts.
+//! Transfers of rows whose number is known only at run time, such as tokens sent to experts: a tensor counts the rows
+//! from each rank to each other rank.
 //!
-//! Counts are a matrix that all ranks have, such as `all_gather` makes of each rank's own: a row for each rank, and equal shares
-//! of its columns for each receiver. The rows of a rank lie in the order of the columns, and what arrives in the order of the
-//! senders.
+//! The counts are a matrix that every rank has, for example gathered by `all_gather`. It has one row per sender; its
+//! columns are divided equally among the receivers. A sender's rows are ordered by column, received rows by sender.
 
 use crate::base::{DType, Dims, Space};
 
@@ -10,33 +10,33 @@ use super::kernel::{bounds, c_type, source};
 use super::launch::Counted;
 use super::*;
 
-/// The option by which rows go back the way that counts have brought them.
+/// The option that returns rows to their senders by the same counts.
 pub const BACK: OptionSpec =
     OptionSpec::bool("back", false, "rows go back to the ranks that they came from by the same counts; needs `counts`");
 
-/// Who copies counted rows.
+/// Description of the implementation, for tables.
 pub const CARRIED_OUT: &str = "a kernel reads the counts on the device, and writes the rows to the other rank";
 
-/// Threads of a block of the kernel.
+/// Threads per block of the kernel.
 const THREADS: u32 = 256;
 
-/// Blocks of the kernel at most: as many as saturate a link between devices.
+/// Maximum number of blocks of the kernel, which saturate a link between devices.
 const MOST_BLOCKS: u64 = 64;
 
-/// Packs that a thread has under way at the same time.
+/// Number of packs that a thread has in flight.
 const UNROLL: u64 = 4;
 
 /// The rows that one rank sends to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// The first of them in the sender's tensor, and its place in the receiver's.
+    /// First of these rows in the sender's tensor and in the receiver's.
     pub from: u64,
     pub to: u64,
     pub rows: u64,
 }
 
 impl Counted {
-    /// The counted rows of an operation; `None` if no tensor counts them.
+    /// Returns the counted rows of an operation; `None` if no tensor counts them.
     pub fn of(spec: &Spec) -> Option<Counted> {
         let counts = spec.inputs.get(1)?;
         let (source, target) = (&spec.inputs[0], &spec.outputs[0]);
@@ -52,13 +52,13 @@ impl Counted {
         })
     }
 
-    /// Elements of the matrix of counts.
+    /// Number of elements of the matrix of counts.
     pub fn counts(&self) -> u64 {
         u64::from(self.ranks) * self.parts
     }
 
-    /// The rows that rank `from` sends to rank `to`. `count` is an element of the matrix. No count lets a row lie outside of the
-    /// tensors.
+    /// Returns the rows that rank `from` sends to rank `to`. `count` returns an element of the matrix by its index.
+    /// Rows beyond the end of a tensor are dropped.
     pub fn way(&self, count: impl Fn(u64) -> i64, from: u32, to: u32) -> Way {
         let (sender, receiver) = if self.back { (to, from) } else { (from, to) };
         let (sender, receiver) = (u64::from(sender), u64::from(receiver));
@@ -75,36 +75,36 @@ impl Counted {
         Way { from, to, rows: sum(sender, share).min(self.source - from).min(self.target - to) }
     }
 
-    /// Writes the rows that `source` of rank `from` has for rank `to` to `target` of that rank.
+    /// Copies the rows for rank `to` from `source`, the tensor of rank `from`, to `target`, the tensor of rank `to`.
     pub fn copy(&self, counts: &[f64], (from, source): (u32, &[f64]), (to, target): (u32, &mut [f64])) {
         let way = self.way(|place| counts[place as usize] as i64, from, to);
         let [begin, place, length] = [way.from, way.to, way.rows].map(|rows| (rows * self.row) as usize);
         target[place..place + length].copy_from_slice(&source[begin..begin + length]);
     }
 
-    /// Bytes that a rank sends to each other, if all counts are equal and rows fill the tensors.
+    /// Bytes that a rank sends to each other rank if all counts are equal and the rows fill the tensors.
     pub fn usual_bytes(&self, dtype: DType) -> u64 {
         self.source.min(self.target) * self.row * dtype.size() / u64::from(self.ranks)
     }
 }
 
-/// Elements of a row of the first dimension.
+/// Number of elements per index of the first dimension.
 pub fn row(tensor: &Tensor) -> u64 {
     tensor.dims.iter().skip(1).product()
 }
 
-/// Whether `back` is written, which is of use with counts alone, or an error.
+/// Returns whether the call has counts; an error if it has `back` without counts.
 pub fn has_counts(call: &Call) -> Result<bool, OpError> {
     let counted = call.inputs.len() > 1;
     if !counted && call.attrs.bool("back") {
         let why = "nothing counts the rows".to_owned();
-        let help = "give the counts of all ranks behind the tensor: `(src, counts -> dst, back: true)`".to_owned();
+        let help = "write the counts of all ranks after the tensor: `(src, counts -> dst, back: true)`".to_owned();
         return Err(call.bad_option("back", why, help));
     }
     Ok(counted)
 }
 
-/// The type and shape of the output of an operation whose second input counts rows.
+/// Returns the type and shape of the output of an operation whose second input counts rows.
 pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     let op = call.operation.name();
     let (source, counts) = (&call.inputs[0], &call.inputs[1]);
@@ -119,11 +119,11 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     call.needs_dtype(counts, is_whole, "counts of type i32 or i64")?;
     for operand in [source, counts, &target] {
         if operand.tensor.space != Space::Device {
-            let help = "rows that a tensor counts move between devices: `copy` brings the rest over";
+            let help = "counted rows move between `device` buffers: `copy` the data to the device first";
             return Err(OpError::Space { op, space: operand.tensor.space.name(), help, at: operand.span.into() });
         }
         if !operand.tensor.contiguous() {
-            let help = "rows that a tensor counts, and their counts, lie one behind the other: copy the slice first";
+            let help = "counted rows and their counts have to be contiguous: copy the slice first";
             return Err(OpError::Gaps { op, help, at: operand.span.into() });
         }
     }
@@ -157,7 +157,8 @@ pub fn infer(call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
     Ok(vec![(to.dtype, to.dims)])
 }
 
-/// The kernel that copies the rows which rank `from` sends to rank `to`, whose tensor it writes. It reads the counts itself.
+/// Returns the kernel that copies the rows from rank `from` to the tensor of rank `to`. The kernel reads the counts
+/// itself.
 pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch {
     let (source_tensor, target) = (&spec.inputs[0], &spec.outputs[0]);
     let bytes = counted.row * source_tensor.dtype.size();
@@ -206,7 +207,7 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
 const BODY: &str = r#"  __shared__ u64 sums[3];
   if (threadIdx.x < 3) sums[threadIdx.x] = 0;
   __syncthreads();
-  // Rows that the sender has for ranks before the receiver, and for the receiver; and what ranks before the sender have for it.
+  // Number of rows of the sender for earlier receivers, for the receiver, and of earlier senders for the receiver.
   u64 mine[3] = {0, 0, 0};
   u32 first = receiver * own;
   auto count = [&](u32 rank, u32 column) -> u64 {
@@ -240,7 +241,8 @@ mod tests {
     use super::*;
     use crate::base::random::hash;
 
-    /// Each row that is sent arrives once, behind those of the senders before, and comes back to where it was.
+    /// Each sent row arrives exactly once, after those of earlier senders, and `back` returns it to its original
+    /// position.
     #[test]
     fn rows_arrive_and_come_back() {
         for seed in 0..40 {

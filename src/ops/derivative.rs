@@ -15,7 +15,7 @@ pub struct Derivatives {
 }
 
 impl Derivatives {
-    /// Differentiates by the first `inputs` inputs. `given` says which outputs have a gradient; each gradient is
+    /// Differentiates by the first `inputs` inputs. `given[n]` is true if output `n` has a gradient; each gradient is
     /// multiplied by `factor`. `None` if the expression would have too many nodes.
     pub fn of(expression: &Expression, inputs: usize, given: &[bool], factor: f64) -> Option<Derivatives> {
         let mut made = Maker { expression: expression.without_outputs() };

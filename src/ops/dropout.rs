@@ -78,7 +78,7 @@ impl Operation for Dropout {
         let x = &call.inputs[0];
         call.needs_dtype(x, x.tensor.dtype.is_float(), "a floating-point type")?;
         if !(0.0..=1.0).contains(&call.attrs.number("p")) {
-            let why = "a probability lies between 0 and 1".to_owned();
+            let why = "a probability is a number from 0 to 1".to_owned();
             return Err(call.bad_option("p", why, "write a number in between: `p: 0.1`, or `p: 10%`"));
         }
         let dtype = call.given_dtype(0).unwrap_or(x.tensor.dtype);

@@ -46,7 +46,7 @@ impl Operation for Map {
         call.needs_device()?;
         let outputs = 0..call.outputs.len();
         if call.inputs.is_empty() {
-            // The expressions name no tensor.
+            // Without a tensor in the expressions, the outputs determine the shape.
             let Some(first) = call.outputs[0] else { return Err(nothing_named(call)) };
             let fill = |output: usize| match call.given_dtype(output) {
                 Some(dtype) => call.output(output, dtype, first.tensor.dims),
@@ -358,7 +358,7 @@ pub(super) fn task<'a>(expression: &'a Expression, spec: &Spec) -> Task<'a> {
 fn nothing_named(call: &Call) -> OpError {
     OpError::OutputMissing {
         op: call.operation.name(),
-        help: "the expression names no tensor: write `-> y` to say what it fills",
+        help: "the expression names no tensor, so its shape is unknown: write the output, `-> y`",
         at: call.span.into(),
     }
 }

@@ -86,7 +86,7 @@ pub enum OpError {
         at: SourceSpan,
     },
 
-    #[error("`{op}` cannot tell the type of its output")]
+    #[error("the output type of `{op}` is unknown")]
     #[diagnostic(code(aorta::ops::output_missing), help("{help}"))]
     OutputMissing {
         op: &'static str,
@@ -101,7 +101,7 @@ pub enum OpError {
         op: &'static str,
         space: &'static str,
         help: &'static str,
-        #[label("lies in `{space}`")]
+        #[label("is in `{space}` memory")]
         at: SourceSpan,
     },
 

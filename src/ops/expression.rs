@@ -492,7 +492,7 @@ mod tests {
         let root = expression.push(Node::Unary(Unary::Sqrt, sum)).unwrap();
         expression.finish(root);
         assert_eq!((expression.flops(), expression.instructions(), expression.special()), (3, 12, 1));
-        // Two outputs, the first of which has been computed on the way to the second.
+        // Uses two outputs, the second of which depends on the first.
         let mut room = Vec::new();
         assert_eq!(expression.evaluate(2, &[&[1.0, -1.0]], &mut room), [3.0, 3.0]);
         assert_eq!(expression.values(1, 2, &room), [3f64.sqrt(), 3f64.sqrt()]);

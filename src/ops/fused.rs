@@ -16,20 +16,20 @@ const INPUTS: usize = 24;
 /// Maximum number of instructions per element that fusion recomputes for each row that reads the element.
 const CHEAP: u32 = 8;
 
-/// Reason why two operations are not fused.
+/// The reason why two operations are not fused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Apart {
     /// The intermediate value is rounded to integers or 8 bits, which changes the result of the second operation.
     Rounded(DType),
     /// The two operations compute in different types.
     Compute(DType, DType),
-    /// The shapes differ, so that the first operation cannot be computed inside the second.
+    /// The shapes differ, so the first operation cannot be computed inside the second.
     Shape,
     /// The kernel would have too many inputs, outputs or nodes.
     Large,
     /// No library computes this as part of a matrix product.
     Library,
-    /// Rows are few and so long that several blocks share one, which a kernel with expressions does not do.
+    /// Rows are few and so long that several blocks share one, which the fused kernel does not support.
     Rows,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Elementwise<'a> {
         (is_plain && expression.outputs().len() == spec.outputs.len()).then_some(Elementwise { spec, expression })
     }
 
-    /// Returns an error unless consumers can use an output's value without its rounding to the type of `output`.
+    /// Fails if consumers cannot use an output's value without rounding it to the type of `output`.
     fn unstored(&self, output: usize) -> Result<(), Apart> {
         let dtype = self.spec.outputs[output].dtype;
         let node = self.expression.outputs()[output];
@@ -283,13 +283,13 @@ fn transposed(related: &Related) -> Option<Result<Joined, Apart>> {
     Some(joined.ok_or(Apart::Shape))
 }
 
-/// An operation of a chain along rows: each element by itself, or what [`row_chain::form`] knows.
+/// An operation of a chain along rows: an elementwise operation, or one that [`row_chain::form`] supports.
 struct Link<'a> {
     spec: &'a Spec,
     core: Option<Core>,
-    /// With a core, its result is input 0, and what it works on is output 0.
+    /// The expression of a chain with a core has the core's result as input 0 and the core's operand as output 0.
     expression: Expression,
-    /// The shape of the rows, or of the outputs.
+    /// Shape of the rows of the core, or of the outputs without a core.
     dims: Dims,
     is_reduction: bool,
 }
@@ -303,7 +303,7 @@ impl<'a> Link<'a> {
         Some(Link { spec, core: None, expression, dims: spec.outputs[0].dims, is_reduction: false })
     }
 
-    /// Fails unless an output need not be stored for the next operation.
+    /// Fails if the output must be rounded to its type before the next operation uses it.
     fn unstored(&self, output: usize) -> Result<(), Apart> {
         let dtype = self.spec.outputs[output].dtype;
         match Elementwise::of(self.spec) {
@@ -313,7 +313,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Adds its expression to another one, and returns the nodes of what the core works on and of the outputs.
+    /// Adds the link's expression to another one. Returns the node of the core's operand, `None` without a core, and
+    /// those of the outputs.
     fn graft(&self, all: &mut Expression, core: u16, inputs: Vec<u16>) -> Option<(Option<u16>, Vec<u16>)> {
         let inputs: Vec<u16> = self.core.map(|_| core).into_iter().chain(inputs).collect();
         let mut results = all.graft(&self.expression, &inputs)?;
@@ -321,12 +322,12 @@ impl<'a> Link<'a> {
     }
 }
 
-/// A softmax, norm or sum of rows with what computes each element before it or behind it.
+/// Fuses a softmax, norm or sum of rows with an elementwise operation before or after it.
 fn along_rows(related: &Related) -> Option<Result<Joined, Apart>> {
     let (first, second) = (Link::of(related.first)?, Link::of(related.second)?);
     let (core, rows) = match (first.core, second.core) {
         (Some(core), None) => (core, &first),
-        // A reduction with an expression is itself again.
+        // Fusing into a reduction with an expression is left to [`reduced`].
         (None, Some(core)) if !second.is_reduction => (core, &second),
         _ => return None,
     };
@@ -336,7 +337,7 @@ fn along_rows(related: &Related) -> Option<Result<Joined, Apart>> {
 fn joined_rows(related: &Related, [first, second]: [&Link; 2], core: Core, rows: &Link) -> Result<Joined, Apart> {
     related.passed.iter().flatten().try_for_each(|&output| first.unstored(output))?;
     let is_alike = |spec: &Spec| spec.outputs.iter().all(|output| output.dims == rows.dims);
-    // The program finds out who else reads the result of a reduction, which has no place in the chain.
+    // The caller checks whether other operations read the result of a reduction, since the chain does not store it.
     let is_kept = |output: &usize| related.kept[*output] && !first.is_reduction;
     let kept: Vec<usize> = (0..related.kept.len()).filter(is_kept).collect();
     let is_repeated = first.core.is_none() && !is_alike(first.spec) && first.expression.instructions() > CHEAP;

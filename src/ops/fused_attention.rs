@@ -1,27 +1,27 @@
-//! Attention as libraries have it: one call over tensors of four dimensions.
+//! Attention in the form that libraries compute: one call over tensors of four dimensions.
 
 use super::Tensor;
 
-/// Memory that a library needs for itself, in bytes: it needed at most 1 MiB.
+/// Additional bytes of workspace that the library may need. The measured maximum was 1 MiB.
 const LIBRARY_SCRATCH: u64 = 4 << 20;
 
-/// Attention, or its gradients, in equal calls over a part of the batch each.
+/// Attention or its gradients, as equal calls that each process a part of the batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FusedAttention {
     pub form: AttentionForm,
-    /// Operands of one call: `[batch, heads, positions, elements]`, whose elements are neighbours. `lse` has one element. Those
-    /// of the forward form are q, k, v, o, lse and, if there is one, the bias, whose batch and heads may be 1; those of the
-    /// backward form are q, k, v, o, lse, dy, dq, dk and dv.
+    /// Operands of one call, as `[batch, heads, positions, elements]` with contiguous elements; `lse` has one element
+    /// per position. Forward: q, k, v, o, lse and optionally the bias, whose batch and heads may be 1. Backward: q, k,
+    /// v, o, lse, dy, dq, dk and dv.
     pub operands: Vec<(u8, Tensor)>,
     /// Number of calls.
     pub calls: u64,
     pub causal: bool,
-    /// The most keys that a causal query sees; 0 for all.
+    /// Maximum number of keys that a causal query attends to; 0 for all.
     pub window: u64,
     pub scale: f32,
 }
 
-/// Which results a call of attention computes: the output, or the gradients of its operands.
+/// The results that a call computes: the output, or the gradients of its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionForm {
     Forward,
@@ -29,17 +29,17 @@ pub enum AttentionForm {
 }
 
 impl FusedAttention {
-    /// Place of the bias in the list of operands; `None` if the use has none.
+    /// Index of the bias in the list of operands; `None` without a bias.
     pub fn bias(&self) -> Option<usize> {
         (self.form == AttentionForm::Forward && self.operands.len() > 5).then_some(5)
     }
 
-    /// The tensor with this place in the list of operands.
+    /// Returns the tensor at this index in the list of operands.
     pub fn tensor(&self, place: usize) -> &Tensor {
         &self.operands[place].1
     }
 
-    /// Bytes between what two calls in a row read or write of an operand.
+    /// Bytes between the parts of an operand that consecutive calls access.
     pub fn step(&self, place: usize) -> u64 {
         let tensor = self.tensor(place);
         tensor.dims[0] * tensor.strides[0] * tensor.dtype.size()
@@ -50,8 +50,9 @@ impl FusedAttention {
         self.scratch_of(self.tensor(0).dims[0])
     }
 
-    /// The gradients of scores lie in memory between two kernels of a library, unless it adds them up in an arbitrary order.
-    /// Where heads share keys, so do the gradients of keys and values of each head.
+    /// Returns the bytes of scratch memory for a call on `batch` samples. A library stores the gradients of scores
+    /// between two kernels, unless it accumulates them in an arbitrary order. If heads share keys, it also stores the
+    /// gradients of keys and values of each head.
     pub(super) fn scratch_of(&self, batch: u64) -> u64 {
         if self.form == AttentionForm::Forward {
             return LIBRARY_SCRATCH;
@@ -62,7 +63,7 @@ impl FusedAttention {
         LIBRARY_SCRATCH + batch * q[1] * (2 * of_a_head + 4 * queries)
     }
 
-    /// Floating-point operations of one call.
+    /// Number of floating-point operations of one call.
     pub fn flops(&self) -> f64 {
         let [q, k, v] = [0, 1, 2].map(|place| &self.tensor(place).dims);
         let seen = if self.causal { 0.5 } else { 1.0 };

@@ -14,7 +14,7 @@ pub fn host_operations() -> Vec<&'static str> {
     CATALOGUE.iter().filter(|operation| operation.runs_on_host()).map(|operation| operation.name()).collect()
 }
 
-/// The tensor as if it were in the device's memory.
+/// Returns the tensor as if it were in the device's memory.
 pub fn on_device(tensor: Tensor) -> Tensor {
     Tensor { space: Space::Device, ..tensor }
 }

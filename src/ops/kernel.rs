@@ -42,7 +42,7 @@ __device__ inline unsigned short float_to_half(f32 x) { unsigned short bits; asm
 #endif
 
 __device__ inline f32 bits_to_float(u32 bits) { union { u32 u; f32 f; } v; v.u = bits; return v.f; }
-// A quotient by zero would be computed, by a call.
+// Avoids a division by zero, which would be compiled to a call.
 #define INFINITE bits_to_float(0x7f800000u)
 __device__ inline u32 float_to_bits(f32 x) { union { u32 u; f32 f; } v; v.f = x; return v.u; }
 
@@ -56,13 +56,13 @@ __device__ inline f32 e4m3_to_float(u32 bits) {
   const f32 value = magnitude == 0x7fu ? bits_to_float(0x7fc00000u) : magnitude < 8u ? small : normal;
   return bits & 0x80u ? -value : value;
 }
-// The bits of a float of 8 with FRACTION bits of fraction, and 2^LEAST as the smallest normal number. To nearest even; what
-// is larger than LARGEST becomes ABOVE.
+// Returns the bits of an 8-bit float with FRACTION bits of fraction and 2^LEAST as the smallest normal number. Rounds
+// to nearest even; values above LARGEST become ABOVE.
 template <int FRACTION, int LEAST, u32 LARGEST, u32 ABOVE> __device__ inline u32 float_to_narrow(f32 x) {
   const u32 bits = float_to_bits(x), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu, smallest = (u32)(127 + LEAST) << 23;
   const int shift = 23 - FRACTION;
   if (magnitude > 0x7f800000u) return sign | 0x7fu;
-  // A sum with this number has the last place of a subnormal number.
+  // Adding this number aligns the last bit with the last bit of a subnormal number.
   const u32 place = (u32)(150 + LEAST - FRACTION) << 23;
   const u32 small = float_to_bits(bits_to_float(magnitude) + bits_to_float(place)) - place;
   const u32 normal = ((magnitude + (1u << (shift - 1)) - 1u + (magnitude >> shift & 1u)) >> shift) - (smallest >> shift) + (1u << FRACTION);
@@ -78,7 +78,7 @@ template <typename C> __device__ inline C load(e4m3 x) {
   return (C)e4m3_to_float(x.bits);
 #endif
 }
-// The upper half of an `f16`.
+// An `e5m2` number is the upper half of an `f16`.
 template <typename C> __device__ inline C load(e5m2 x) { return (C)half_to_float((unsigned short)(x.bits << 8)); }
 template <typename C> __device__ inline C load(i64 x) { return (C)x; }
 template <typename C> __device__ inline C load(i32 x) { return (C)x; }
@@ -98,7 +98,7 @@ template <typename C> __device__ inline void store(bf16& to, C x) {
 #endif
 }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-// The device saturates. What it would round to the largest number from above it is no number, or infinite.
+// The device's conversion saturates. Values that round to more than the largest number become NaN or infinity instead.
 template <typename C> __device__ inline void store(e4m3& to, C x) {
   unsigned short two;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"((f32)x));
@@ -113,7 +113,7 @@ template <typename C> __device__ inline void store(e5m2& to, C x) {
 template <typename C> __device__ inline void store(e4m3& to, C x) { to.bits = (unsigned char)float_to_narrow<3, -6, 0x7e, 0x7f>((f32)x); }
 template <typename C> __device__ inline void store(e5m2& to, C x) { to.bits = (unsigned char)float_to_narrow<2, -14, 0x7b, 0x7c>((f32)x); }
 #endif
-// Cut off and saturated; NaN becomes 0. The bounds are exact in either type.
+// Truncates and saturates; NaN becomes 0. The bounds are exact in either type.
 template <typename C> __device__ inline i32 whole(C x, C low, C high, i32 above) {
   return x >= high ? above : x <= low ? (i32)low : x == x ? (i32)x : 0;
 }
@@ -127,7 +127,7 @@ template <typename C> __device__ inline void store(u8& to, C x) { to = (u8)whole
 #define GLOBAL_INDEX ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 "#;
 
-/// Elementwise functions, and walks over memory.
+/// Elementwise functions, and iteration over memory.
 const FUNCTIONS: &str = r#"
 #define UNARY(name, single, twice) \
   __device__ inline f32 f_##name(f32 x) { return single; } \
@@ -171,11 +171,11 @@ BINARY(greater_equal, x >= y ? 1.0f : 0.0f, x >= y ? 1.0 : 0.0)
 BINARY(and_, x != 0.0f && y != 0.0f ? 1.0f : 0.0f, x != 0.0 && y != 0.0 ? 1.0 : 0.0)
 BINARY(or_, x != 0.0f || y != 0.0f ? 1.0f : 0.0f, x != 0.0 || y != 0.0 ? 1.0 : 0.0)
 
-// Sizes of a walk over memory, and for each of N tensors the distance between neighbours.
+// Sizes of an iteration over memory, and the strides of each of N tensors.
 template <int RANK, int N> struct Geometry {
   u64 dims[RANK];
   i64 strides[N][RANK];
-  // Offset of element `index` of the walk in tensor `which`.
+  // Offset of element `index` in tensor `which`.
   template <typename I> __device__ inline i64 offset(I index, int which) const {
     i64 at = 0;
 #pragma unroll
@@ -186,7 +186,7 @@ template <int RANK, int N> struct Geometry {
     }
     return at;
   }
-  // The same of all tensors: what is divided is divided once.
+  // Computes the offsets in all tensors with one division per dimension.
   template <typename I> __device__ inline void offsets(I index, i64 (&at)[N]) const {
 #pragma unroll
     for (int which = 0; which < N; which++) at[which] = 0;
@@ -201,7 +201,7 @@ template <int RANK, int N> struct Geometry {
   }
 };
 
-// V neighbours, read and written as one.
+// V neighbouring elements, which are loaded and stored together.
 template <typename T, int V> struct alignas(sizeof(T) * V) Pack { T at[V]; };
 
 #define BOUNDS

@@ -347,7 +347,7 @@ pub struct Sent {
     pub to: u32,
     /// A copy or a kernel whose last operand is in the receiver's memory.
     pub launch: Box<Launch>,
-    /// The rows that are sent, if a tensor counts them: the rank's second operand.
+    /// The sent rows, if a tensor counts them; the counts are the rank's second operand.
     pub counted: Option<Counted>,
 }
 
@@ -395,8 +395,8 @@ pub struct Collective {
     pub source: Option<u8>,
     pub target: Option<u8>,
     pub dtype: DType,
-    /// Number of elements: for `all_gather` that each rank contributes, for `reduce_scatter` that each rank receives, for
-    /// `all_to_all` that each rank sends to each other; otherwise that of the whole operand.
+    /// Number of elements: that each rank contributes for `all_gather`; that each rank receives for `reduce_scatter`;
+    /// that each rank sends to each other rank for `all_to_all`; of the whole operand otherwise.
     pub count: u64,
     /// How values of the ranks are combined.
     pub reduction: Reduction,
@@ -404,30 +404,30 @@ pub struct Collective {
     pub peer: u32,
     /// Sizes of the parts of an uneven `all_to_all`; `None` if all parts are equal.
     pub parts: Option<Arc<Parts>>,
-    /// For an `all_to_all` of rows that a tensor counts.
+    /// The rows of an `all_to_all` that a tensor counts; `None` if the sizes are known before the run.
     pub counted: Option<Counted>,
 }
 
-/// Rows that go from each rank to each, counted by a matrix of whole numbers that all ranks have.
+/// Rows that go from each rank to each other rank, counted by an integer matrix that all ranks have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Counted {
     /// The operand with the counts, and their type.
     pub operand: u8,
     pub dtype: DType,
     pub ranks: u32,
-    /// Counts of each rank, of which equal shares belong to each receiver.
+    /// Counts per rank. They are divided equally among the receivers.
     pub parts: u64,
-    /// Whether rows go back the way that these counts have brought them.
+    /// Whether the rows return to their senders, as the option `back` requests.
     pub back: bool,
     /// Elements of a row.
     pub row: u64,
-    /// Rows of the tensor that is sent from, and of the one that is received into.
+    /// Rows of the source tensor and of the target tensor.
     pub source: u64,
     pub target: u64,
 }
 
 impl Collective {
-    /// Whether both are parts of the same collective call. Parts that do not match never complete, or fail.
+    /// Whether both are parts of the same collective call. Parts that do not match hang or fail.
     pub fn meets(&self, other: &Collective) -> bool {
         let key = |one: &Collective| (one.kind, one.ranks, one.dtype, one.count, one.reduction, one.peer, one.counted);
         key(self) == key(other)

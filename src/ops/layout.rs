@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(reshaped(&tensor(&[], &[]), dims(&[1, 1])), Ok(dims(&[1, 1])));
     }
 
-    /// A view leaves each element at its address, for any sizes and gaps.
+    /// A view preserves the address of each element, for any sizes and gaps.
     #[test]
     fn elements_stay_in_their_places() {
         for case in 0..2000 {

@@ -177,12 +177,12 @@ pub trait Operation: Sync {
         Vec::new()
     }
 
-    /// How many of the outputs, from the first on, a gradient is given of.
+    /// Number of the first outputs whose gradients are used.
     fn outputs_with_gradients(&self, spec: &Spec) -> usize {
         spec.outputs.len()
     }
 
-    /// Who computes the operation, as far as that is known before a run and not plain from its name; `None` otherwise.
+    /// Describes the implementation; `None` if it is unknown before a run, or obvious from the operation's name.
     fn carried_out(&self, _spec: &Spec) -> Option<&'static str> {
         None
     }
@@ -337,7 +337,7 @@ pub struct Call<'a> {
     pub team: Team,
 }
 
-/// An operation with everything that determines what runs, except the addresses of its operands.
+/// An operation with all properties that determine its launches, except the addresses of its operands.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Spec {
     pub operation: &'static dyn Operation,

@@ -9,13 +9,14 @@ use super::ragged::RAGGED;
 use super::stream::{RowText, Stream};
 use super::*;
 
-/// Shape after the first `skip` dimensions, with the strides of two tensors whose last dimensions these are.
+/// Returns the shape of the dimensions after the first `skip`, with the strides of two tensors that end in these
+/// dimensions.
 fn tail_geometry(a: &Tensor, skip_a: usize, b: &Tensor, skip_b: usize) -> Geometry {
     let tail = |dims: &Dims, skip: usize| Dims::from_slice(&dims[skip..]).unwrap_or_default();
     collapse(tail(&a.dims, skip_a), &[tail(&a.strides, skip_a), tail(&b.strides, skip_b)])
 }
 
-/// The first `count` dimensions, with the strides of two tensors whose first dimensions these are.
+/// Returns the first `count` dimensions, with the strides of two tensors that begin with these dimensions.
 pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
     let head = |dims: &Dims| Dims::from_slice(&dims[..count]).unwrap_or_default();
     collapse(head(&a.dims), &[head(&a.strides), head(&b.strides)])
@@ -152,16 +153,17 @@ impl Operation for Gather {
     }
 }
 
-/// The row that an index picks.
+/// Kernel text that finds the row selected by an index.
 const INDEXED: &str = "    i64 index = (i64)i[outer.offset(which, 1)];\n    inside = index >= 0 && (u64)index < rows;\n    \
                        return x + (inside ? index : 0) * (i64)sx;\n";
 
-/// How threads write an output that has no gaps from one end to the other.
+/// Returns the division of a contiguous output that is written from one end to the other; `None` if it has gaps, or if
+/// threads that each process a row do as well.
 fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     let y = &spec.outputs[0];
     let whole = 16 / y.dtype.size();
     let aligned = columns.pack == whole && columns.read == whole;
-    // Threads that have a row, or a pack of one, do as well if there are enough of them.
+    // Threads that each process a row, or a pack of one, are as fast if there are enough of them.
     let alike = columns.pack == columns.written && columns.pack == columns.read;
     let many = spec.inputs[1].elements().saturating_mul(columns.threads) >= RESIDENT_BLOCKS * u64::from(BLOCK);
     if !columns.flat() || (alike && columns.pack == columns.length) || (aligned && many) {
@@ -170,21 +172,22 @@ fn stream(spec: &Spec, columns: &Columns) -> Option<Stream> {
     Stream::of(y, columns.length, aligned)
 }
 
-/// How threads share the elements behind one index, which lie in an output and an input.
+/// Division of the elements of a row among threads. A row is the part of input and output that belongs to one index.
 pub(super) struct Columns {
-    /// A walk over these elements, in the output and in the input.
+    /// Geometry of these elements, with the strides of the output and of the input.
     pub geometry: Geometry,
     pub length: u64,
-    /// Neighbours that a thread takes as one, and those of them that are written and read by one instruction.
+    /// Number of neighbouring elements that a thread processes together, and of those that one instruction writes and
+    /// reads.
     pub pack: u64,
     written: u64,
     read: u64,
-    /// Threads that share the elements; a power of two.
+    /// Number of threads that share the elements; a power of two.
     pub threads: u64,
 }
 
 impl Columns {
-    /// For the dimensions behind the first `skip_y` and `skip_x`.
+    /// Returns the division for the dimensions after the first `skip_y` of the output and `skip_x` of the input.
     pub fn of(y: &Tensor, skip_y: usize, x: &Tensor, skip_x: usize) -> Columns {
         let geometry = tail_geometry(y, skip_y, x, skip_x);
         let length: u64 = y.dims[skip_y..].iter().product();
@@ -206,8 +209,8 @@ impl Columns {
         }
     }
 
-    /// Elements of a pack, and whether rows may begin between two: packs of 16 bytes where each side has its elements
-    /// side by side and a row has two packs at least.
+    /// Returns the elements of a pack, and whether rows may begin inside a pack. Packs have 16 bytes if elements are
+    /// contiguous on both sides and a row has at least two packs.
     pub fn packs(&self, dtype: DType) -> (u64, bool) {
         let widest = 16 / dtype.size();
         let aligned = self.pack == self.written && self.pack == self.read;
@@ -217,13 +220,14 @@ impl Columns {
         }
     }
 
-    /// Whether the elements lie side by side on both sides.
+    /// Whether the elements are contiguous on both sides.
     fn flat(&self) -> bool {
         self.geometry.strides.iter().all(|strides| matches!(&**strides, [] | [1]))
     }
 
-    /// Kernel text that defines `FETCH(row, j)` and `PUT(row, j, v)` for the packs of [`Columns::packs`], and `LEAD(row)`, the elements
-    /// between the begin of its first pack and that of the row: `n` is the length of a row.
+    /// Returns kernel text that defines `FETCH(row, j)` and `PUT(row, j, v)` for the packs of [`Columns::packs`], and
+    /// `LEAD(row)`, the number of elements between the start of the first pack and the start of the row. `n` is the
+    /// length of a row.
     pub fn text_of_packs(&self, pack: u64, ragged: bool) -> String {
         if ragged {
             return format!(
@@ -238,7 +242,8 @@ impl Columns {
         )
     }
 
-    /// Kernel text that fetches and puts packs; `COLUMN` is the offset of an element in the output, 0, or the input, 1.
+    /// Returns kernel text that loads and stores packs. `COLUMN` is the offset of an element in the output, 0, or in
+    /// the input, 1.
     pub fn text(&self) -> String {
         format!("#define LANES {}\n{}", self.threads, self.text_without_lanes())
     }
@@ -259,17 +264,17 @@ impl Columns {
     }
 }
 
-/// Packs of so many elements that a row of that length lies in, if it may begin between two or not.
+/// Number of packs with elements of a row of this length; `ragged` if the row may begin inside a pack.
 pub(super) fn packs_of_rows(length: u64, pack: u64, ragged: bool) -> u64 {
     (length + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
-/// The largest of `most`, its half and so on that fits; 1 if none does.
+/// Returns the largest of `most`, `most / 2`, `most / 4`, … that fits; 1 if none does.
 fn widest_pack(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     std::iter::successors(Some(most), |width| (*width > 1).then_some(width / 2)).find(|&width| fits(width)).unwrap_or(1)
 }
 
-/// Fetches and puts `V` elements, as few instructions as the alignment of each side allows.
+/// Kernel text that loads and stores `V` elements with as few instructions as the alignment of each side allows.
 const PACKS: &str = r#"
 template <typename T> __device__ inline Pack<T, V> fetch(const T* from) {
   Pack<T, V> v;

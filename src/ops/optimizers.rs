@@ -146,7 +146,7 @@ impl Operation for Optimizer {
                         return Err(call.bad_option(name, why, "write the share of the moment that stays: `0.9`"));
                     }
                 }
-                updated(call, "write what it updates: `adamw(g -> w, m, v)`")
+                updated(call, "write the tensors that it updates: `adamw(g -> w, m, v)`")
             }
             Optimizer::Sgd => {
                 let has_momentum = call.attrs.number("momentum") != 0.0;
@@ -157,11 +157,11 @@ impl Operation for Optimizer {
                 if has_momentum && call.outputs.len() == 1 {
                     return Err(OpError::OutputMissing {
                         op: "sgd",
-                        help: "with momentum, write what holds the velocity: `sgd(g -> w, v, momentum: 0.9)`",
+                        help: "with momentum, write the velocity as the second output: `sgd(g -> w, v, momentum: 0.9)`",
                         at: call.span.into(),
                     });
                 }
-                updated(call, "write what it updates: `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`")
+                updated(call, "write the tensors that it updates: `sgd(g -> w)`, or `sgd(g -> w, v, momentum: 0.9)`")
             }
         }
     }
@@ -203,7 +203,7 @@ impl Operation for Optimizer {
     }
 
     fn backward(&self, _: &mut Backward) -> Result<(), NoRule> {
-        Err("an update of parameters is the end of what gradients are taken of")
+        Err("an update of parameters is not differentiable")
     }
 }
 

@@ -77,7 +77,7 @@ impl Operation for Pad {
                 return Err(call.bad_option(name, why, help));
             }
             if sizes.iter().any(|size| !(0..1 << 40).contains(size)) {
-                return Err(call.bad_option(name, "each number has to lie between 0 and 2^40".to_owned(), help));
+                return Err(call.bad_option(name, "each number has to be between 0 and 2^40".to_owned(), help));
             }
         }
         let [before, after] = borders(call.attrs, rank);
@@ -213,8 +213,8 @@ fn in_packs(spec: &Spec) -> Launch {
 /// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.
 const BORDER: &str = "struct Border { u64 dims[RANK], before[RANK], sizes[RANK]; i64 strides[RANK]; };\n";
 
-/// Kernel text: for each row with elements in a pack, reads the aligned packs that hold these elements, shifts them, and merges
-/// them with the border by byte masks.
+/// Kernel text: for each row with elements in a pack, reads the aligned packs that contain these elements, shifts them,
+/// and combines them with the border by byte masks.
 const IN_PACKS: &str = r#"  const int LAST = RANK - 1;
   Place first = (Place)GLOBAL_INDEX * V, rest = first, at[RANK];
   if (first >= (Place)total) return;

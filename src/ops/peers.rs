@@ -1,4 +1,4 @@
-//! One rank's part of a copy between ranks: what it sends, and what it receives.
+//! One rank's part of a copy between ranks: the data that it sends and receives.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use crate::base::{DType, Dims};
 
 use super::*;
 
-/// One rank's part of `copy(x -> y at r)`: it reads what this rank sends, and writes what other ranks send to it. The
-/// catalogue does not list it, because a rank alone cannot know what arrives.
+/// One rank's part of `copy(x -> y at r)`: it reads the data that this rank sends, and writes the data that other ranks
+/// send to it. The catalogue does not list it, because it depends on the other ranks' programs.
 pub struct PeerCopy;
 
 /// Name of the internal option that holds one rank's part.
@@ -31,8 +31,8 @@ impl Crossing {
 }
 
 impl PeerCopy {
-    /// Returns the part of the rank that `team` describes: what it sends, and the ranks that write to it with their
-    /// outputs.
+    /// Returns the part of the rank that `team` describes: the data that it sends, and the ranks that write to it with
+    /// their outputs.
     pub fn of(sends: Option<(u32, Spec)>, arrives: Vec<(u32, Tensor)>, team: Team) -> Spec {
         let inputs = sends.as_ref().map(|(_, copy)| copy.inputs.clone()).unwrap_or_default();
         let (from, outputs) = arrives.into_iter().unzip();
@@ -79,7 +79,7 @@ impl Operation for PeerCopy {
         let Crossing { sends, from } = own(spec);
         let rank = spec.team.rank;
         let arrives = from.iter().zip(&spec.outputs).filter(|(from, _)| **from != rank);
-        // Of rows that are counted, each rank gets as many as it sends on average.
+        // A rank is assumed to receive as many counted rows as it sends.
         let bytes = |tensor: &Tensor| own(spec).counted().map_or(tensor.bytes(), |rows| rows.usual_bytes(tensor.dtype));
         let received = arrives.map(|(_, output)| bytes(output)).sum();
         match sends {

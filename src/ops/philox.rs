@@ -49,7 +49,7 @@ __device__ inline f32 draw(u64 seed, u64 index) { return draws<1>(seed, index).a
 mod tests {
     use super::*;
 
-    /// Known answers of Random123, the authors' implementation.
+    /// Compares with known answers of Random123, the authors' implementation.
     #[test]
     fn words_are_those_of_the_paper() {
         assert_eq!(words(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

@@ -1,7 +1,7 @@
 //! Kernel text that moves rows in packs of 16 bytes, at any alignment.
 //!
-//! Each pack of the target takes one store. Its elements are loaded as the two aligned packs of the source that hold them, and
-//! shifted into place. So rows whose length is not a multiple of a pack move as fast as others.
+//! Each pack of the target takes one store. Its elements are loaded as the two aligned packs of the source that hold
+//! them, and shifted into place. Therefore rows of any length move at the same speed.
 
 /// Kernel text that defines `read_row`, `fetch_row`, `put_row` and `lead_of` for packs of `V` elements, 16 bytes in all.
 pub const RAGGED: &str = r#"

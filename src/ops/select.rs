@@ -25,7 +25,7 @@ pub fn keys(dtype: DType) -> String {
         DType::BF16 => ("u32", 16, "return order16(x.bits, 0x7f80u);"),
         DType::E4M3 => ("u32", 16, "return order16((u32)x.bits << 8, 0x7e00u);"),
         DType::E5M2 => ("u32", 16, "return order16((u32)x.bits << 8, 0x7c00u);"),
-        // The two smallest numbers share a key.
+        // The two smallest numbers share a key, since no element has key 0.
         DType::I64 => ("u64", 64, "u64 u = (u64)x ^ 1ull << 63; return u == 0 ? 1 : u;"),
         DType::I32 => ("u64", 33, "return (u64)((u32)x ^ 1u << 31) + 1;"),
         DType::I8 => ("u32", 9, "return (u32)((i32)x + 129);"),

@@ -1,7 +1,7 @@
 //! Kernels that write a contiguous output in packs of 16 bytes, from input rows at any address.
 //!
-//! Each thread writes whole packs, whatever the length of rows: a pack can hold elements of several rows, and rows can have any
-//! alignment.
+//! Each thread writes whole packs for any length of rows: a pack can hold elements of several rows, and rows can have
+//! any alignment.
 
 use crate::base::Dims;
 

@@ -79,7 +79,7 @@ impl Operation for Spin {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         let time = call.attrs.number("time");
         if !(0.0..=10e9).contains(&time) {
-            let why = "it has to lie between 0 and 10 s".to_owned();
+            let why = "it has to be between 0 and 10 s".to_owned();
             return Err(call.bad_option("time", why, "write a time in between: `spin(10us)`"));
         }
         Ok(Vec::new())

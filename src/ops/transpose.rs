@@ -20,7 +20,7 @@ pub(super) fn permutation(attrs: &Attrs, rank: usize) -> Vec<usize> {
     }
 }
 
-/// True if a transposition exchanges the last two dimensions alone.
+/// True if a transposition only exchanges the last two dimensions.
 pub fn exchanges_last(spec: &Spec) -> bool {
     let rank = spec.inputs[0].dims.len();
     permutation(&spec.attrs, rank) == [(0..rank - 2).collect(), vec![rank - 1, rank - 2]].concat()

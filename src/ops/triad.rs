@@ -11,7 +11,7 @@ use super::*;
 /// performance computers", 1995).
 pub struct Triad;
 
-/// `b + 3 c`.
+/// Returns the expression `b + 3 c`.
 fn expression() -> Expression {
     let mut formula = Formula::default();
     let (b, c) = (formula.input(0), formula.input(1));
@@ -58,7 +58,7 @@ impl Operation for Triad {
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
         call.needs_device()?;
         if !(4.0..=1e15).contains(&call.attrs.number("bytes")) {
-            let why = "it has to lie between 4 B and 1e15 B".to_owned();
+            let why = "it has to be between 4 B and 1e15 B".to_owned();
             return Err(call.bad_option("bytes", why, "write a size in between: `triad(256MiB)`"));
         }
         Ok(vec![call.output(0, DType::F32, dims(call.attrs))?])

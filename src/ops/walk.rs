@@ -97,7 +97,7 @@ enum Step {
     Apart,
 }
 
-/// How a kernel iterates over its elements.
+/// The iteration of a kernel over the elements of its operands.
 #[derive(Debug)]
 struct Walk {
     /// Number of outputs, which are the first operands.

@@ -1,22 +1,24 @@
-//! Kernel text of Hopper's products of four warps (PTX ISA, "wgmma.mma_async").
+//! Kernel text of Hopper's warpgroup products (PTX ISA, "wgmma.mma_async").
 //!
-//! The right factor lies in shared memory, the left one there or in registers. Products are asynchronous: threads compute
-//! something else until they wait for them.
+//! The right factor is in shared memory, the left one there or in registers. Products are asynchronous: threads can
+//! compute something else until they wait for the result.
 
 use crate::base::DType;
 
-/// Factors in shared memory, as columns of 64 elements with the turns of [`super::mma`], which are those that these
-/// instructions read. The text needs [`super::mma::FUNCTIONS`] and the definition of `WARPGROUPS`.
+/// Factors in shared memory, as columns of 64 elements with the swizzle of [`super::mma`], which these instructions
+/// support. The text needs [`super::mma::FUNCTIONS`] and the definition of `WARPGROUPS`.
 ///
-/// - `Columns<ROWS>`: tiles of 64 columns, one behind the other.
-/// - `described<ROWS>`: the address of a factor's first element with how it lies: rows of 128 bytes, whose chunks of 16 are
-///   turned by the row's number, in groups of eight rows; `ROWS` such rows to the next 64 columns.
-/// - `written_before`: makes what threads have written to shared memory visible to these products.
+///
+/// - `Columns<ROWS>`: consecutive tiles of 64 columns.
+/// - `described<ROWS>`: the matrix descriptor of a factor: its address, the 128-byte swizzle, groups of eight rows, and
+///   a stride of `ROWS` rows to the next 64 columns.
+/// - `written_before`: makes writes of threads to shared memory visible to these products.
 /// - `multiply_begin`: comes before the products of a group.
 /// - `multiply_end`: ends a group of products.
-/// - `multiply_wait<N>`: waits until at most `N` groups are under way.
-/// - `multiply_pending<N>`: both.
-/// - `settled`: keeps the compiler from moving what computes these sums behind it, and what reads them before it.
+/// - `multiply_wait<N>`: waits until at most `N` groups are in flight.
+/// - `multiply_pending<N>`: `multiply_end`, then `multiply_wait<N>`.
+/// - `settled`: prevents the compiler from moving code that computes these sums behind it, or code that reads them
+///   before it.
 const FUNCTIONS: &str = r#"
 template <int ROWS> struct Columns {
   u16* at;
@@ -50,13 +52,14 @@ pub fn functions(products: &[String]) -> String {
     format!("{FUNCTIONS}{}#endif\n", products.concat())
 }
 
-/// Kernel text that defines `name`, which adds the product of 64 rows by `columns`, 16 terms deep, to sums; or which sets
-/// the sums to it where its last argument is false. `left` is whether the left factor lies in shared memory column by column,
-/// or `None` if it lies in registers; `by_rows` is whether the right one lies row by row.
+/// Returns kernel text that defines `name`, a function that adds the product of 64 rows and `columns` columns, 16 terms
+/// deep, to sums. If its last argument is false, it sets the sums instead. `left` is true if the left factor is in
+/// shared memory in column-major order, false if in row-major order, and `None` if it is in registers. `by_rows` is
+/// true if the right factor is in row-major order.
 pub fn product(name: &str, dtype: DType, columns: u64, left: Option<bool>, by_rows: bool) -> String {
     let tiles = columns / 16;
     let places = (0..tiles).flat_map(|tile| (0..8).map(move |place| (tile, place)));
-    // In the instruction's order: pairs of columns, of one row and of the row eight below.
+    // In the order of the instruction's registers: pairs of columns, of one row and of the row eight below.
     let sums = places.map(|(tile, place)| {
         let (half, row, column) = (place / 4, place / 2 % 2, place % 2);
         format!("\"+f\"(s[{tile}].at[{row}][{}])", half * 2 + column)

@@ -95,7 +95,7 @@ impl Operation for Check {
     }
 
     fn summary(&self) -> &'static str {
-        "counts how often what is waited for had not been done"
+        "counts the dependencies that were not complete"
     }
 
     fn category(&self) -> Category {

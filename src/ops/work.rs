@@ -251,7 +251,7 @@ impl Operation for Work {
             .contains(&call.attrs.number(name))
         {
             true => Ok(()),
-            false => Err(call.bad_option(name, format!("it has to lie between {text}"), help)),
+            false => Err(call.bad_option(name, format!("it has to be between {text}"), help)),
         };
         for name in ["flops", "bytes"] {
             between(name, 0.0, 1e15, "0 and 1e15", "write a smaller number")?;
@@ -294,7 +294,7 @@ impl Operation for Work {
         }
         match asked.time {
             Some(_) if asked.flops > 0.0 => {
-                let why = "what lasts for a given time does no arithmetic that is counted".to_owned();
+                let why = "a kernel that lasts for a given time does no counted arithmetic".to_owned();
                 Err(call.bad_option("flops", why, "remove `flops` or `time`"))
             }
             None if call.attrs.span("units").is_some() => {

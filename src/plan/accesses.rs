@@ -38,7 +38,7 @@ impl At {
     }
 }
 
-/// Accesses of the iterations that may be under way. A write replaces everything before it, since it waited for that.
+/// Accesses of the iterations that may be under way. A write replaces all earlier accesses, since it waited for them.
 pub struct Accesses<'a> {
     program: &'a Program,
     regions: &'a Regions,
@@ -61,8 +61,8 @@ impl<'a> Accesses<'a> {
         }
     }
 
-    /// Ends an iteration: forgets accesses of scratch memory, of which each iteration has its own copy, or all
-    /// accesses.
+    /// Ends an iteration. Removes the accesses of scratch memory, of which each iteration has its own copy, or with
+    /// `all` every access.
     pub fn end_iteration(&mut self, all: bool) {
         let program = self.program;
         let mut touched = std::mem::take(&mut self.touched);
@@ -84,8 +84,8 @@ impl<'a> Accesses<'a> {
     }
 
     /// Collects the accesses that an access through `view` must follow, with the hazard: all on the slice itself, and
-    /// newer ones on overlapping slices. The slice's own writer has waited for all before it there, and what the stream
-    /// has read here has waited for the writers before it.
+    /// newer ones on overlapping slices. Older ones are implied: the slice's own writer has waited for all accesses
+    /// before it, and earlier reads of the stream have waited for the writers before them.
     pub fn conflicts(&self, view: ViewId, stream: StreamId, writes: bool, found: &mut Vec<(Access, Hazard)>) {
         self.found_on(view, writes, (At::NEVER, At::NEVER), found);
         let neighbours = self.regions.of(view);

@@ -17,7 +17,7 @@ impl Affine {
         self.factors.iter().zip(variables).map(product).fold(self.constant, i64::saturating_add)
     }
 
-    /// The same function with the constant 0.
+    /// Returns the function with the constant 0.
     pub fn without_constant(&self) -> Affine {
         Affine { constant: 0, ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! Vector clocks over queues: what is known to be complete when an operation starts.
+//! Vector clocks over queues: the operations that are known to be complete when an operation starts.
 //!
 //! A queue runs its operations in order, so a clock holds for each queue the number of its operations that are
 //! complete. Used on the program's streams to find races, and on a schedule's lanes to find the necessary waits.
@@ -9,8 +9,8 @@ use super::clock::Clock;
 
 /// A position in a queue: after its `number`-th operation, counted from 1.
 ///
-/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents what is known there: the
-/// operations before it, on its queue and on others.
+/// If `mark` is not 0, nothing runs at this position, such as at a `signal`. It represents the operations that are
+/// known to be complete there: the operations before it, on its queue and on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePosition {
     pub queue: u32,
@@ -26,7 +26,7 @@ pub struct Clocks {
 
 #[derive(Debug)]
 struct Queue {
-    /// Knowledge after its last operation about other queues; `length` has that about its own.
+    /// Operations of other queues that are complete after its last operation; `length` counts its own.
     clock: Clock,
     /// Number of its operations.
     length: u32,
@@ -44,7 +44,7 @@ struct Saved {
     clock: Clock,
     /// Number of operations of the clock's own queue.
     length: u32,
-    /// Number of operations that will still wait for it.
+    /// Number of later operations that will still wait for this position.
     uses: u32,
 }
 
@@ -141,7 +141,7 @@ impl Clocks {
 
     /// Makes the next operation of `queue` wait for `place`.
     pub fn wait(&mut self, queue: u32, place: QueuePosition) {
-        // A queue always knows its own operations.
+        // A queue's clock always includes its own operations.
         if let Ok([own, other]) = self.queues.get_disjoint_mut([queue as usize, place.queue as usize]) {
             if let Some(saved) = other.saved(place) {
                 own.clock.join(&saved.clock);
@@ -151,7 +151,7 @@ impl Clocks {
         self.release(place);
     }
 
-    /// Removes one use of `place`: an operation does not have to wait for it after all.
+    /// Removes one use of `place`, for which an operation turned out not to need a wait.
     pub fn release(&mut self, place: QueuePosition) {
         let queue = &mut self.queues[place.queue as usize];
         match place.mark {

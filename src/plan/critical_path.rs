@@ -20,7 +20,7 @@ pub struct Timing {
     pub path: CriticalPath,
     /// Earliest start, from the begin of the iteration.
     pub starts: Vec<f64>,
-    /// How much later each operation may end without lengthening the critical path; 0 on the path itself.
+    /// Time by which each operation may end later without lengthening the critical path; 0 on the path itself.
     pub slack: Vec<f64>,
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_short_branch_has_room() {
-        // 0 ─▶ 1 ─▶ 3, and beside 1 the shorter 2.
+        // Edges 0 → 1 → 3 and 0 → 2 → 3; operation 2 is shorter than 1.
         let timing = plan(4, &[(0, 1), (0, 2), (1, 3), (2, 3)]).timing(&[5.0, 7.0, 3.0, 1.0]);
         assert_eq!(timing.path, CriticalPath { length: 13.0, ops: vec![OpId(0), OpId(1), OpId(3)] });
         assert_eq!(timing.starts, [0.0, 5.0, 5.0, 12.0]);
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(plan(2, &[(0, 1)]).timing(&[0.0, 0.0]).slack, [0.0, 0.0]);
     }
 
-    /// Every chain from an operation that waits for nothing to one that nothing waits for.
+    /// Returns every chain from an operation without dependencies to one without dependents.
     fn chains(operations: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
         let mut open: Vec<Vec<u32>> = (0..operations as u32).map(|op| vec![op]).collect();
         let mut found = Vec::new();

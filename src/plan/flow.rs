@@ -70,7 +70,8 @@ struct Value {
     torn: bool,
 }
 
-/// The walk through the iterations of the cycle, twice, so that the second round meets what the first one left.
+/// The walk through the iterations of the cycle, twice, so that the second round sees the values that the first one
+/// left.
 struct Walk<'a> {
     program: &'a Program,
     regions: &'a Regions,
@@ -134,7 +135,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whoever reads these memories after the last iteration reads what is left in them.
+    /// Marks the values that these memories hold after the last iteration as read later.
     fn read_at_last(&mut self, memories: &[MemoryId]) {
         let cycle = self.program.cycle.len();
         for value in self.live.iter().flatten() {
@@ -188,7 +189,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The operations that read an output, all in its own iteration; `None` if another iteration or the `teardown`
-    /// reads it too. An operation may read a part of it only.
+    /// reads it too. An operation may read only a part of it.
     pub fn readers(&self, slot: usize, op: OpId, output: usize) -> Option<&[Use]> {
         let step = &self.steps[slot];
         let inputs = self.program.cycle[slot].inputs(op).len();
@@ -247,7 +248,7 @@ teardown { map(z + 1) }
 ";
         flow(text, |flow| {
             assert_eq!(uses(flow, 0), Some(vec![1, 2]));
-            // Part of a result is read, and a part of what is read comes from elsewhere.
+            // An operation reads a part of a result, and another reads values of which a part comes from elsewhere.
             assert_eq!(flow.source(0, Use { op: OpId(1), input: 0 }), None);
             assert_eq!(flow.source(0, Use { op: OpId(2), input: 0 }), Some((OpId(0), 0)));
             assert_eq!((uses(flow, 1), uses(flow, 3)), (Some(vec![3, 4]), Some(vec![4])));

@@ -58,7 +58,7 @@ pub struct Edge {
 pub struct Across {
     pub from: OpId,
     pub to: OpId,
-    /// How many iterations earlier `from` is, at least 1.
+    /// Number of iterations by which `from` is earlier, at least 1.
     pub distance: u32,
     pub reason: Reason,
 }

@@ -24,7 +24,7 @@ fn too_many_overlaps(program: &Program, memory: MemoryId) -> PlanError {
     }
 }
 
-/// Dependencies of one operation while they are collected: the last operation of each stream, with the reason.
+/// Dependencies of one operation while they are collected: the last operation of each stream, each with the reason.
 struct Waits {
     by_stream: Vec<Option<(At, Reason)>>,
     /// Streams with a dependency.
@@ -40,7 +40,7 @@ impl Waits {
 
     fn add(&mut self, stream: StreamId, at: At, reason: Reason) {
         match &mut self.by_stream[stream.index()] {
-            // Prefer the reason that memory gives: a declared one is recorded elsewhere.
+            // Prefers the reason given by memory, because declared dependencies are recorded elsewhere.
             Some((known, why @ Reason::After { .. })) if *known == at && matches!(reason, Reason::Data { .. }) => {
                 *why = reason;
             }
@@ -53,7 +53,7 @@ impl Waits {
         }
     }
 
-    /// Returns all dependencies; stream order replaces what was found on the own stream.
+    /// Returns all dependencies; on the operation's own stream, stream order replaces other reasons.
     fn take(&mut self, stream: StreamId, before: Option<At>) -> &[(At, Reason)] {
         self.sorted.clear();
         for other in self.streams.drain(..) {

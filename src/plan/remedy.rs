@@ -40,7 +40,7 @@ struct Statement {
     loops: Vec<TurnId>,
 }
 
-/// How members of a family of labels are numbered.
+/// Numbering of the members of a family of labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Numbering {
     /// By the index in the text.
@@ -190,7 +190,7 @@ impl<'a> Search<'a> {
         common.enumerate().filter(|(_, turn)| is_call(turn)).map(|(place, _)| place + 1).last().unwrap_or(0)
     }
 
-    /// The statement that contains an operation, in the block at that depth.
+    /// Returns the statement that contains an operation, in the block at that depth.
     fn statement(&self, step: &Step, op: OpId, depth: usize) -> Statement {
         let turns = &self.program.turns;
         let chain = turns.enclosing(step.turn(op));
@@ -353,7 +353,8 @@ impl<'a> Search<'a> {
         given.then(|| (format!("{name}[{}]", index.join(", ")), guards))
     }
 
-    /// How an index of the first statement depends on the variables of the second.
+    /// Finds the rule by which an index of the first statement depends on the variables of the second; `None` if there
+    /// is none.
     fn rule(
         &self,
         numbering: Numbering,

@@ -30,7 +30,7 @@ struct Label {
     /// Byte offset in the file.
     offset: usize,
     length: usize,
-    /// The label's text.
+    /// The text of the label; `None` if it has none.
     text: Option<String>,
 }
 

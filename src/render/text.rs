@@ -191,7 +191,7 @@ mod tests {
         );
         let long = shown(&line(MAX_LINE + 1));
         assert!(long.contains("a.aorta:2:1001: here it is") && !long.contains("  o  "), "{long}");
-        // Neighbouring lines would be shown too.
+        // A long line is not shown as the context of a short one either.
         let beside = shown(&format!("x\n{}", " ".repeat(MAX_LINE + 1)));
         assert!(beside.contains("a.aorta:1:1: here it is") && beside.lines().all(|line| line.len() < 200), "{beside}");
     }

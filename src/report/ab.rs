@@ -172,7 +172,7 @@ fn method_agreement(record: &AbRecord, judged: &AbResult) -> Vec<String> {
     lines
 }
 
-/// Why the two methods may disagree, and what to do.
+/// Possible reasons for a disagreement of the two methods, with a remedy each.
 const REASONS: [&str; 4] = [
     "  - interleaved, a side begins with the caches, clocks and power that the other side left; separately, with its \
      own;",

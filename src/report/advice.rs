@@ -8,7 +8,7 @@ use super::page::Section;
 /// Number of findings that the report of a run shows.
 const SHOWN: usize = 3;
 
-/// The lines of a finding: its place, roughly what it gains, and the change to make.
+/// The lines of a finding: its source location, its approximate gain, and the change to make.
 pub fn lines(advice: &AdviceRecord) -> [String; 3] {
     let place = advice.places.first().map(|place| format!("{place}: ")).unwrap_or_default();
     [

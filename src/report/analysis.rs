@@ -143,8 +143,8 @@ fn path(rank: &RankRecord, analysis: &AnalysisRecord) -> String {
     )
 }
 
-/// The `count` groups of operations with the most exposed time, each with what usually helps, for each variant on the
-/// rank that is shown.
+/// The `count` groups of operations with the most exposed time, each with a usual remedy, for each variant on the rank
+/// that is shown.
 pub fn top(record: &RunRecord, rank: Option<u32>, count: usize) -> Page {
     let section = |variant: &Variant| {
         let (rank, analysis) = analyzed(variant, rank)?;

@@ -1,7 +1,7 @@
 //! One iteration of each variant as a Chrome trace in Kineto's format, for Perfetto, HTA and TraceLens.
 //!
 //! Each variant and rank is a process, each lane a thread, and each dependency between lanes an arrow. Ranks of a
-//! variant share a time axis if the offsets of their clocks are known, and arrows connect what they do together.
+//! variant share a time axis if the offsets of their clocks are known, and arrows connect their matching operations.
 
 use std::collections::{HashMap, HashSet};
 
@@ -49,7 +49,7 @@ pub fn chrome_trace(record: &RunRecord) -> String {
     text
 }
 
-/// A trace without its events.
+/// Returns a trace without events.
 pub(super) fn head(record: &RunRecord) -> Value {
     let mut trace = json!({
         "schemaVersion": 1,
@@ -166,7 +166,7 @@ pub(super) fn spans(
 fn critical_path(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usize, events: &mut Vec<Value>) {
     let path: HashSet<u32> =
         rank.analysis.iter().flat_map(|analysis| &analysis.critical_path.operations).copied().collect();
-    // Behind the lanes, of which some may have no operation.
+    // The track follows those of the lanes, including lanes without an operation.
     let lane = record.program.lanes.len();
     let tid = thread(pid, lane);
     let mut ran: Vec<&SpanRecord> = rank.trace.iter().filter(|span| path.contains(&span.id)).collect();
@@ -210,7 +210,8 @@ fn counter_events(record: &RunRecord, rank: &RankRecord, shift: Nanos, pid: usiz
 }
 
 /// Arrows between the matching operations of several ranks, from the one that starts last, which the others wait for.
-/// `first` is the process of the variant's first rank. Without a common clock, nothing says which starts last.
+/// `first` is the process of the variant's first rank. There are none without a common clock, because it is unknown
+/// which starts last.
 fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<Value>, flow: &mut u64) {
     if origins(&variant.ranks).is_none() {
         return;
@@ -228,7 +229,7 @@ fn meetings(variant: &Variant, shifts: &[Nanos], first: usize, events: &mut Vec<
     for meeting in variant.skew.iter().flat_map(|skew| &skew.collectives) {
         let members = meeting.ranks.iter().zip(&meeting.ids).filter_map(|(rank, id)| ran.get(&(*rank, *id)));
         let Some((last, _)) = members.clone().max_by_key(|(begin, _)| begin.time) else { continue };
-        // Viewers draw no arrow that leads back in time, so it ends where the last one arrives.
+        // Viewers draw no arrows backwards in time, so each ends at the arrival of the last operation.
         let others = members.filter(|(begin, end)| begin.pid != last.pid && *end > last.time);
         let others: Vec<End> = others.map(|(other, _)| End { time: last.time, ..*other }).collect();
         if !others.is_empty() {
@@ -326,7 +327,8 @@ fn args(record: &RunRecord, rank: &RankRecord, operation: &OperationRecord, span
     args
 }
 
-/// Adds what the vendor recorded of an operation's longest launch, of `count`. The names are Kineto's, where it has one.
+/// Adds the vendor's record of the longest of an operation's `count` launches. Arguments have Kineto's names where it
+/// has one.
 fn launch_args(launch: &LaunchRecord, count: usize, args: &mut Value) {
     let optional = [("hardware queue", launch.queue), ("graph node id", launch.node)];
     for (name, value) in optional.into_iter().filter_map(|(name, value)| Some((name, value?))) {

@@ -220,7 +220,7 @@ fn unmatched(of: &str, unmatched: &UnmatchedCase) -> String {
     format!("only in {of}: {}{why}", unmatched.case)
 }
 
-/// The number of verdicts, such as `1 worse, 2 better, 3 same, 4 cannot be told`.
+/// Counts the verdicts, such as `1 worse, 2 better, 3 same, 4 cannot be told`.
 fn summary(against: &SideComparison) -> String {
     let counts = against.counts();
     let all = [

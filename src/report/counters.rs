@@ -1,8 +1,8 @@
-//! Counters over one traced iteration: occupied compute units, what the running operations move each second, and running
-//! copies.
+//! Counters over one traced iteration: occupied compute units, bytes per second of the running operations, and number
+//! of running copies.
 //!
-//! An operation counts with its mean rate while it runs, or transfers. So rates are means over operations, of measured
-//! runs as of simulated ones, and no samples of a device's counters. Only the simulator gives the occupied compute units.
+//! An operation contributes its mean rate while it runs or transfers. Rates are therefore means over operations, also
+//! in measured runs, and not samples of a device's counters. Only the simulator reports occupied compute units.
 
 use crate::base::Nanos;
 use crate::measure::record::{OperationRecord, RankRecord};
@@ -48,7 +48,7 @@ impl Counter {
     }
 }
 
-/// A counter of operations with the bytes of one that count for it.
+/// Name of a counter, and the function that returns an operation's bytes for it.
 type Counted = (&'static str, fn(&OperationRecord) -> f64);
 
 /// The rates, each with its name.
@@ -61,7 +61,7 @@ const RATES: [Counted; 3] = [
     ("links between ranks", |operation| operation.bus_bytes.unwrap_or(0.0)),
 ];
 
-/// True for a copy over a link and for what ranks do together.
+/// True for a copy over a link and for an operation between ranks.
 fn crosses(operation: &OperationRecord) -> bool {
     operation.bus_bytes.is_some() || matches!(operation.direction.as_deref(), Some("h2d" | "d2h" | "peer"))
 }
@@ -106,7 +106,7 @@ fn sums(mut changes: Vec<(Nanos, f64)>) -> Vec<(Nanos, f64)> {
     for (at, change) in changes {
         sum += change;
         most = most.max(sum);
-        // A sum of differences does not end at 0 exactly.
+        // Rounding errors keep the sum from ending at exactly 0.
         let value = if sum < most * 1e-9 { 0.0 } else { sum };
         match points.last_mut().filter(|last| last.0 == at) {
             Some(last) => last.1 = value,

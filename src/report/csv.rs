@@ -33,8 +33,8 @@ pub(super) fn written<'a>(columns: &[&str], rows: impl Iterator<Item = Vec<&'a s
     String::from_utf8(bytes).expect("made of text only")
 }
 
-/// Escapes a cell so that no spreadsheet takes it for a formula: a text that begins like a formula and is not a number
-/// gets a leading `'`.
+/// Escapes a cell so that spreadsheets do not treat it as a formula: a text that begins like a formula and is not a
+/// number gets a leading `'`.
 fn cell(value: &str) -> Cow<'_, str> {
     // Some spreadsheets skip spaces, and treat the full-width forms of these signs alike.
     let formula = value.trim_start_matches(' ').starts_with(['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠']);

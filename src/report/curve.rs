@@ -104,7 +104,7 @@ fn sparkline(curve: &Curve) -> String {
     curve.points.iter().map(height).collect()
 }
 
-/// How the work changes along the axis, and the baseline of the efficiency.
+/// Describes how the work changes along the axis, and the baseline of the efficiency.
 fn work(curve: &Curve) -> String {
     let (first, last) = (&curve.points[0], &curve.points[curve.points.len() - 1]);
     let change = |text: fn(&CurvePoint) -> String| match (text(first), text(last)) {

@@ -9,8 +9,8 @@ use indexmap::IndexSet;
 use super::page::{Page, Section, Table};
 use super::variant::variant_of;
 
-/// The section in a run's report: one line if all figures are normal, otherwise those that are not, and what to check
-/// first. `None` if no ranges are known.
+/// The section in a run's report: one line if all figures are normal, otherwise the figures that are not, and the first
+/// thing to check. `None` if no ranges are known.
 pub(super) fn section(record: &RunRecord) -> Option<Section> {
     let (known, device) = (record.expected.len(), &record.device.name);
     let off: Vec<&ExpectedRecord> = record.expected.iter().filter(|figure| figure.verdict != "normal").collect();

@@ -5,7 +5,7 @@ use crate::measure::kernelbench::{Outcome, Results, ScoredProblem, Scores};
 
 use super::page::{ABSENT, Page, Section, Table};
 
-/// The factors by which a result has to be faster, as KernelBench's analysis lists them.
+/// The speed-up factors `p` that KernelBench's analysis lists.
 const FACTORS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.5, 2.0];
 
 /// The factors that the summary of a level names.

@@ -193,7 +193,7 @@ impl ModelCost {
                 }
             }
         }
-        // In the order of the table of labels; the optimizer, which is in none, comes last.
+        // In the order of the table of labels. The optimizer is not in the table and comes last.
         let place = |name: &str| PARTS.iter().position(|(_, part)| *part == name).unwrap_or(PARTS.len());
         layer.sort_by(|a, _, b, _| place(a).cmp(&place(b)));
         let of_layers = layer.values().fold(PartCost::default(), |sum, part| sum.and(part, sizes.layers));
@@ -208,19 +208,19 @@ impl ModelCost {
         self.layer.values().fold(PartCost::default(), |sum, part| sum.and(part, 1))
     }
 
-    /// Number of parameters that a token meets: those of all experts count by the share that it takes.
+    /// Number of parameters that a token uses: those of all experts are weighted by the share of experts that it takes.
     fn active_parameters(&self) -> f64 {
         let networks = self.layer.get(FEED_FORWARD).map_or(0, |part| part.parameters);
         let idle = 1.0 - self.sizes.top_k as f64 / self.sizes.experts as f64;
         self.model.parameters as f64 - networks as f64 * self.sizes.layers as f64 * idle
     }
 
-    /// As JSON with a final newline.
+    /// Returns the cost as JSON with a final newline.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a cost holds nothing that JSON cannot") + "\n"
     }
 
-    /// As a page.
+    /// Returns the cost as a page.
     pub fn page(&self) -> Page {
         let mut page = Page { command: "aorta explain model", name: "transformer".to_owned(), ..Page::default() };
         page.lines("", self.heading());

@@ -118,7 +118,7 @@ impl Group<'_> {
         (self.work() > Nanos(0)).then(|| (ideal.0 as f64 / self.work().0 as f64, bound))
     }
 
-    /// The same in words, such as `89 % memory`.
+    /// The share of the peak as text, such as `89 % memory`.
     pub fn of_peak_text(&self) -> String {
         match self.of_peak() {
             Some((share, bound)) => {

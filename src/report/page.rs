@@ -83,11 +83,11 @@ pub struct Check {
     pub outcome: Outcome,
     /// The result in a word, such as `worse` or `out of memory`.
     pub kind: &'static str,
-    /// Why it did not pass; empty if it did.
+    /// The reason why the check did not pass; empty if it passed.
     pub why: String,
-    /// Its figures in a line.
+    /// The figures of the result in one line.
     pub figures: String,
-    /// Its duration; `None` if not known.
+    /// The duration of the check's run; `None` if it is not known.
     pub seconds: Option<f64>,
 }
 

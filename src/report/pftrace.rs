@@ -24,14 +24,14 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// A whole number.
+    /// Adds an integer.
     fn number(mut self, field: u32, value: u64) -> Message {
         self.varint(u64::from(field) << 3);
         self.varint(value);
         self
     }
 
-    /// A number of 64 bits as they are.
+    /// Adds 64 bits.
     fn fixed(mut self, field: u32, value: u64) -> Message {
         self.varint(u64::from(field) << 3 | 1);
         self.0.extend(value.to_le_bytes());
@@ -204,7 +204,7 @@ fn packets(event: &Value, flows: &[FlowEnd]) -> Vec<(u64, u8, Message)> {
             let begin = arguments.fold(begin, |begin, (name, value)| begin.message(4, &annotation(name, value)));
             let begin = flows.iter().fold(begin, |begin, (field, flow)| begin.fixed(*field, *flow));
             let end = at + moment(&event["dur"]);
-            // An empty slice ends after its begin, and one of an arrow's ends lies within an operation.
+            // An empty slice ends after it begins, and a slice for the end of an arrow lies within an operation.
             let order = if event["cat"] == BETWEEN_RANKS { 3 } else { 1 };
             vec![(at, order, begin), (end, if end > at { 0 } else { order + 1 }, event_of(END, thread))]
         }
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn fields_have_the_encoding_of_protocol_buffers() {
-        // The examples of the encoding's documentation.
+        // Examples from the documentation of the encoding.
         assert_eq!(Message::default().number(1, 150).0, [0x08, 0x96, 0x01]);
         assert_eq!(Message::default().text(2, "testing").0, b"\x12\x07testing");
         let inner = Message::default().number(1, 150);

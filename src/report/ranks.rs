@@ -17,7 +17,7 @@ const RANKS: usize = 16;
 /// Maximum length of an operation's name.
 const NAME: usize = 24;
 
-/// Sections that compare the ranks of each variant, and say which rank the tables below belong to.
+/// Sections that compare the ranks of each variant, and name the rank that the tables below show.
 pub fn sections(record: &RunRecord, rank: Option<u32>) -> Vec<Section> {
     let several = || record.variants.iter().filter(|variant| variant.ranks.len() > 1);
     let Some(first) = several().next() else { return Vec::new() };
@@ -56,7 +56,7 @@ fn times(record: &RunRecord, variant: &Variant) -> Vec<String> {
             let late = within(late_ns, error_ns);
             let name = &meeting.name;
             format!(
-                "rank {rank} comes last: {late} after the others to `{name}`, in {times} of {of} observed iterations"
+                "rank {rank} arrives last: {late} after the others at `{name}`, in {times} of {of} observed iterations"
             )
         }));
     }
@@ -183,7 +183,7 @@ fn meetings(record: &RunRecord, variant: &Variant, skew: &SkewRecord) -> Section
     // A stable sort: ties stay in the order of the text.
     rows.sort_by_key(|row| std::cmp::Reverse(row.longest_wait().0));
     let header =
-        ["operation", "kind", "ranks", "count", "transfer", "longest wait", "last to come", "after the others"];
+        ["operation", "kind", "ranks", "count", "transfer", "longest wait", "last to arrive", "after the others"];
     let mut table = Table::new(header);
     for row in rows.iter().take(MEETINGS) {
         let (wait, rank) = row.longest_wait();

@@ -13,7 +13,7 @@ use super::sweep::axes;
 /// Number of points that are shown.
 const SHOWN: usize = 10;
 
-/// A search and what is needed to show it.
+/// A search with the data that its report needs.
 pub struct Searched<'a> {
     pub header: &'a Header,
     /// Number of points in the space.
@@ -27,7 +27,7 @@ pub struct Searched<'a> {
     pub pace: Pace,
 }
 
-/// The best points, how certain their order is, and what was not tried.
+/// Page with the best points, the certainty of their order, and the points that were not tried.
 pub fn search(searched: &Searched) -> Page {
     let Searched { header, points, found, .. } = searched;
     let mut page = Page { command: "aorta sweep --search", name: header.name.clone(), ..Page::default() };
@@ -83,7 +83,7 @@ fn table(searched: &Searched) -> Section {
     Section { table: Some(table).filter(|table| !table.rows.is_empty()), notes, ..Section::default() }
 }
 
-/// How certain it is that the best point is the best.
+/// Describes how certain it is that the best point is the best.
 fn certainty(searched: &Searched) -> Vec<String> {
     let found = searched.found;
     let mut lines = Vec::new();

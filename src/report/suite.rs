@@ -89,7 +89,7 @@ fn headline(record: &RunRecord) -> String {
     cell(record.variants.iter().rev().find_map(compared))
 }
 
-/// How many figures with a known range are normal.
+/// Describes how many figures with a known range are normal.
 fn normal(record: &RunRecord) -> String {
     let known = record.expected.len();
     let good = record.expected.iter().filter(|figure| figure.verdict == "normal").count();
@@ -126,7 +126,7 @@ fn summary(suite: &Suite) -> String {
     text
 }
 
-/// Figures that are not normal, and what to check first, without repetitions.
+/// Figures that are not normal, and the first thing to check for each, without repetitions.
 fn doubts(suite: &Suite) -> Vec<String> {
     let mut lines = Vec::new();
     let mut checks: BTreeSet<&str> = BTreeSet::new();

@@ -41,7 +41,7 @@ impl Value {
     fn exact(&self) -> String {
         match self {
             Value::Text(text) => text.clone(),
-            // Twelve digits, so that no trace of a conversion of units is left.
+            // Twelve digits hide rounding errors of unit conversions.
             Value::Number(number, _) | Value::Ratio(number) => {
                 format!("{number:.11e}").parse::<f64>().unwrap_or(*number).to_string()
             }
@@ -49,7 +49,7 @@ impl Value {
     }
 }
 
-/// The table for a page, and whether a column is of numbers follows from its cells.
+/// Returns the table for a page. A column is aligned as numbers if its cells are numbers.
 pub fn table(declared: &SuiteTable, cases: &[&Case]) -> Table {
     let names = declared.columns.iter().map(|column| column.0.as_str());
     let is_text = |cell: &TableCell| matches!(cell, TableCell::Axis(_) | TableCell::Status(_));

@@ -70,7 +70,7 @@ fn table(header: &Header, cases: &[&Case], order: Option<&Order>, columns: &Colu
     Section { table: Some(table), notes, ..Section::default() }
 }
 
-/// Says that some cases could not be gated, and which times are compared therefore.
+/// Explains that some cases could not be gated, and which times are compared for this reason.
 fn mixed_gating(cases: &[&Case]) -> [String; 2] {
     let variants = || cases.iter().filter_map(|case| Some((case, case.record.as_ref()?.variants.first()?)));
     let free: Vec<_> = variants().filter(|(_, variant)| pace::held(variant) == Some(false)).collect();

@@ -20,7 +20,7 @@ const LETTERS: [(&str, char); 9] = [
     ("marker", '|'),
 ];
 
-/// Waiting for other ranks.
+/// Letter for waiting for other ranks.
 const WAITING: char = '~';
 
 /// Room for the name of a stream in a wide window, and the least room for it and for its operations.
@@ -46,9 +46,9 @@ pub fn timeline(record: &RunRecord, width: usize) -> Page {
 /// Room in a line, in characters.
 #[derive(Clone, Copy)]
 struct Room {
-    /// For the name of a stream.
+    /// Width of the column with stream names, in characters.
     name: usize,
-    /// For its operations.
+    /// Width of the column with operations, in characters.
     columns: usize,
 }
 

@@ -37,11 +37,11 @@ fn operations(verification: &VerificationRecord, is_host: bool) -> Vec<String> {
     let worst = operations.iter().max_by(|a, b| a.error.total_cmp(&b.error));
     lines.extend(worst.filter(|worst| mistakes.is_empty() && worst.error > 0.0).map(|worst| {
         let share = (100.0 * worst.error).max(1.0);
-        format!("  the largest error is {share:.0} % of what rounding explains ({})", worst.operation)
+        format!("  the largest error is {share:.0} % of the bound for rounding errors ({})", worst.operation)
     }));
     lines.extend(operations.iter().filter(|operation| operation.by_vectors > 0).map(|operation| {
         format!(
-            "  {} of {} {}: by random vectors, which miss an error of 10 times what is allowed once in {:.0}",
+            "  {} of {} {}: by random vectors, which miss an error of 10 times the bound once in {:.0}",
             operation.by_vectors,
             operation.count,
             operation.operation,

@@ -9,8 +9,8 @@ use crate::model::{OpKind, Program};
 use super::{Command, Schedule, StepSchedule};
 
 /// Duration of each operation in ns, by slot of the cycle and number of the operation; 0 for markers. Assumes that each
-/// operation has the device and all links alone, finds in the cache what earlier operations left there, and waits for
-/// no other rank. `rank` is the one that runs the schedule.
+/// operation has the device and all links to itself, that the cache holds the data that earlier operations left there,
+/// and that no operation waits for another rank. `rank` is the one that runs the schedule.
 pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Profile) -> Vec<Vec<f64>> {
     let mut durations: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
     let members: Vec<Vec<u32>> = program.groups.iter().map(|group| group.members_with(rank).collect()).collect();
@@ -26,7 +26,7 @@ pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Pr
 }
 
 /// Share, from 0 to 1, of each operation's bytes in device memory that the cache serves by the model: by slot of the
-/// cycle and number of the operation. `cold` says that the cache is flushed before each iteration.
+/// cycle and number of the operation. `cold` is true if the cache is flushed before each iteration.
 pub fn cached(program: &Program, schedule: &Schedule, cold: bool, profile: &Profile) -> Vec<Vec<f64>> {
     let mut cached: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
     for ((planned, op, _), share) in shares(program, schedule, cold, profile) {

@@ -52,7 +52,8 @@ struct Events {
     first: Vec<u32>,
     /// Events that are waited for in the period, or that are explicit in the file.
     needed: Vec<bool>,
-    /// True once the walk is in the period; waits of the iterations before it, which differ, do not count.
+    /// True once the walk is in the period; waits of the iterations before it are not counted, since those iterations
+    /// differ.
     counts: bool,
 }
 
@@ -76,7 +77,7 @@ impl Events {
         self.needed[event.index()] |= self.counts;
     }
 
-    /// Removes unneeded records and renumbers the events without gaps. Returns their number.
+    /// Removes unneeded recordings and renumbers the events without gaps. Returns their number.
     fn number(self, steps: &mut [StepSchedule]) -> u32 {
         for step in &mut *steps {
             step.commands.retain(|command| match command {
@@ -195,7 +196,7 @@ impl Walk<'_> {
             ends.add(place);
             placer.after(step, op, place);
             let event = self.events.of(iteration, op);
-            // Unneeded records are removed at the end; explicit ones are kept.
+            // Unneeded recordings of events are removed at the end; explicit ones are kept.
             if info.kind == OpKind::Signal {
                 self.events.need(event);
             }

@@ -12,7 +12,7 @@ use super::{Lane, Topology};
 /// fewer lanes than classes.
 pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (Vec<Lane>, Vec<LaneId>) {
     let streams = &program.streams;
-    // A host stream is no stream of the device, so that the limit does not count it.
+    // A host stream is not a stream of the device, so the limit does not apply to it.
     let (on_host, on_device): (Vec<usize>, Vec<usize>) =
         (0..streams.len()).partition(|&stream| streams[stream].threads.is_some());
     let ceiling = ceiling.map_or(on_device.len(), |ceiling| ceiling.max(1) as usize);
@@ -48,8 +48,8 @@ pub fn assign(program: &Program, topology: Topology, ceiling: Option<u32>) -> (V
             apart += 1;
             queues.saturating_add(apart - 1)
         } else {
-            // A device deals its queues out to streams in turn. Streams without work before one that asks for a queue
-            // bring its turn to that queue.
+            // A device assigns queues to streams round-robin. If a stream requests a queue, streams without work are
+            // created before it until that queue is next.
             let turn = used_queues.entry(topology.by_priority.then_some(priority)).or_insert(0);
             let queue = asked.map_or(*turn, |asked| asked % queues);
             *turn = (queue + 1) % queues;

@@ -61,7 +61,7 @@ impl MemoryPlan {
     }
 }
 
-/// Lays out memory while events are placed; the clocks show what is complete.
+/// Lays out memory while events are placed; the clocks show which operations are complete.
 pub(super) struct Placer<'a> {
     program: &'a Program,
     share: bool,
@@ -78,7 +78,7 @@ pub(super) struct Placer<'a> {
     last: Latest<u32>,
 }
 
-/// How the accesses to one memory in one iteration are ordered.
+/// Order of the accesses to one memory in one iteration.
 #[derive(Clone, Copy, Debug)]
 struct Order {
     /// The stream of all accesses so far; `None` if there is more than one.

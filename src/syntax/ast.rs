@@ -106,9 +106,10 @@ pub enum DeclKind {
         name: Name,
         signature: Signature,
         fields: Vec<Setting>,
-        /// The operation that computes the same, without a label; several only by mistake.
+        /// The reference operation, without a label. There is more than one only by mistake.
         references: Vec<Call>,
-        /// The file that the field `file` names, if it could be read. The parser leaves it out.
+        /// The file that the field `file` names, if it could be read. The parser sets `None`; the linker of modules
+        /// adds it.
         file: Option<KernelFile>,
     },
     Def {

@@ -19,7 +19,7 @@ pub struct Outline {
     condition_end: Vec<u32>,
 }
 
-/// How to guess where a bracket is missing, in a file with unbalanced brackets.
+/// Clues for guessing where a bracket is missing, in a file with unbalanced brackets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Clues {
     /// Uses the brackets alone.
@@ -191,8 +191,8 @@ fn match_brackets(
                 }
             }
             TokenKind::Close(bracket) => match partner(&open, &indentations, bracket, beside) {
-                // A bracket of the wrong kind on the same line. Braces are excluded, since they usually close far more
-                // than that.
+                // Handles a bracket of the wrong kind on the same line. Braces are excluded, since they usually close
+                // much larger blocks.
                 None if bracket != b'}'
                     && open.last().is_some_and(|&(inner, opened)| {
                         opened != b'{' && on_one_line(tokens[inner].span, token.span, text, base)

@@ -25,7 +25,7 @@ pub struct Lexed {
     pub trivia: Vec<Trivia>,
 }
 
-/// How `//` after a value is read.
+/// Meaning of `//` after a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slashes {
     /// The slashes begin a comment.
@@ -150,7 +150,7 @@ fn text_end(text: &str, at: usize) -> usize {
         match bytes[end] {
             b'"' => return end + 1,
             b'\n' => break,
-            // An escaped character; a line break ends the text all the same.
+            // A line break ends the text even after a backslash.
             b'\\' if bytes.get(end + 1) != Some(&b'\n') => end += 2,
             _ => end += 1,
         }

@@ -4,7 +4,7 @@ use super::lex::{Slashes, lex};
 use super::token::{Token, TokenKind};
 use super::words::{Role, continues, role};
 
-/// The words of `text` in places where a name is declared, labels a call, or is written.
+/// Returns the words of `text` at positions where a name is declared, labels a call, or is an output.
 pub fn declared(text: &str) -> Vec<&str> {
     let tokens = lex(text, 0, Slashes::Comment, &mut Vec::new()).tokens;
     let is_word = |index: usize| tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word);

@@ -1,5 +1,5 @@
-//! Convolutions by cuDNN, whose algorithms are chosen during preparation. Only algorithms that add up the products of the
-//! definition, always in the same order, are used: neither transforms (FFT, Winograd) nor atomics.
+//! Convolutions by cuDNN, whose algorithms are chosen during preparation. Only algorithms that sum the products of the
+//! definition in a fixed order are used: neither transforms (FFT, Winograd) nor atomics.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -61,7 +61,8 @@ functions! {
     }
 }
 
-/// A proposal of the library: `cudnnConvolutionFwdAlgoPerf_t`, and that of the other forms, which has the same fields.
+/// A proposal of the library: `cudnnConvolutionFwdAlgoPerf_t` or the structure with the same fields for the other
+/// forms.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Proposal {
@@ -143,7 +144,8 @@ pub struct Convolution {
     zero: [u8; 8],
 }
 
-/// Whether an algorithm adds up the products of the definition. Numbers are those of `cudnnConvolutionFwdAlgo_t` and its like.
+/// Whether an algorithm sums the products of the definition. Numbers are those of `cudnnConvolutionFwdAlgo_t` and of
+/// the corresponding enumerations.
 fn is_direct(form: ConvForm, algorithm: c_int) -> bool {
     match form {
         // Implicit and explicit matrix products, and the direct algorithm.
@@ -153,7 +155,8 @@ fn is_direct(form: ConvForm, algorithm: c_int) -> bool {
     }
 }
 
-/// Returns sizes or strides of four or five dimensions: the library has a convolution over one dimension as one over two.
+/// Returns sizes or strides of four or five dimensions. The library represents a convolution over one dimension as one
+/// over two.
 fn sizes(dims: Dims, absent: u64) -> Vec<c_int> {
     let mut all: Vec<c_int> = dims.iter().map(|&size| size as c_int).collect();
     if all.len() == 3 {
@@ -162,7 +165,7 @@ fn sizes(dims: Dims, absent: u64) -> Vec<c_int> {
     all
 }
 
-/// Returns an option of the spatial dimensions, which are at least two.
+/// Returns an option for each spatial dimension, at least two.
 fn spatial(dims: Dims, absent: c_int) -> Vec<c_int> {
     let mut all: Vec<c_int> = dims.iter().map(|&size| size as c_int).collect();
     if all.len() == 1 {
@@ -198,7 +201,7 @@ impl Cudnn {
         Ok(Cudnn { table, graphs, handle, version, path: opened.path })
     }
 
-    /// Returns at most `wanted` algorithms that the library proposes, its best guess first.
+    /// Returns at most `wanted` algorithms that the library proposes, the most promising first.
     pub fn convolutions(library: &Arc<Self>, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Convolution>> {
         let exact = matches!(conv.arithmetic, Arithmetic::F32 | Arithmetic::F64);
         let mut all: Vec<Convolution> = Vec::new();
@@ -232,7 +235,8 @@ impl Cudnn {
         Ok(all)
     }
 
-    /// Makes calls with the handle launch on a stream.
+    /// Binds the handle to a stream.
+    ///
     ///
     /// # Safety
     ///
@@ -300,7 +304,7 @@ impl Descriptors {
         Ok(all)
     }
 
-    /// The library's proposals, its best guess first.
+    /// Returns the library's proposals, the most promising first.
     fn proposals(&self, form: ConvForm) -> Call<Vec<Proposal>> {
         let Descriptors { library, x, w, y, conv, .. } = self;
         let (table, handle) = (&library.table, library.handle);

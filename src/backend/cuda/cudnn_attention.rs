@@ -1,8 +1,8 @@
 //! Attention and its gradients as graphs of cuDNN.
 //!
-//! The library recognizes these graphs by their form and computes each by kernels that keep scores on the chip. The gradients
-//! of queries are a product over the gradients of all scores, which lie in the workspace: the library's other form adds them
-//! up with atomics, in an arbitrary order.
+//! The library recognizes these graphs by their form and computes each with kernels that keep scores in on-chip memory.
+//! The gradients of queries are computed by a product with the gradients of all scores, which are stored in the
+//! workspace. The library also has a form that sums them with atomics, in an arbitrary order; it is not used.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ops::{AttentionForm, FusedAttention};
 use super::cudnn::Cudnn;
 use super::cudnn_graph::{Element, Graph, Node, Plan, Pointwise, Reduction, Sizes, contiguous};
 
-/// Engines that are compiled for each use: each takes a second or two.
+/// Number of engines that are compiled for each call; compiling one takes a second or two.
 const ENGINES: usize = 2;
 
 /// Attention by an engine of the library.
@@ -26,7 +26,7 @@ pub struct Attention {
 }
 
 impl Cudnn {
-    /// Returns attention by at most `wanted` engines of the library, its best guess first.
+    /// Returns attention by at most `wanted` engines of the library, the most promising first.
     pub fn attentions(
         library: &Arc<Cudnn>,
         attention: &FusedAttention,
@@ -45,7 +45,7 @@ impl Cudnn {
     }
 }
 
-/// Bytes of the sums of products of results and their gradients, with room to align what lies before them.
+/// Bytes of the sums of `dy * o`, with space to align the memory before them.
 fn sums_bytes(attention: &FusedAttention) -> u64 {
     match attention.form {
         AttentionForm::Forward => 0,
@@ -81,7 +81,7 @@ impl Attention {
     }
 }
 
-/// A use of attention, and the dimensions of its inner tensors.
+/// Dimensions and types of the tensors of an attention call.
 struct Shape<'a> {
     attention: &'a FusedAttention,
     /// Dimensions of the scores, and of one number per query.
@@ -107,7 +107,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Adds the operand with this place, transposed if `turn`.
+    /// Adds the operand with this number, transposed if `turn`.
     fn operand(&self, graph: &mut Graph, place: usize, turn: bool) -> Call<Node> {
         let tensor = self.attention.tensor(place);
         let (dims, strides) = (sizes(&tensor.dims), sizes(&tensor.strides));
@@ -120,7 +120,7 @@ impl<'a> Shape<'a> {
         graph.pointwise(function, x, b, y, Element::F32)
     }
 
-    /// Adds the products of queries and keys, with their scale.
+    /// Adds the scaled products of queries and keys.
     fn products(&self, graph: &mut Graph, q: Node, keys: Node) -> Call<Node> {
         let products = graph.inner(self.scores, Element::F32)?;
         graph.multiply(q, keys, products)?;

@@ -166,7 +166,7 @@ impl Graph {
         self.set(made, 901, Kind::DTYPE, &[element.0])?;
         self.set(made, 902, Kind::I64, &numbers(dims))?;
         self.set(made, 903, Kind::I64, &numbers(strides))?;
-        // Bytes of which an address is a multiple.
+        // Alignment of the tensor's address in bytes.
         self.set(made, 900, Kind::I64, &[16i64])?;
         self.set(made, 907, Kind::BOOL, &[inner])?;
         self.set(made, 908, Kind::BOOL, &[value])?;
@@ -286,8 +286,8 @@ impl Graph {
         api.check("cudnnBackendFinalize", unsafe { (api.functions.finalize)(descriptor) })
     }
 
-    /// Finishes the graph, and compiles it by at most `wanted` of the library's engines, the best guess first. An engine that
-    /// may add up in an arbitrary order, or needs more than `workspace` bytes, is left out.
+    /// Finishes the graph and compiles it with at most `wanted` of the library's engines, the most promising first.
+    /// Skips engines that are not deterministic or need more than `workspace` bytes.
     ///
     /// Fails if no engine is left, with the reason of the last one that failed.
     pub fn plans(mut self, workspace: u64, wanted: usize) -> Call<Vec<Plan>> {
@@ -335,7 +335,7 @@ impl Graph {
         Ok(found.into_iter().map(|(plan, workspace)| Plan { graph: graph.clone(), plan, workspace }).collect())
     }
 
-    /// Returns the configurations of engines that the library proposes, its best guess first.
+    /// Returns the configurations of engines that the library proposes, the most promising first.
     fn configurations(&mut self, graph: Desc, mode: c_int) -> Call<Vec<Desc>> {
         let heuristics = self.descriptor(kind::HEURISTICS)?;
         self.set(heuristics, 201, Kind::DESCRIPTOR, &[graph])?;

@@ -41,7 +41,7 @@ functions! {
     }
 }
 
-/// The first version of the interface that has every offset below: that of CUDA 12.0.
+/// First version of the interface that has all offsets below: that of CUDA 12.0.
 const OLDEST: u32 = 19;
 
 /// The first version whose `cuptiFinalize` is sound in a process with graphs: that of CUDA 12.6.
@@ -124,14 +124,14 @@ struct State {
     ranks: u32,
     /// The subscriber's handle while a rank records.
     subscriber: usize,
-    /// Records that have been read and that no rank has taken.
+    /// Records that were read but not yet taken by a rank.
     activities: Vec<Activity>,
     dropped: u64,
 }
 
 static STATE: Mutex<State> = Mutex::new(State { ranks: 0, subscriber: 0, activities: Vec::new(), dropped: 0 });
 
-/// Full buffers by their address, with the number of valid bytes; and empty ones. The library has all others.
+/// Full buffers with the number of valid bytes, and empty buffers, by address. All other buffers are with the library.
 static FULL: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static EMPTY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
@@ -150,7 +150,8 @@ pub struct Cupti {
 }
 
 impl Cupti {
-    /// Opens the library whose major version is first in `names`. The error says in words why it cannot be used.
+    /// Opens the library whose major version is first in `names`. The error is the reason in words why it cannot be
+    /// used.
     pub fn open(paths: &SearchPaths, names: &[String]) -> Result<Arc<Cupti>, String> {
         LIBRARY.get_or_init(|| Self::load(paths, names).map(Arc::new)).clone()
     }
@@ -236,7 +237,7 @@ impl Cupti {
                 finalize();
             }
         }
-        // Records that arrive only now belong to no operation.
+        // Records that arrive this late belong to no operation.
         let full = std::mem::take(&mut *lock(&FULL));
         lock(&EMPTY).extend(full.into_iter().map(|(buffer, _)| buffer));
         *state = State::default();
@@ -366,7 +367,7 @@ impl Tracer for Cupti {
 
 /// Notes the number of a call, and the operation of a node. The library calls it within the thread's own calls.
 unsafe extern "C" fn noted(user: *mut c_void, domain: u32, callback: u32, data: *const u8) {
-    // A thread that ends has no notes any more, and no cause.
+    // A thread that is ending has already destroyed its notes and has no cause.
     let _ = NOTES.try_with(|notes| {
         let Ok(mut notes) = notes.try_borrow_mut() else { return };
         // SAFETY: the data are those of the domain's callbacks, and the user's pointer is the table, as registered.

@@ -1,4 +1,4 @@
-//! The CUDA driver library: its functions, each resolved once, and what it says about devices.
+//! The CUDA driver library: its functions, each resolved once, and queries about devices.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 

@@ -45,7 +45,8 @@ fn versioned(stem: &str, driver_major: i32) -> Vec<String> {
     names
 }
 
-/// Compiles a kernel to machine code for `architecture`, such as `sm_90`, without a device. The error says why it cannot.
+/// Compiles a kernel to machine code for `architecture`, such as `sm_90`, without a device. The error is the reason in
+/// words.
 pub fn compile(paths: &SearchPaths, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
     let nvrtc = Nvrtc::open(paths, NEWEST).map_err(|error| error.to_string())?;
     nvrtc.compile(source, architecture)
@@ -173,7 +174,7 @@ impl Cuda {
         once(&self.cublaslt, || cublaslt::open(&self.paths, self.major()).map(Arc::new))
     }
 
-    /// cuDNN, and its name with its version. Kernels stand in for it where it is absent.
+    /// cuDNN, and its name with its version. If it is missing, generated kernels replace it.
     fn cudnn(&self) -> Result<&(Arc<Cudnn>, String), &ExecError> {
         let named = |library: Cudnn| (format!("cuDNN {}", library.version), library);
         let opened = self
@@ -239,8 +240,8 @@ fn unit_limits(attribute: impl Fn(c_int) -> Option<c_int>) -> Option<UnitLimits>
     })
 }
 
-/// The compiler's name of a compute capability. Hopper's warpgroup instructions are in `sm_90a` alone; code for
-/// it runs on no other device, as no code for a certain device does here.
+/// The compiler's name of a compute capability. Hopper's warpgroup instructions exist in `sm_90a` only; its code does
+/// not run on other devices, which does not matter because kernels are compiled for the device of the run.
 fn architecture(major: i32, minor: i32) -> String {
     let suffix = if (major, minor) == (9, 0) { "a" } else { "" };
     format!("sm_{major}{minor}{suffix}")

@@ -1,20 +1,21 @@
-//! The theoretical occupancy of a kernel: which share of an SM's threads its registers, shared memory and blocks permit.
+//! The theoretical occupancy of a kernel: the share of an SM's threads that its registers, shared memory and blocks
+//! permit.
 //!
-//! The rules are those of the CUDA C++ Programming Guide, "Compute Capabilities", for 7.0 and later. The driver computes the
-//! same for its own functions; kernels of libraries are known from their record alone.
+//! The rules are those of the CUDA C++ Programming Guide, "Compute Capabilities", for 7.0 and later. The driver can
+//! compute it only for functions loaded by this process; kernels of libraries are known from the vendor's records only.
 
 use crate::exec::KernelLaunch;
 
 /// Threads of a warp.
 const WARP: u32 = 32;
 
-/// Registers are allocated to a warp in units of so many.
+/// Number of registers by which a warp's allocation is rounded up.
 const REGISTER_UNIT: u32 = 256;
 
-/// Registers are divided among so many partitions of an SM, each with warps of its own.
+/// Number of partitions of an SM, which divide its registers and warps.
 const PARTITIONS: u32 = 4;
 
-/// Shared memory is allocated to a block in units of so many bytes.
+/// Granularity of a block's allocation of shared memory, in bytes.
 const SHARED_UNIT: u32 = 128;
 
 /// Resources of an SM.
@@ -23,7 +24,7 @@ pub struct UnitLimits {
     pub threads: u32,
     pub blocks: u32,
     pub registers: u32,
-    /// Bytes of shared memory at most.
+    /// Maximum shared memory in bytes.
     pub shared_bytes: u32,
     /// Bytes of shared memory that the driver reserves in each block.
     pub reserved_bytes: u32,
@@ -59,7 +60,7 @@ mod tests {
         KernelLaunch { block, registers, shared_bytes, ..KernelLaunch::default() }
     }
 
-    /// Each case is limited by another resource. The values are those of NVIDIA's occupancy calculator.
+    /// Each case is limited by a different resource. The values are those of NVIDIA's occupancy calculator.
     #[test]
     fn each_resource_limits() {
         let of =

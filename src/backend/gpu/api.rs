@@ -24,7 +24,7 @@ pub struct Addresses {
     pub c: u64,
     /// Address of the bias; 0 without a bias.
     pub bias: u64,
-    /// Addresses of the factors of `a` and of `b`; 0 without factors.
+    /// Addresses of the scaling factors of `a` and of `b`; 0 without factors.
     pub scales: [u64; 2],
 }
 
@@ -151,8 +151,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         None
     }
 
-    /// Returns the vendor's library that records kernels and copies, and loads it at the first call. The error says in words
-    /// why it cannot be used.
+    /// Returns the vendor's library that records kernels and copies, and loads it at the first call. The error is the
+    /// reason in words why it cannot be used.
     fn tracer(&self) -> Result<Arc<dyn Tracer>, String> {
         Err(format!("the backend {} has no library for it", Self::NAME))
     }
@@ -203,7 +203,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         self.check(call, status).map(|()| function)
     }
 
-    /// Most threads that a block of a function may have, which its registers limit.
+    /// Maximum number of threads of a function's block, limited by its registers.
     unsafe fn most_threads(&self, function: Function) -> Call<u32> {
         let runtime = self.runtime();
         let mut threads = 0;
@@ -449,7 +449,7 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
 
     // --- Libraries ------------------------------------------------------------------------------------------------
 
-    /// Up to `wanted` algorithms that the library proposes for a product, its best guess first. `workspace` is the
+    /// Up to `wanted` algorithms that the library proposes for a product, the most promising first. `workspace` is the
     /// memory that they may use, in bytes.
     fn products(&self, gemm: &Gemm, workspace: u64, wanted: u32) -> Result<Vec<Self::Product>, ExecError>;
 
@@ -464,8 +464,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
     /// Name and version of the library of convolutions, loaded at the first call; `None` if there is none.
     fn convolution_library(&self) -> Option<&str>;
 
-    /// Up to `wanted` algorithms that the library proposes for a convolution, its best guess first. `workspace` is the memory
-    /// that they may use, in bytes.
+    /// Up to `wanted` algorithms that the library proposes for a convolution, the most promising first. `workspace` is
+    /// the memory that they may use, in bytes.
     fn convolutions(&self, conv: &Conv, workspace: u64, wanted: u32) -> Call<Vec<Self::Convolution>>;
 
     unsafe fn convolve(
@@ -476,8 +476,8 @@ pub trait Api: PeerAccess + Send + Sync + 'static {
         stream: Stream,
     ) -> Call;
 
-    /// Up to `wanted` deterministic engines that the library has for attention, its best guess first. `workspace` is the memory
-    /// that they may use, in bytes. Fails with the library's reason if it has none.
+    /// Up to `wanted` deterministic engines that the library has for attention, the most promising first. `workspace`
+    /// is the memory that they may use, in bytes. Fails with the library's reason if it has none.
     fn attentions(&self, attention: &FusedAttention, workspace: u64, wanted: u32) -> Call<Vec<Self::Attention>>;
 
     /// `operands` are the addresses of the operands, in their order.

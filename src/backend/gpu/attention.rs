@@ -1,4 +1,4 @@
-//! Chooses who computes each use of attention, an engine of the vendor's library or generated kernels, by timing both.
+//! Chooses between an engine of the vendor's library and generated kernels for each attention, by timing both.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use super::products::Chooser;
 use super::runtime::Stream;
 
 impl<A: Api> Context<'_, A> {
-    /// Adds the library's call and the launches of the kernels. Once one of them is chosen, the others do nothing.
+    /// Adds the library's call and the launches of the kernels. After the choice, the calls that are not chosen do
+    /// nothing.
     pub fn attend(
         &self,
         (fused, kernels): (&Arc<FusedAttention>, &[Kernel]),
@@ -95,7 +96,7 @@ impl<A: Api> Chooser<'_, A> {
         })
     }
 
-    /// Runs an engine once, since its first run may load code, which a stream that is captured may not.
+    /// Runs an engine once. The first run may load code, which is not allowed during a capture.
     fn try_engine(&self, attention: &Attention, engine: &A::Attention) -> Call {
         let AttentionUse { ref operands, lane, .. } = attention.uses[0];
         let (stream, workspace) = (self.streams[lane as usize], self.workspaces[lane as usize]);
@@ -104,7 +105,7 @@ impl<A: Api> Chooser<'_, A> {
         self.api.synchronize()
     }
 
-    /// Median time of one use when it runs on each of its streams concurrently, by an engine or by the kernels.
+    /// Median time of one attention when it runs on each of its streams concurrently, by an engine or by the kernels.
     fn time_attention(&self, attention: &Attention, engine: Option<&A::Attention>) -> Call<Nanos> {
         let lanes: Vec<u32> = attention.uses.iter().map(|one| one.lane).collect();
         let flops = attention.attention.flops() * attention.attention.calls as f64;

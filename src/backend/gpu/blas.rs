@@ -59,13 +59,13 @@ pub struct Dialect {
     pub arithmetic: fn(Arithmetic) -> c_int,
     /// Constants for an operand used as it is, and for a transposed one.
     pub operations: [c_int; 2],
-    /// Attributes of a product that say whether its first and its second operand are transposed.
+    /// Attributes of a product for whether its first and its second operand are transposed.
     pub transposes: [c_int; 2],
     /// Attributes of a layout for the number of matrices in a batch and for the stride between them, in elements.
     pub batch: [c_int; 2],
     /// Attributes of a product for its epilogue, and for the address and the element type of its bias.
     pub epilogue: [c_int; 3],
-    /// Attributes of a product for the addresses of the factors of its first and its second operand.
+    /// Attributes of a product for the addresses of the scaling factors of its first and its second operand.
     pub scales: [c_int; 2],
     /// Attributes of a product for the scope of these factors: the whole matrix, or a block of it.
     pub scale_modes: [c_int; 2],
@@ -128,7 +128,7 @@ impl<const WORDS: usize> Drop for Layouts<WORDS> {
     }
 }
 
-/// A product with a chosen algorithm.
+/// A matrix product with a chosen algorithm.
 pub struct Product<const WORDS: usize> {
     layouts: Rc<Layouts<WORDS>>,
     algorithm: [u64; WORDS],
@@ -204,7 +204,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         check(call, code, self.dialect.status)
     }
 
-    /// Returns at most `wanted` algorithms that the library proposes, its best guess first.
+    /// Returns at most `wanted` algorithms that the library proposes, the most promising first.
     ///
     /// With a workspace, cuBLASLt proposes to split small products along k and underestimates the cost of adding up the
     /// parts: [32, 4096] × [4096, 4096] takes 9.3 µs split and 7.6 µs unsplit on an H200. The second query therefore
@@ -245,7 +245,7 @@ impl<const WORDS: usize> BlasLt<WORDS> {
         self.check(self.table.names.desc_set, code)
     }
 
-    /// Sets the addresses of the factors of `a` and `b`. The library's first operand is `b`.
+    /// Sets the addresses of the scaling factors of `a` and `b`. The library's first operand is `b`.
     fn set_scales(&self, desc: Desc, [a, b]: [u64; 2]) -> Call {
         let [first, second] = self.dialect.scales;
         self.set(desc, first, &b)?;
@@ -388,12 +388,12 @@ impl<const WORDS: usize> Layouts<WORDS> {
             library.set(layouts.desc, function, &epilogue_number(epilogue))?;
             if epilogue.bias.is_some() {
                 library.set(layouts.desc, element, &(dialect.element)(gemm.c.dtype))?;
-                // Each launch sets its own. The heuristic only asks whether there is one.
+                // Each launch sets its own address. The heuristic only checks whether there is one.
                 library.set(layouts.desc, pointer, &16u64)?;
             }
         }
         if let Some(scales) = gemm.scales {
-            // Each launch sets its own addresses. The heuristic only asks whether there are any.
+            // Each launch sets its own addresses. The heuristic only checks whether there are any.
             library.set_scales(layouts.desc, [16; 2])?;
             if scales.form != ScaleForm::Tensor {
                 let modes = dialect.scale_modes.into_iter().zip(scale_modes(scales.form));
@@ -407,8 +407,8 @@ impl<const WORDS: usize> Layouts<WORDS> {
     }
 }
 
-/// The modes of the factors of the library's first and second operand, which are `b` and `a`: values of
-/// `cublasLtMatmulMatrixScale_t` and `hipblasLtMatmulMatrixScale_t`. Those of blocks are known to cuBLAS from 12.9 on.
+/// Modes of the scaling factors of the library's first and second operand, which are `b` and `a`: values of
+/// `cublasLtMatmulMatrixScale_t` and `hipblasLtMatmulMatrixScale_t`. cuBLAS supports those of blocks from 12.9 on.
 fn scale_modes(form: ScaleForm) -> [c_int; 2] {
     const SCALAR: c_int = 0;
     const OUTER_VECTOR: c_int = 3;

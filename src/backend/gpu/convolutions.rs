@@ -1,5 +1,5 @@
-//! Chooses what computes each convolution: an algorithm of the vendor's library, or generated kernels. Both are timed as
-//! products are.
+//! Chooses between an algorithm of the vendor's library and generated kernels for each convolution, by timing both like
+//! matrix products.
 
 use crate::base::Nanos;
 use crate::exec::ExecError;
@@ -10,7 +10,7 @@ use super::lower::{ConvUse, Convolution};
 use super::products::Chooser;
 use super::runtime::Stream;
 
-/// An algorithm of the library, or `None` where the kernels compute the convolution.
+/// An algorithm of the library; `None` if the kernels compute the convolution.
 type Chosen<A> = Option<<A as Api>::Convolution>;
 
 impl<A: Api> Chooser<'_, A> {
@@ -21,7 +21,7 @@ impl<A: Api> Chooser<'_, A> {
             return Ok((None, "convolutions: kernels of aorta, since there is no library of them".to_owned()));
         };
         let workspace = self.workspaces[convolution.uses[0].lane as usize].1;
-        // A library that has no algorithm may say so by an error.
+        // A library without an algorithm may return an error.
         let found = self.api.convolutions(&convolution.piece, workspace, self.candidates).unwrap_or_default();
         let count = found.len();
         if count == 0 {
@@ -78,7 +78,7 @@ impl<A: Api> Chooser<'_, A> {
         })
     }
 
-    /// Issues the kernels in a range of the alternatives.
+    /// Issues a range of the kernels in [`Calls::alternatives`].
     pub fn kernels(&self, (first, last): (u32, u32), stream: Stream) -> Call {
         self.alternatives[first as usize..last as usize].iter().try_for_each(|kernel| self.kernel(kernel, stream))
     }

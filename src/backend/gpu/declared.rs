@@ -39,7 +39,7 @@ impl<A: Api> Context<'_, A> {
         Ok(())
     }
 
-    /// Describes what a declared kernel takes of a compute unit.
+    /// Describes the resources that a declared kernel takes of a compute unit.
     pub fn residency(&self, declared: &UserKernel, function: Function) -> Result<String, ExecError> {
         let threads = declared.threads() as u32;
         // SAFETY: the function is a loaded kernel of this device.

@@ -36,8 +36,8 @@ fn digest(name: &OsStr, code: &[u8]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The content of a file; `None` if it is damaged or belongs to another name. The driver trusts machine code and does
-/// not know its length, so damaged code must not reach it.
+/// The content of a file; `None` if it is damaged or belongs to another name. The driver does not check machine code or
+/// its length, so damaged code must not be passed to it.
 fn unpack<'a>(name: &OsStr, file: &'a [u8]) -> Option<&'a [u8]> {
     let (found, code) = file.strip_prefix(MAGIC)?.split_at_checked(32)?;
     (!code.is_empty() && digest(name, code).as_slice() == found).then_some(code)
@@ -55,7 +55,7 @@ pub fn read(path: &Path) -> Option<Vec<u8>> {
     unpack(path.file_name()?, &bytes).map(<[u8]>::to_vec)
 }
 
-/// True for a regular file that belongs to this user and that nobody else may write.
+/// True for a regular file that belongs to this user and that only this user may write.
 #[cfg(unix)]
 fn is_own(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -116,7 +116,7 @@ mod tests {
         }
         mode(0o600);
         assert!(read(&path).is_some());
-        // A folder, or nothing, in place of the file.
+        // A folder has the file's name, or the file is missing.
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&path), None);
         std::fs::create_dir(&path).unwrap();

@@ -42,9 +42,9 @@ pub struct GpuDriver<A: Api> {
     kernels: Kernels,
     calls: Calls<A>,
     products: Vec<A::Product>,
-    /// For each convolution of [`Calls::convolutions`] the library's algorithm; `None` where kernels compute it.
+    /// For each convolution of [`Calls::convolutions`], the library's algorithm; `None` if kernels compute it.
     convolutions: Vec<Option<A::Convolution>>,
-    /// For each use of [`Calls::attentions`] the library's engine; `None` where kernels compute it.
+    /// For each attention of [`Calls::attentions`], the library's engine; `None` if kernels compute it.
     attentions: Vec<Option<A::Attention>>,
     /// Kernels that initialize buffers.
     fills: Vec<Prepared>,
@@ -54,9 +54,9 @@ pub struct GpuDriver<A: Api> {
     workspaces: Vec<(u64, u64)>,
     /// Communicators, by their number in the image.
     comms: Vec<Comm>,
-    /// The same communicators, for the watchdog.
+    /// The communicators, shared with the watchdog.
     shared: Arc<Comms>,
-    /// Device memory for barriers, which reduce a value that nobody reads.
+    /// Device memory for barriers, which reduce an unused value.
     scratch: u64,
     /// Flags by which copies between ranks synchronize.
     flags: Flags,
@@ -74,7 +74,7 @@ pub struct GpuDriver<A: Api> {
     capturing: bool,
     /// The folder of compiled kernels and chosen algorithms; `None` if nothing is kept.
     cache: Option<PathBuf>,
-    /// The counts of rows that the host has read last.
+    /// The row counts that the host has read last.
     counts: Vec<u8>,
     captured_uses: CapturedUses,
     /// True while each operation is timed.
@@ -124,7 +124,7 @@ impl<A: Api> GpuDriver<A> {
                 | Prepared::Nothing => Ok(()),
                 Prepared::Copy { copy, source, target, stream } => {
                     let copy = &calls.copies[copy as usize];
-                    // The call itself reads ordinary memory, which a host stream may still have to write.
+                    // The call itself reads pageable memory, which a host stream may not have written yet.
                     if copy.pageable && copy.direction == Direction::HostToDevice && host.is_used() && !*capturing {
                         while !api.idle(stream)? {
                             std::thread::yield_now();
@@ -441,8 +441,9 @@ impl<A: Api> Driver for GpuDriver<A> {
 impl<A: Api> Drop for GpuDriver<A> {
     fn drop(&mut self) {
         if self.abandoned {
-            // The device may still run work that never ends. Calls that synchronize or free memory would then block, so
-            // everything is leaked: the context, and the host memory that copies and kernels under way still use.
+            // The device may still run work that never ends. Calls that synchronize or free memory would then block.
+            // Therefore everything is leaked, including the context and the host memory that unfinished copies and
+            // kernels use.
             std::mem::forget(self.api.clone());
             std::mem::forget(std::mem::take(&mut self.inter_process));
             self.flags.hide();

@@ -22,7 +22,7 @@ use super::lower::{Calls, Prepared};
 use super::runtime::{Event, Function, Stream};
 use super::timer;
 
-/// Longest time for which the SMs are occupied, whatever the host does.
+/// Maximum time for which the SMs are occupied, even if the host does not release them.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
 /// Time allowed to a copy between devices, in addition to four times its time alone.

@@ -53,7 +53,8 @@ impl Flags {
         if image.crossings == 0 {
             return Ok(Flags::default());
         }
-        // After the flags comes one word for each rank, set by that rank when it has closed what it opened.
+        // The flags are followed by one word for each rank. A rank sets its word when it has closed the memory that it
+        // opened.
         let shared = SharedMemory::create(bytes(image, ranks) + ranks as u64 * FLAG);
         let shared = shared.map_err(|error| no_memory(&error))?;
         let host = registered(api, &shared)?;

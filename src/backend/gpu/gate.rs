@@ -15,7 +15,8 @@ use super::runtime::{Function, Stream};
 /// for the device by mistake loses no more than this.
 const TIMEOUT: Nanos = Nanos(250_000_000);
 
-/// Words of a gate: opened by the host, and opened by timeout. Each gate has a cache line of its own.
+/// Number of words of a gate. The first is set when the host opens the gate, the second when it times out. Each gate
+/// has a cache line of its own.
 const WORDS: usize = 32;
 const OPEN: usize = 0;
 const FORCED: usize = 1;
@@ -77,16 +78,17 @@ impl Gates {
         self.word(gate, FORCED).load(Ordering::Acquire) != 0
     }
 
-    /// Opens all gates, so that the device does not wait for a host that has given up.
+    /// Opens all gates, so that the device does not wait after the host has abandoned the run.
     pub fn release_all(&self) {
         (0..self.count).for_each(|gate| self.release(gate));
     }
 
     /// Frees the gates' memory.
     ///
+    ///
     /// # Safety
     ///
-    /// No gate is under way.
+    /// No gate's kernel is running.
     pub unsafe fn free<A: Api>(self, api: &A) {
         // SAFETY: the caller guarantees that no gate uses the memory.
         unsafe { api.free_pinned(self.cells) };

@@ -1,10 +1,11 @@
-//! Host streams beside a device: threads of the CPU do the operations of a lane, and a stream of the device keeps their
+//! Host streams of a device: CPU threads execute the operations of a lane, and a stream of the device keeps their
 //! order.
 //!
-//! The lane of a host stream is a stream of the device like any other: it records events, waits for them, is stamped, held
-//! at the gate and captured in graphs. An operation is two steps on it: the stream writes the operation's number to a word
-//! in pinned memory, the request, and waits for a second word, which a thread raises when the work is done. So no call of the
-//! host takes part while iterations run, and both words are 0 again after each operation, also in a graph.
+//! The lane of a host stream is an ordinary stream of the device: it records events, waits for them, records stamps, is
+//! held at the gate and captured in graphs. An operation consists of two steps on it: the stream writes the operation's
+//! number to a word in pinned memory, the request, and waits for a second word, which a thread raises when the work is
+//! done. Therefore no host call is needed while iterations run. Both words are 0 again after each operation, also in a
+//! graph.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,13 +23,13 @@ use super::host_work::{HostWork, Room};
 /// Words of a lane, each in a cache line of its own.
 const LINE: u64 = 128;
 
-/// Polls before a waiting thread gives its core to others, and between two looks at the clock.
+/// Number of polls before a waiting thread yields its core, and between two reads of the clock.
 const POLLS: u32 = 256;
 
 /// Time after which a waiting thread sleeps between polls.
 const SLEEP_AFTER: Duration = Duration::from_millis(50);
 
-/// A sleep is this part of the time waited so far, so that it delays an operation by no more than that.
+/// Ratio of the time waited so far to the next sleep, so that sleeping delays an operation by at most 0.1 %.
 const SLEEP_PART: u32 = 1000;
 
 /// Longest sleep between two polls.
@@ -94,7 +95,7 @@ impl HostLanes {
             let mut works = Vec::new();
             for (op, step) in image.ops.iter().zip(&mut self.steps).filter(|(op, _)| op.lane == number) {
                 let work = &image.works[op.work as usize];
-                // Copies that a verification adds are the device's.
+                // Copies that a verification adds run on the device.
                 if let Some(Launch::Host { .. }) = work.launches.first() {
                     works.push(HostWork::of(&work.spec, image.operands(op), &address, &mut files)?);
                     let value = works.len() as u32;
@@ -143,12 +144,12 @@ impl HostLanes {
         Some(Fault::new("host stream", failure.clone()))
     }
 
-    /// Tells the threads to end, and does not wait for them.
+    /// Requests the threads to end, without waiting for them.
     pub fn stop(&self) {
         self.lanes.iter().for_each(|lane| lane.stop.store(true, Ordering::Release));
     }
 
-    /// Ends the threads, once the operations under way are complete.
+    /// Ends the threads once the current operations are complete.
     pub fn end(&mut self) {
         self.stop();
         for thread in self.threads.drain(..) {
@@ -214,8 +215,8 @@ impl Lane {
         }
     }
 
-    /// Polls until there is a result; `None` if the lane is stopped before. Gives the core to other threads between polls,
-    /// and sleeps only where the wait has been long already.
+    /// Polls until there is a result; `None` if the lane is stopped before. Yields the core between polls, and sleeps
+    /// only after a long wait.
     fn wait<T>(&self, mut poll: impl FnMut() -> Option<T>) -> Option<T> {
         let mut start = None;
         loop {

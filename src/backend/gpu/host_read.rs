@@ -84,7 +84,7 @@ impl FileRead {
         self.read_some(at, target, wanted)
     }
 
-    /// As `read`, by whole blocks through the buffer.
+    /// Like `read`, in whole blocks through the buffer.
     fn read_blocks(&self, at: u64, target: &mut [u8], buffer: &mut [u8]) -> io::Result<()> {
         let first = at - at % BLOCK;
         let (skipped, wanted) = ((at - first) as usize, (at - first) as usize + target.len());
@@ -95,7 +95,7 @@ impl FileRead {
         Ok(())
     }
 
-    /// Reads from `at` on until at least `wanted` bytes are there.
+    /// Reads from `at` on until at least `wanted` bytes have been read. Returns their number.
     fn read_some(&self, at: u64, target: &mut [u8], wanted: usize) -> io::Result<()> {
         let mut there = 0;
         while there < wanted {

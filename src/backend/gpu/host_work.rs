@@ -1,7 +1,7 @@
 //! Operations of host streams, resolved to addresses: the work of their threads.
 //!
-//! Each thread takes a share of an operation's elements and goes through it in chunks: it copies the bytes of the operands
-//! out of memory, computes in `f64` as the reference does, and copies the bytes of the results back. Nothing is allocated.
+//! Each thread processes a share of an operation's elements in chunks: it copies the operands' bytes out of memory,
+//! computes in `f64` like the reference, and copies the results' bytes back. Nothing is allocated.
 
 use std::time::{Duration, Instant};
 
@@ -35,18 +35,18 @@ pub struct Elements {
     inputs: Vec<Walk>,
     outputs: Vec<Walk>,
     count: u64,
-    /// True if the elements move unchanged.
+    /// True if elements are copied unchanged.
     copies: bool,
 }
 
-/// The elements of an operand in memory, in row-major order of the outputs' shape.
+/// Iterates over the elements of an operand in memory, in row-major order of the outputs' shape.
 #[derive(Debug)]
 struct Walk {
     /// Address of the first element.
     base: u64,
     dtype: DType,
     dims: Dims,
-    /// In elements.
+    /// Strides in elements.
     strides: Dims,
 }
 
@@ -58,13 +58,12 @@ pub struct Room {
     inputs: Vec<f64>,
     /// The values of the expression's nodes.
     nodes: Vec<f64>,
-    /// The blocks of a direct read; empty where there is none.
+    /// The blocks of a direct read; empty without one.
     blocks: Vec<u8>,
 }
 
 impl HostWork {
-    /// Resolves an operation. `address` converts the place of an operand, as the image has it; `files` are those that are
-    /// open.
+    /// Resolves an operation. `address` converts an address of the image; `files` are the files that are already open.
     pub fn of(
         spec: &Spec,
         operands: &[Address],
@@ -88,7 +87,8 @@ impl HostWork {
         Ok(HostWork::Elements(Elements { expression, inputs, outputs, count, copies }))
     }
 
-    /// Does share number `share` of `shares` equal ones. The error says why a file could not be read.
+    /// Computes share number `share` of `shares` equal shares. The error is the reason why a file could not be read.
+    ///
     ///
     /// # Safety
     ///
@@ -150,7 +150,7 @@ impl Elements {
 
 impl Walk {
     fn new(tensor: &Tensor, dims: Dims, base: u64) -> Walk {
-        // As many elements are the same elements, whatever the shape; fewer repeat.
+        // Equal numbers of elements mean equal elements, whatever the shapes; fewer elements are broadcast.
         let same = Some(tensor.elements()) == dims.elements();
         let (dims, strides) = match same {
             true => (tensor.dims, tensor.strides),

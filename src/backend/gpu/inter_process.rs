@@ -17,7 +17,7 @@ use super::api::Api;
 use super::flags::{Flags, no_memory, registered};
 use super::peers::PeerDevices;
 
-/// Time allowed for the others to close what they opened; a process that has died never does.
+/// Time allowed for the other processes to close the memory that they opened; a process that has died never does.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Memory of other processes that this one has opened.
@@ -43,7 +43,7 @@ struct PublishedMemory {
 
 impl InterProcessMemory {
     /// Publishes this rank's memory and flags to the other processes, and opens those that it needs. All processes call
-    /// this. After a failure, `self` still holds what was opened before.
+    /// this function. After a failure, `self` still holds the memory that was opened before.
     pub fn exchange<A: Api>(
         &mut self,
         (api, devices): (&Arc<A>, &PeerDevices<A>),

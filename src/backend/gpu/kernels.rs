@@ -190,7 +190,7 @@ fn not_compiled(Declared { code, name }: &Declared, log: &str) -> ExecError {
     ExecError::UserKernel { name: name.to_string(), log, at: at.into() }
 }
 
-/// The error for the code of a declared kernel that the driver does not take.
+/// The error for the code of a declared kernel that the driver rejects.
 fn not_loaded(Declared { code, name }: &Declared, fault: &Fault) -> ExecError {
     ExecError::KernelLimit {
         name: name.to_string(),

@@ -45,19 +45,19 @@ pub enum Prepared {
         product: u32,
         kernel: u32,
     },
-    /// A convolution of the vendor's library, or nothing where kernels compute it.
+    /// A convolution by the vendor's library; does nothing if kernels compute it.
     Convolve {
         convolution: u32,
         operands: ConvAddresses,
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel that computes a convolution, by its index in [`Calls::alternatives`], or nothing where the library computes it.
+    /// A kernel for a convolution, by its index in [`Calls::alternatives`]; does nothing if the library computes it.
     OwnConvolution {
         convolution: u32,
         kernel: u32,
     },
-    /// Attention of the vendor's library, or nothing where kernels compute it.
+    /// Attention by the vendor's library; does nothing if kernels compute it.
     Attend {
         attention: u32,
         /// Index of the operands' addresses in [`Calls::attended`].
@@ -65,7 +65,7 @@ pub enum Prepared {
         workspace: (u64, u64),
         stream: Stream,
     },
-    /// A kernel that computes attention, by its index in [`Calls::alternatives`], or nothing where the library computes it.
+    /// A kernel for attention, by its index in [`Calls::alternatives`]; does nothing if the library computes it.
     OwnAttention {
         attention: u32,
         kernel: u32,
@@ -123,7 +123,7 @@ pub struct Calls<A: Api> {
     pub attentions: Vec<Attention>,
     /// Addresses of the operands of each [`Prepared::Attend`].
     pub attended: Vec<Arc<[u64]>>,
-    /// Kernels that compute what libraries do not: epilogues of products, convolutions, and attention.
+    /// Kernels that replace library calls: epilogues of products, convolutions, and attention.
     pub alternatives: Vec<Prepared>,
     pub exchanges: Vec<Exchange>,
     /// Devices of other ranks that are copied to through host memory.
@@ -159,7 +159,7 @@ impl<A: Api> Calls<A> {
         }
     }
 
-    /// For each operation, the number of kernels, copies and fills that it launches at least. Libraries may launch more,
+    /// For each operation, the minimum number of kernels, copies and fills that it launches. Libraries may launch more,
     /// and a collective of one rank launches nothing if its result is already in place.
     pub fn least_records(&self, image: &Image) -> Vec<u32> {
         let of_call = |call: &Prepared| match call {
@@ -244,7 +244,7 @@ impl Args {
 
     /// The argument pointers of the kernel whose first index is `first`.
     pub fn pointers(&self, first: u32) -> *mut *mut c_void {
-        // Drivers only read them.
+        // The cast is sound because drivers only read the pointers.
         self.pointers.as_ptr().wrapping_add(first as usize).cast_mut()
     }
 }
@@ -286,7 +286,7 @@ pub struct ConvUse {
     pub kernels: (u32, u32),
 }
 
-/// Attention of an image: uses that differ in nothing but their addresses.
+/// Attention of an image: calls that differ only in their addresses.
 #[derive(Debug)]
 pub struct Attention {
     pub attention: Arc<FusedAttention>,
@@ -318,7 +318,7 @@ pub struct Context<'a, A: Api> {
     pub comms: &'a [Comm],
     /// Device memory for barriers.
     pub scratch: u64,
-    /// All ranks of the process.
+    /// Devices of all ranks of the process.
     pub devices: &'a PeerDevices<A>,
     /// The threads of host streams.
     pub host: &'a HostLanes,
@@ -391,8 +391,8 @@ impl<A: Api> Context<'_, A> {
         Ok(calls)
     }
 
-    /// Adds the calls of a convolution of the library, and those of the kernels in its place. The choice between them replaces
-    /// the others by nothing.
+    /// Adds the library's calls for a convolution and the kernels that can replace them. Choosing one of the two later
+    /// removes the calls of the other.
     fn convolve(
         &self,
         (conv, kernels): (&Arc<Conv>, &[Kernel]),

@@ -35,7 +35,7 @@ where
         let make = move || {
             let made = make();
             drop(guard);
-            // The receiver may be gone.
+            // Sending fails if the receiver has given up; then nobody needs the result.
             let _ = send.send((index, made));
         };
         let builder = std::thread::Builder::new().name(format!("rank {index} opens"));

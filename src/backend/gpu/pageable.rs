@@ -20,10 +20,10 @@ impl Pageable {
 
 /// The ranges of pageable memory that captured operations use.
 ///
-/// A graph's copy reads pageable memory when the graph is launched, and not when its turn comes: on an H200 with driver
-/// 580 it copied what a host stream had not written yet (docs/measurements/2026-11-23-unseen-shapes.md). When a copy to
-/// such memory arrives is not known either. So a graph must not pass data through pageable memory by a copy of the
-/// device.
+/// A graph's copy reads pageable memory when the graph is launched, not when the copy is reached: on an H200 with
+/// driver 580 it copied data before a host stream had written it (docs/measurements/2026-11-23-unseen-shapes.md). The
+/// time at which a copy to such memory completes is not known either. Therefore a graph must not pass data through
+/// pageable memory by a copy of the device.
 #[derive(Debug, Default)]
 pub struct CapturedUses {
     all: Vec<Use>,
@@ -49,7 +49,8 @@ impl Use {
 }
 
 impl CapturedUses {
-    /// Adds an operation that a graph captures. Fails if data would be handed on between it and another captured one.
+    /// Adds an operation that a graph captures. Fails if it would exchange data with another captured operation through
+    /// pageable memory.
     pub fn add(&mut self, image: &Image, op: u32) -> Result<(), Box<Fault>> {
         let op = &image.ops[op as usize];
         let work = &image.works[op.work as usize];

@@ -10,8 +10,8 @@ pub struct Part {
     pub count: u32,
 }
 
-/// Assigns `all` units in the order of the streams; `None` for a stream that requests none. Each part is a multiple of
-/// `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
+/// Assigns `all` units in the order of the streams; `None` for a stream that requests no part. Each part is a multiple
+/// of `step`, so that each chip of the device contributes equally many units. A part that does not fit starts at unit 0
 /// again and overlaps others.
 pub fn assign(wanted: impl IntoIterator<Item = Option<Units>>, all: u32, step: u32) -> Vec<Option<Part>> {
     let step = step.clamp(1, all.max(1));

@@ -2,9 +2,9 @@
 //! they synchronize on the devices without the host. [`super::inter_process`] adds ranks of other processes.
 //!
 //! When the receiver's program order reaches the copy, the receiver raises the sender's flag. The sender waits for that
-//! flag, copies, and raises the receiver's flag, for which the receiver waits. Whoever waits for a flag lowers it. It
-//! cannot be raised again before that, because its next raiser passes this point only once this iteration's turn is
-//! complete. So the same calls serve every iteration, also as a graph.
+//! flag, copies, and raises the receiver's flag, for which the receiver waits. The rank that waits for a flag lowers
+//! it. The flag cannot be raised again before that, because the rank that raises it next passes this point only once
+//! this iteration is complete. So the same calls serve every iteration, also as a graph.
 //!
 //! A synchronization takes about as long as copying some megabytes. Consecutive copies on the receiver's stream that
 //! come from one stream of the sender therefore share one: the receiver is ready for all of them when it is ready for
@@ -24,9 +24,10 @@ use crate::ops::{Copy as CopyLaunch, Launch, Peer, Sent, Source, kernel};
 use super::api::{Api, Call, Step};
 use super::flags::{FLAG, Flags};
 
-/// The kernel of the steps, for streams that have none of their own. It raises a flag to a value, then awaits a flag and
-/// lowers it. Work before it on the stream is complete, and later work sees what the other device wrote before it raised the
-/// flag. It reads the clock between polls, so that polling does not saturate the link to the host.
+/// The kernel that executes steps on streams that cannot do so themselves. It raises a flag to a value, then awaits a
+/// flag and lowers it. Earlier work on the stream is complete before it, and later work sees the data that the other
+/// device wrote before it raised the flag. It reads the clock between polls, so that polling does not saturate the link
+/// to the host.
 pub fn source() -> Arc<Source> {
     let body = "  __threadfence_system();\n  if (raised != 0) *(volatile u32*)raised = value;\n  if (awaited == 0) return;\n  \
                 while (*(volatile u32*)awaited == 0u) WHOLE_CLOCK();\n  *(volatile u32*)awaited = 0u;\n  __threadfence_system();\n";
@@ -171,7 +172,7 @@ pub fn parts<'a, A: Api>(
     Ok(parts)
 }
 
-/// How a rank synchronizes with a receiver: the flag "receiver ready" and the flag "data arrived".
+/// The flags by which a rank synchronizes with a receiver: "receiver ready" and "data arrived".
 struct SendFlags<A: Api> {
     receiver: Arc<PeerDevice<A>>,
     direct: bool,

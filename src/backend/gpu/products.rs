@@ -46,7 +46,7 @@ pub struct Chosen<A: Api> {
     pub product: A::Product,
     /// True if a kernel computes the epilogue.
     pub split: bool,
-    /// How it was chosen; `None` if there was no choice.
+    /// Explanation of the choice; `None` if there was no choice.
     pub note: Option<String>,
 }
 
@@ -60,7 +60,8 @@ pub struct Chooser<'a, A: Api> {
     pub candidates: u32,
     /// The folder of kept choices; `None` if choices are not kept.
     pub kept: Option<&'a Path>,
-    /// Environment that a choice depends on besides the product: device, driver and library. Set once the library is open.
+    /// Description of device, driver and library, on which a choice depends besides the product. Set once the library
+    /// is open.
     pub machine: OnceCell<String>,
     /// Kernels of epilogues and convolutions, and the arguments of all kernels.
     pub alternatives: &'a [Prepared],
@@ -103,7 +104,7 @@ impl<A: Api> Chooser<'_, A> {
                     continue;
                 }
                 Ok(_) => {}
-                // An algorithm that fails is skipped, unless all fail.
+                // An algorithm that fails is skipped; it is an error only if all fail.
                 Err(fault) => failed = failed.or(Some(fault)),
             }
             first.get_or_insert(candidate);
@@ -154,7 +155,7 @@ impl<A: Api> Chooser<'_, A> {
             let found = self.api.products(gemm, workspace, self.candidates)?;
             return Ok(found.into_iter().map(made(false)).collect());
         }
-        // A library that has no algorithm with an epilogue may say so by an error.
+        // A library without an algorithm for the epilogue may return an error.
         let whole = self.api.products(gemm, workspace, self.candidates).unwrap_or_default();
         let mut all: Vec<Candidate<A>> = whole.into_iter().map(made(false)).collect();
         if self.candidates > 1 || all.is_empty() {
@@ -190,8 +191,8 @@ impl<A: Api> Chooser<'_, A> {
         unsafe { self.api.launch(function, grid, block, shared, stream, self.args.pointers(args)) }
     }
 
-    /// Median time of what `issue` issues for each of these lanes, with its number among them, when all of them run
-    /// concurrently. `flops` is the arithmetic of one.
+    /// Median time of the work that `issue` issues on each of these lanes when all run concurrently. `issue` receives
+    /// the lane's index in the list and its stream; `flops` is the arithmetic on one lane.
     pub fn time_lanes(&self, lanes: &[u32], flops: f64, issue: &dyn Fn(usize, Stream) -> Call) -> Call<Nanos> {
         let repeats = (MIN_FLOPS / (flops * lanes.len() as f64)).ceil().clamp(1.0, MAX_COPIES) as u32;
         let first = self.streams[lanes[0] as usize];
@@ -259,7 +260,7 @@ impl<A: Api> Chooser<'_, A> {
     }
 }
 
-/// In a note: who computes the epilogue.
+/// In a note: how the epilogue is computed.
 fn epilogue(gemm: &Gemm, split: bool) -> &'static str {
     match (split, gemm.epilogue) {
         (true, _) => SEPARATE_EPILOGUE,

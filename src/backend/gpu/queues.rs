@@ -18,7 +18,7 @@ use super::gate::{self, Gates};
 use super::kernels::{Kernels, Wanted};
 use super::runtime::{Function, Stream};
 
-/// Time allowed for an empty kernel on a stream that is not blocked: thousands of times what it takes, and less than
+/// Time allowed for an empty kernel on a stream that is not blocked: thousands of times its duration, and less than
 /// half of the gate's timeout.
 const KERNEL_TIMEOUT: Duration = Duration::from_millis(100);
 

@@ -111,9 +111,10 @@ impl Stamps {
 
     /// Frees the stamps' memory.
     ///
+    ///
     /// # Safety
     ///
-    /// No graph is under way.
+    /// No graph is running.
     pub unsafe fn free<A: Api>(self, api: &A) {
         // SAFETY: the caller guarantees that no graph uses the memory.
         unsafe { api.free_pinned(self.cells) };

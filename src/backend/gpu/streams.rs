@@ -9,9 +9,9 @@ use super::api::{Api, Call};
 use super::parts;
 use super::runtime::Stream;
 
-/// Creates a stream for each lane, and at least one; streams that only bring the turn to a queue follow them. That of a host
-/// lane keeps the order of its operations. After an error, `streams` holds those that were created. Returns notes for the
-/// report.
+/// Creates a stream for each lane, and at least one. Additional streams at the end only advance the runtime's
+/// round-robin assignment to a requested queue. The stream of a host lane keeps the order of its operations. After an
+/// error, `streams` holds those that were created. Returns notes for the report.
 pub fn make<A: Api>(api: &A, lanes: &[ImageLane], streams: &mut Vec<Stream>) -> Call<Vec<String>> {
     let mut idle = Vec::new();
     let notes = make_with(api, lanes, streams, &mut idle);
@@ -26,11 +26,11 @@ fn make_with<A: Api>(
     idle: &mut Vec<Stream>,
 ) -> Call<Vec<String>> {
     let topology = api.topology();
-    // The queue that the next stream of each pool gets.
+    // The hardware queue that the next stream of each pool gets.
     let mut turns: BTreeMap<Option<Priority>, u32> = BTreeMap::new();
     let mut notes = Vec::new();
     let asked = lanes.iter().any(|lane| lane.units.is_some());
-    // Querying the device takes time, and most files ask for no units.
+    // Querying the device takes time, and most files request no units.
     let all = if asked { api.device().units.unwrap_or(0) } else { 0 };
     let step = if asked { api.unit_step() } else { 1 };
     let parts = parts::assign(lanes.iter().map(|lane| lane.units), all, step);

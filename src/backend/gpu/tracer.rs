@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::exec::records::{Activity, Cause, Node, NotedCall, Recorded};
 
-/// A vendor's library. One process has one, which the devices of all its ranks share.
+/// A vendor's recording library. A process has one, shared by the devices of all its ranks.
 pub trait Tracer: Send + Sync {
     /// Name with version.
     fn name(&self) -> String;
@@ -13,13 +13,13 @@ pub trait Tracer: Send + Sync {
     /// Whether records name the node of the graph that they belong to.
     fn names_nodes(&self) -> bool;
 
-    /// Begins to record for one more rank. The error says in words why it cannot.
+    /// Starts recording for one more rank. The error is the reason in words.
     fn begin(&self) -> Result<(), String>;
 
     /// Announces the cause of the calling thread's following calls; `None` for calls that are not observed.
     fn set_cause(&self, cause: Option<Cause>);
 
-    /// The calls and nodes that this rank's thread has noted since this was called last.
+    /// The calls and nodes that this rank's thread has noted since the last call.
     fn take_notes(&self) -> (Vec<NotedCall>, Vec<Node>);
 
     /// Ends the recording for one rank. Returns the records of the given calls, and the number of dropped records of all
@@ -38,7 +38,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to record. `least` has for each operation the least number of records that it leaves.
+    /// Begins to record. `least` is the minimum number of records of each operation.
     pub fn begin(tracer: Arc<dyn Tracer>, least: Vec<u32>) -> Result<Recorder, String> {
         tracer.begin()?;
         Ok(Recorder { tracer, least, turn: None, launches: Vec::new(), nodes: Vec::new(), ended: false })
@@ -81,7 +81,7 @@ impl Recorder {
         }
     }
 
-    /// Ends what was announced.
+    /// Ends the announced calls.
     #[inline]
     pub fn end_calls(&self) {
         if self.turn.is_some() {

@@ -85,7 +85,7 @@ impl Api for Hip {
     type Product = Product;
     // Generated kernels compute all convolutions.
     type Convolution = Infallible;
-    // The same holds for attention.
+    // Generated kernels compute all attention as well.
     type Attention = Infallible;
 
     #[inline]

@@ -1,4 +1,4 @@
-//! HIP's runtime library: opening it, and what it says about itself and its devices.
+//! HIP's runtime library: opening it, and queries about it and its devices.
 
 use std::ffi::{CStr, c_char, c_int};
 

@@ -12,12 +12,12 @@ const SELECTING: [&str; 4] =
 /// Makes the libraries treat a device as a different architecture.
 const OVERRIDE: &str = "HSA_OVERRIDE_GFX_VERSION";
 
-/// Which hints are wanted.
+/// The kind of hints that are requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Search {
-    /// No device was found: everything that may hide one.
+    /// No device was found: hints on everything that may hide one.
     NoDevice,
-    /// Devices were found: only what changes them.
+    /// Devices were found: hints on settings that change them.
     Devices,
 }
 

@@ -89,7 +89,7 @@ impl Hiprtc {
     pub fn compile(&self, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
         if !self.knows(architecture) {
             return Err(format!(
-                "hipRTC {} does not know {architecture}; it knows {}",
+                "hipRTC {} does not support {architecture}; it supports {}",
                 self.version(),
                 self.architectures.join(", ")
             ));

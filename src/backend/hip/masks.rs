@@ -58,7 +58,7 @@ impl Hip {
         Ok(Some(stream))
     }
 
-    /// Adds a note on what graphs do with masks.
+    /// Adds a note on the effect of graphs on masks.
     pub(super) fn note_masks_in_graphs(&self) {
         if self.masked.load(Ordering::Relaxed) {
             self.note(
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(words(Part { first: 0, count: 8 }, 304).len(), 10);
         assert_eq!(words(Part { first: 24, count: 16 }, 64), [0xff00_0000, 0xff]);
         assert_eq!(words(Part { first: 0, count: 99 }, 4), [0xf], "no more than there are");
-        // A part has equally many units on each of 8 chips, and the same ones as every other part.
+        // A part has the same number of units on each of 8 chips, and so has every other part.
         let chips = |part: Part| {
             let mut chips = [0; 8];
             let words = words(part, 304);

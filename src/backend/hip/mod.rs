@@ -74,7 +74,8 @@ pub fn find(paths: &SearchPaths) -> Found {
     }
 }
 
-/// Compiles a kernel to machine code for `architecture`, such as `gfx942`, without a device. The error says why it cannot.
+/// Compiles a kernel to machine code for `architecture`, such as `gfx942`, without a device. The error is the reason in
+/// words.
 pub fn compile(paths: &SearchPaths, source: &Source, architecture: &str) -> Result<Vec<u8>, String> {
     let hiprtc = Hiprtc::open(paths, None, None).map_err(|error| error.to_string())?;
     hiprtc.compile(source, architecture)

@@ -1,8 +1,8 @@
 //! rocprofiler-sdk, AMD's library that records when kernels and copies run, with the device's own timestamps.
 //!
-//! The library has to be configured before the process calls HIP for the first time, and intercepts every launch from
-//! then on, so that it is opened only if a run asks for it. It names no nodes of graphs: it serves streams alone.
-//! Offsets are those of version 1.0 (ROCm 7.0). Later versions append fields.
+//! The library must be configured before the process calls HIP for the first time, and intercepts every launch from
+//! then on. Therefore it is opened only if a run requests it. Its records do not name the nodes of graphs, so it can
+//! observe streams only. Offsets are those of version 1.0 (ROCm 7.0). Later versions append fields.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -93,7 +93,7 @@ const GROUP_SEGMENT: usize = 100;
 const WORKGROUP: usize = 104;
 const GRID: usize = 116;
 
-/// Time that the library gets to deliver the records of an idle device, and the interval between two attempts.
+/// Time allowed to the library for delivering the records of an idle device, and the interval between two attempts.
 const DELIVERY: Duration = Duration::from_millis(500);
 const ATTEMPT: Duration = Duration::from_millis(1);
 
@@ -111,7 +111,7 @@ thread_local! {
     static NOTES: RefCell<Notes> = RefCell::new(Notes::default());
 }
 
-/// The state of the process. Ranks that record, and records that have been delivered and that no rank has taken.
+/// State of the process: the number of ranks that record, and delivered records that no rank has taken yet.
 #[derive(Default)]
 struct State {
     ranks: u32,
@@ -125,7 +125,7 @@ static STATE: Mutex<State> = Mutex::new(State { ranks: 0, activities: Vec::new()
 static CONTEXT: AtomicU64 = AtomicU64::new(0);
 static BUFFER: AtomicU64 = AtomicU64::new(0);
 
-/// Number of the next launch. The records of a launch have it.
+/// Number of the next launch, which its records contain.
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// The table for callbacks of the library, and the first failure of one of them.
@@ -151,12 +151,12 @@ pub fn attach(paths: &SearchPaths) {
     LIBRARY.get_or_init(|| Rocprofiler::load(paths).map(Arc::new));
 }
 
-/// Whether a run has asked for the library.
+/// Whether a run has requested the library.
 pub fn is_wanted() -> bool {
     LIBRARY.get().is_some()
 }
 
-/// Returns the configured library. The error says in words why it cannot be used.
+/// Returns the configured library. The error is the reason in words why it cannot be used.
 pub fn attached() -> Result<Arc<Rocprofiler>, String> {
     LIBRARY.get().cloned().unwrap_or_else(|| Err("rocprofiler-sdk was not configured before HIP".to_owned()))
 }
@@ -304,7 +304,8 @@ unsafe extern "C" fn configured(_: u32, _: *const c_char, _: u32, client: *mut C
     &RESULT
 }
 
-/// Makes the context and its buffer. The library calls it when it initializes its tools, and permits that only then.
+/// Creates the context and its buffer. The library calls this when it initializes its tools; creating them is permitted
+/// only then.
 unsafe extern "C" fn initialized(_: *const c_void, _: *mut c_void) -> i32 {
     let made = TABLE.get().ok_or(("rocprofiler_create_context", -1)).and_then(|table| {
         let good = |call: &'static str, code: i32| if code == 0 { Ok(()) } else { Err((call, code)) };

@@ -24,12 +24,12 @@ pub struct CopiesInFlight {
     changed: Condvar,
 }
 
-/// Data on its way, and its place in the receiver's tensor.
+/// Data in flight, and its index among the receiver's tensors.
 type Arriving = (usize, Vec<f64>);
 
 impl CopiesInFlight {
-    /// Takes part in a copy between ranks: sends `inputs`, and stores what arrives in `outputs`. Blocks until the other
-    /// ranks have taken part.
+    /// Takes part in a copy between ranks: sends `inputs`, and stores the received values in `outputs`. Blocks until
+    /// the other ranks have taken part.
     pub fn pass(&self, crossing: u32, peer: &Peer, inputs: &[Vec<f64>], outputs: &mut [Vec<f64>]) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(Sent { to, counted, .. }), Some(values)) = (&peer.sends, inputs.first()) {
@@ -82,7 +82,7 @@ struct State {
     sent: BTreeMap<(u32, u32), VecDeque<Vec<f64>>>,
     /// True if ranks have arrived with different collectives; this one never completes.
     mismatched: bool,
-    /// True once a rank has failed: nobody waits any more, and results are meaningless.
+    /// True once a rank has failed: ranks no longer wait, and results are meaningless.
     broken: bool,
 }
 

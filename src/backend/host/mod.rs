@@ -54,7 +54,7 @@ impl Backend for Host {
     }
 }
 
-/// Fails if a declared kernel has no reference, which is what the CPU computes.
+/// Fails if a declared kernel has no reference, since the CPU can only compute the reference.
 fn check_references(image: &Image) -> Result<(), ExecError> {
     let without = image.works.iter().find_map(|work| {
         let kernel = user_kernel(&work.spec).filter(|kernel| kernel.reference.is_none())?;
@@ -82,7 +82,7 @@ struct HostDriver {
     shared: Arc<Shared>,
     lanes: Vec<Sender<Message>>,
     threads: Vec<JoinHandle<()>>,
-    /// How many records of each event were sent. The last two events serve graphs.
+    /// Number of recordings of each event that were sent. The last two events serve graphs.
     turns: Vec<u64>,
     graphs: Vec<Graph>,
     capture: Option<Graph>,

@@ -18,7 +18,7 @@ use super::memory::Memory;
 #[derive(Clone, Copy, Debug)]
 pub enum Message {
     Run(u32),
-    /// Reports that an event has reached its `turn`-th record.
+    /// Reports that an event has been recorded for the `turn`-th time.
     Record {
         event: u32,
         turn: u64,
@@ -66,7 +66,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Forgets the time, before the stamp is recorded anew.
+    /// Clears the time before the stamp is recorded again.
     pub fn clear(&self) {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -155,7 +155,8 @@ fn run(shared: &Shared, op: u32, workspace: &mut Workspace) {
     if let Some(time) = spec.cost().hold
         && spec.outputs.is_empty()
     {
-        // A spinning lane would take the CPU from those that compute. Declared kernels with a `time` have outputs to compute.
+        // A spinning lane would take CPU time from lanes that compute. Declared kernels with a `time` still compute
+        // their outputs.
         std::thread::sleep(Duration::from_nanos(time.0.max(0) as u64));
         return;
     }

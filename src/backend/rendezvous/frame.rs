@@ -40,7 +40,7 @@ pub enum FrameKind {
     Piece,
     /// Rank 0 accepts the sender.
     Welcome,
-    /// Rank 0 of another run listens here. The wanted one may be at another port.
+    /// Rank 0 of another run listens here. The rank 0 of this run may use another port.
     Elsewhere,
     /// Rank 0 rejects the sender, with the reason.
     Refused,
@@ -66,7 +66,7 @@ pub const KINDS: [FrameKind; 12] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub kind: FrameKind,
-    /// The rank that it is about.
+    /// The rank that the frame is about.
     pub rank: u32,
     /// Number of the step, counted from 0.
     pub turn: u64,
@@ -89,7 +89,7 @@ impl Frame {
         Frame { bytes, ..self }
     }
 
-    /// Splits the frame into pieces, followed by itself with the rest.
+    /// Splits the frame into pieces of bounded size, followed by a frame with the remaining bytes.
     pub fn pieces(mut self) -> impl Iterator<Item = Frame> {
         let (rank, turn) = (self.rank, self.turn);
         let last = (self.bytes.len().div_ceil(BYTES).max(1) - 1) * BYTES;
@@ -209,7 +209,7 @@ mod tests {
         assert!(long.write(&mut Vec::new(), &mut seal()).is_err(), "it has to go in pieces");
     }
 
-    /// Each bit of a frame counts; a frame comes once, in its turn, and under its own key.
+    /// Changing any bit of a frame is detected; a frame is accepted once, in its turn, and under its own key.
     #[test]
     fn an_altered_frame_is_refused() {
         let frames =
@@ -232,7 +232,7 @@ mod tests {
         assert!(Frame::read(&mut &*first, &mut Seal::new([8; TAG])).is_err(), "another key");
     }
 
-    /// A length that nobody sealed is not believed, and one that is too large takes no memory.
+    /// A length without a valid tag is ignored, and one that is too large allocates no memory.
     #[test]
     fn a_declared_length_takes_no_memory() {
         let mut long = written(&[Frame::new(FrameKind::Message, 0, 0)]);

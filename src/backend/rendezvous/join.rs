@@ -63,7 +63,7 @@ pub(super) fn failed(why: String, place: &JoinOptions) -> ExecError {
 /// Rank 0's answer to an authenticated rank.
 pub(super) enum Answer {
     Welcome(Connection),
-    /// The listener belongs to another run. The wanted one may be at another port.
+    /// The listener belongs to another run. The rank 0 of this run may use another port.
     Elsewhere,
     Refused(String),
 }

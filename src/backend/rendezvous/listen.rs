@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of refusals and unknown addresses in a message.
 const MAX_LISTED: usize = 4;
 
-/// Number of attempts at a port that cannot be bound although nobody answers there.
+/// Number of attempts at a port that cannot be bound although no process answers there.
 const TRIES: usize = 20;
 
 /// Returns the connections of rank 0, by rank.
@@ -59,7 +59,7 @@ enum Claim {
     Elsewhere,
 }
 
-/// Binds rank 0's address. Skips ports used by other runs of the same user; fails if anybody else uses one.
+/// Binds rank 0's address. Skips ports used by other runs of the same user; fails if any other process uses one.
 fn bind(place: &JoinOptions) -> Result<Listener, ExecError> {
     let (host, port) = match &place.transport {
         Transport::Host { folder, .. } => {

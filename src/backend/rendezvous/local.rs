@@ -60,7 +60,7 @@ pub fn sweep(folder: &Path) {
 #[cfg(not(unix))]
 pub fn sweep(_folder: &Path) {}
 
-/// Whether nobody listens at a socket any more.
+/// Whether no process listens at a socket any more.
 #[cfg(unix)]
 pub fn is_abandoned(path: &Path) -> bool {
     let connected = std::os::unix::net::UnixStream::connect(path);

@@ -50,10 +50,11 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a process that waits for its device or a library to end by itself after another is gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The same after another has failed, but still reports its error: current work, such as a compilation, may end first.
+/// Time for a process to end by itself after another has failed and still reports its error. Longer than [`GRACE`],
+/// since current work, such as a compilation, may end first.
 const GRACE_OF_FAILURE: Duration = Duration::from_secs(60);
 
-/// Time that rank 0 waits for the others at the end.
+/// Maximum time that rank 0 waits for the other ranks to close their connections at the end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of messages from a rank that are queued unread.
@@ -67,13 +68,13 @@ pub struct JoinOptions {
     pub transport: Transport,
     /// Name of the run, which distinguishes it from others of the same user.
     pub job: String,
-    /// How long a process waits for the others to join.
+    /// Maximum time that a process waits for the others to join.
     pub timeout: Duration,
-    /// How long a rank may make no progress while another waits for it.
+    /// Maximum time that a rank may make no progress while another waits for it.
     pub stall: Duration,
 }
 
-/// How processes reach rank 0.
+/// The connection through which processes reach rank 0.
 #[derive(Clone, Debug)]
 pub enum Transport {
     /// A Unix socket, for processes of one user on one host.
@@ -110,7 +111,7 @@ impl JoinOptions {
     }
 }
 
-/// Ends the process if it does not end by itself.
+/// Callback that ends this process with an error, if the process does not end by itself.
 pub type Rescue = Box<dyn Fn(ExecError) + Send + Sync>;
 
 /// The connections of a process to the others of its run.
@@ -121,7 +122,7 @@ pub struct Rendezvous {
 struct Shared {
     rank: u32,
     world: u32,
-    /// Rank 0 has one to each rank, the others have one to rank 0.
+    /// Connections by rank: rank 0 has one to each rank, every other rank has one to rank 0.
     links: BTreeMap<u32, Mutex<Link>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -231,7 +232,8 @@ impl Rendezvous {
         let _ = self.shared.work.set(Box::new(work));
     }
 
-    /// Says good-bye: without a reason if this process has finished, otherwise with the reason why it leaves.
+    /// Notifies the other processes that this one leaves: without a reason if it has finished, otherwise with the
+    /// reason.
     pub fn leave(&self, why: Option<&str>) {
         let shared = &self.shared;
         let mut state = shared.state();
@@ -248,7 +250,7 @@ impl Rendezvous {
         drop(state);
         shared.changed.notify_all();
         shared.links.keys().for_each(|&rank| drop(shared.send(rank, &last)));
-        // Closing first could discard what the other side has not read yet.
+        // Closing first could discard data that the other side has not read yet.
         if shared.rank == 0 && why.is_none() {
             let all = |state: &mut State| state.lost.is_none() && state.through.len() < shared.links.len();
             drop(shared.changed.wait_timeout_while(shared.state(), END_TIMEOUT, all));
@@ -298,7 +300,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a frame, in pieces if it is long. Frames of other threads may come in between.
+    /// Sends a frame, in pieces if it is long. Frames of other threads may be sent between the pieces.
     fn send(&self, rank: u32, frame: &Frame) -> io::Result<()> {
         let Some(link) = self.links.get(&rank) else { return Ok(()) };
         let write = |piece: Frame| link.lock().unwrap_or_else(PoisonError::into_inner).send(&piece);
@@ -483,7 +485,7 @@ impl Shared {
         let lost = |why: String| ExecError::LostRank { rank: 0, why };
         let kind = if failed { FrameKind::Failed } else { FrameKind::Message };
         let frame = Frame::new(kind, self.rank, turn).with_text(what).with_bytes(message.to_vec());
-        // If rank 0 cannot be reached, the thread that reads from it knows why.
+        // If rank 0 cannot be reached, the thread that reads from it reports the reason.
         let sent = self.send(0, &frame);
         let answer = self.next(0, turn, what)?;
         sent.map_err(|error| lost(reason(&error)))?;

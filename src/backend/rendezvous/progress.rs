@@ -9,7 +9,7 @@ use super::{Shared, State};
 pub(super) struct Progress {
     /// Number of its next step, counted from 0.
     turn: u64,
-    /// Progress counter of this process.
+    /// Progress counter of that process.
     work: u64,
     /// True if it waits for others.
     waiting: bool,
@@ -54,8 +54,8 @@ impl Shared {
         }
     }
 
-    /// Why a rank need not be waited for any longer at a step, given when the waiting began; `None` while it makes
-    /// progress, or may still.
+    /// Returns the reason to stop waiting for rank `from` at a step, given the time at which the waiting began; `None`
+    /// while the rank makes progress or may still do so.
     pub(super) fn stalled(&self, state: &State, from: u32, what: &str, since: Instant) -> Option<String> {
         let known = state.progress.get(&from);
         let still = known.map_or(since, |known| known.since.max(since)).elapsed();

@@ -1,4 +1,4 @@
-//! Orders of the threads of one process that no run can be made to take.
+//! Tests of thread interleavings within one process that an ordinary run cannot force.
 
 use std::thread;
 
@@ -6,7 +6,8 @@ use crate::exec::gather;
 
 use super::*;
 
-/// A rank is gone, and rank 0 ends for it before its thread that detected this has notified the others.
+/// Every rank reports the first rank that was lost, even if rank 0 ends before its detecting thread has notified the
+/// others.
 #[test]
 fn every_rank_reports_the_first_lost_rank() {
     let folder = tempfile::tempdir().expect("a folder can be made");

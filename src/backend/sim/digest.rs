@@ -23,7 +23,7 @@ pub struct Digest<'a> {
     hasher: DefaultHasher,
     now: Time,
     first: TaskId,
-    /// By rank.
+    /// Stamp bases by rank.
     stamps: &'a [StampBase],
 }
 

@@ -20,7 +20,7 @@ pub type Resource = u32;
 /// Number of a flow; reused after its end.
 pub type FlowId = u32;
 
-/// How far the sum of demands may exceed a capacity by rounding without contention.
+/// Factor by which the sum of demands may exceed a capacity through rounding without contention.
 const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Panic message for a missing flow.
@@ -311,7 +311,8 @@ mod tests {
     #[test]
     fn rates_rise_when_a_flow_ends() {
         let flows: [Drawn; 3] = [(0, 100.0, &[(0, 1.0)]), (50, 25.0, &[(0, 1.0)]), (50, 10.0, &[(3, 1.0)])];
-        // The second takes 50 at half speed, in which the first does 25; what uses something else does not notice.
+        // The second flow takes 50 at half speed, in which the first one does 25; flows over other capacities are not
+        // affected.
         assert_eq!(ends(&flows), [(2, 60), (1, 100), (0, 125)]);
     }
 
@@ -331,8 +332,8 @@ mod tests {
         }
 
         proptest! {
-            /// No capacity is exceeded; nobody is slower than full speed unless a capacity that it uses is used up, on
-            /// which nobody has a larger dominant share.
+            /// No capacity is exceeded. A flow is slower than full speed only if a capacity that it uses is exhausted,
+            /// on which no other flow has a larger dominant share.
             #[test]
             fn shares_are_fair_and_whole(flows in prop::collection::vec(flow(), 1..12)) {
                 let mut state = Flows::new(4);
@@ -362,7 +363,7 @@ mod tests {
                 }
             }
 
-            /// The same flows a while later take exactly as long.
+            /// The same flows take equally long if they begin later.
             #[test]
             fn a_later_beginning_changes_nothing(
                 flows in prop::collection::vec((0i64..1000, flow()), 1..12),

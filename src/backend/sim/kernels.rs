@@ -1,4 +1,4 @@
-//! Kernels that a file declares, on the simulator: the resources that their compiled code says, or what is assumed.
+//! Kernels that a file declares, on the simulator: the resources of their compiled code, or assumed ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::base::{Bytes, counted};
 use crate::exec::Image;
 use crate::ops::{Cost, Resources, Source, UserKernel, user_kernel};
 
-/// Compiles a kernel for the simulated device, or says why not.
+/// Compiles a kernel for the simulated device. The error is the reason why it cannot.
 pub type Compile = Arc<dyn Fn(&Source) -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// Gives kernels with a text the resources of their compiled code, if there is a compiler. Returns a note for each kernel.
@@ -37,7 +37,7 @@ pub fn resources(images: &mut [Image], compile: Option<&Compile>) -> Vec<String>
     notes
 }
 
-/// Says what a kernel's time follows from. `fit` is the number of its blocks that fit a compute unit.
+/// Explains from which resources a kernel's time is derived. `fit` is the number of its blocks that fit a compute unit.
 fn note(kernel: &UserKernel, found: &Result<Resources, String>, fit: u32) -> String {
     let fit = format!("{} of {} threads fit a compute unit", counted(fit as usize, "block"), kernel.threads());
     let resources = match found {

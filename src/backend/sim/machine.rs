@@ -38,7 +38,7 @@ pub enum Action {
     Run(Task),
     /// Takes part in an exchange, by the number from [`Machine::exchange`].
     Exchange(u32),
-    /// The same without compute units: it is not a kernel, and uses no hardware queue.
+    /// Takes part in an exchange without compute units or a hardware queue, since it is not a kernel.
     Meet(u32),
 }
 
@@ -46,7 +46,7 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Placing {
     pub lane: u32,
-    /// Its hardware queue; `None` for a node of a graph.
+    /// The hardware queue of the task; `None` for a node of a graph.
     pub queue: Option<u32>,
     /// Lower values are more urgent.
     pub priority: i32,
@@ -150,8 +150,8 @@ pub struct Machine {
     stamps: Vec<(u32, Time)>,
     /// For each lane the number of operations that have begun, and that have ended.
     paces: Vec<[u64; 2]>,
-    /// For each device the times at which its number of occupied compute units changed, with the number in 1/32 from then
-    /// on; `None` while nobody watches.
+    /// For each device the times at which its number of occupied compute units changed, with the number in 1/32 from
+    /// then on; `None` while the device is not watched.
     watched: Vec<Option<Vec<(Time, u32)>>>,
 }
 

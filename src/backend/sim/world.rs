@@ -1,8 +1,8 @@
 //! One simulated machine for all ranks of a process, and the turns of ranks.
 //!
-//! Each rank has its own thread and host clock, but only one runs at a time, until it must wait for the machine or for
-//! the others to issue as much. Simulated time advances when all of them wait. So nothing is issued in the past, and
-//! every run is the same.
+//! Each rank has its own thread and host clock, but only one runs at a time, until it must wait for the machine, or for
+//! the others to issue the same number of iterations. Simulated time advances when all of them wait. So nothing is
+//! issued in the past, and every run is the same.
 //!
 //! Iterations soon repeat. When the whole state equals that of some iterations ago, the same must follow, and the ranks
 //! receive the number of iterations that they can reuse.
@@ -46,7 +46,7 @@ impl Count {
         self.times[(self.count % RING) as usize] = time;
     }
 
-    /// Time at which the rank had issued `count` iterations; the begin of time if it is no longer kept, since nobody
+    /// Time at which the rank had issued `count` iterations; the begin of time if it is no longer kept, since no rank
     /// waits for it.
     fn time(&self, count: u64) -> Time {
         match self.count.checked_sub(count) {
@@ -66,14 +66,14 @@ pub struct View {
     pub tasks: Vec<Vec<Option<TaskId>>>,
 }
 
-/// One rank as the others see it.
+/// State of one rank that the other ranks see.
 #[derive(Debug)]
 struct Rank {
     present: bool,
     /// The event that the rank waits for; `None` if it can run.
     waiting: Option<Awaited>,
     issued: Count,
-    /// Its last iteration, if the next ones may equal earlier ones.
+    /// The rank's last iteration, if the next ones may equal earlier ones.
     last: Option<Issued>,
     view: View,
     /// Numbering of its stamps.
@@ -346,7 +346,7 @@ impl World {
         self.lock().ranks[rank].repeat.take()
     }
 
-    /// Advances the simulation until a rank has what it waits for; `None` if that never happens.
+    /// Advances the simulation until the condition that a rank waits for holds; `None` if it can never hold.
     pub fn wait<'a>(
         &self,
         mut state: MutexGuard<'a, State>,

@@ -103,7 +103,7 @@ impl PassedOptions for SideOptions {
 }
 
 impl AbArgs {
-    /// These arguments, completed by those that a scenario gives. A side replaces both of the scenario.
+    /// Returns these arguments, completed by those of a scenario. Giving one side replaces both sides of the scenario.
     pub fn over(self, below: AbArgs) -> AbArgs {
         let is_own = !self.a.is_empty() || !self.b.is_empty();
         let (a, b) = if is_own { (self.a, self.b) } else { (below.a, below.b) };

@@ -23,7 +23,7 @@ pub struct SideProcess {
     timeout: Duration,
 }
 
-/// Why a side gave no answer.
+/// The reason why a side gave no answer.
 #[derive(Debug)]
 pub enum Failure {
     /// This program was interrupted.

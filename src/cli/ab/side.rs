@@ -53,7 +53,7 @@ impl SideArgs {
 }
 
 impl SideArgs {
-    /// The same side without the gate.
+    /// Returns the same side without the gate.
     pub fn ungated(mut self) -> SideArgs {
         let option = GATE.trim_end_matches('=');
         while let Some(at) = self.arguments.iter().position(|word| word == option || word.starts_with(GATE)) {

@@ -92,8 +92,7 @@ impl Options {
                 break;
             }
             let known = self.exec.get_arguments().find(|arg| arg.get_long() == Some(name));
-            // An unknown option stays with what seems to be its value, so that the error is reported when the side is
-            // read.
+            // An unknown option keeps the word that seems to be its value, so that reading the side reports the error.
             let has_value = match known {
                 Some(known) => known.get_action().takes_values(),
                 None => words.get(count + 1).is_some_and(|next| !next.starts_with('-')),

@@ -166,7 +166,7 @@ fn is_there(path: &Path, cases: &[Case]) -> InputError {
     InputError::CasesThere { name: name.to_string(), has: counted(cases.len(), "case") }
 }
 
-/// Fails if a file belongs to another sweep. The error says what differs.
+/// Fails if a file belongs to another sweep. The error names the difference.
 fn same(path: &Path, there: &Header, now: &Header) -> Result<(), InputError> {
     let mut differences = Vec::new();
     let mut differ = |what: &str, there: &str, now: &str| {

@@ -1,4 +1,5 @@
-//! Shows the figures of cases as they end, on standard error: a line for each, and on a terminal how many have run.
+//! Shows the results of cases on standard error as they end: a line for each, and on a terminal the number of completed
+//! cases.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -56,7 +57,7 @@ impl Progress {
         let line = format!("{} of {}: {}: {}\n", self.ended, self.total, case.name, summary(case));
         match &self.bar {
             Some(bar) => {
-                // The line goes above the one that is redrawn.
+                // The line is printed above the one that is redrawn.
                 bar.suspend(|| output::eprint(&line));
                 bar.inc(1);
             }

@@ -97,7 +97,8 @@ impl Diagnostic {
 fn outcome(ended: &Ended, record: Option<String>, errors: &[Diagnostic]) -> Result<Box<RunRecord>, (Status, String)> {
     if let Some(DONE | CHECK_FAILED) = ended.code {
         let read = record.ok_or_else(|| "it wrote no record".to_owned()).and_then(|text| RunRecord::from_json(&text));
-        // The file of cases names the command; its text in each case would make it many times larger.
+        // The file of cases contains the arguments once; the text of the workload in each record would make the file
+        // many times larger.
         let without_text = |record| Box::new(RunRecord { source: None, ..record });
         return read.map(without_text).map_err(|why| (Status::Failed, why));
     }

@@ -144,7 +144,7 @@ pub struct ExecArgs {
 }
 
 impl ExecArgs {
-    /// These arguments, completed by those of `below` that a scenario can give.
+    /// Returns these arguments, completed by those of `below` that a scenario can give.
     pub fn over(self, below: ExecArgs) -> ExecArgs {
         let named = |pair: &String| pair.split_once('=').map(|(name, _)| name.trim().to_owned());
         let given: Vec<Option<String>> = self.env.iter().map(named).collect();

@@ -33,7 +33,7 @@ impl OnFailure {
         }
     }
 
-    /// For one process of several, which never runs again by itself.
+    /// Returns the actions for one of several processes, which never runs the command again.
     pub fn once(how: DiagnosticsArg, rank: u32) -> OnFailure {
         OnFailure { how, rank: Some(rank), again: false }
     }

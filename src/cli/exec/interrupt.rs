@@ -14,7 +14,7 @@ const REPEAT_WINDOW: Duration = Duration::from_secs(2);
 /// Time allowed for a run to notice the first signal.
 const NOTICE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Time allowed for a run that has noticed to report what it has measured.
+/// Maximum time that an interrupted run takes to report its measurements.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Installs the signal handler. The first Ctrl-C or SIGTERM ends the run after the current iteration, or at once if

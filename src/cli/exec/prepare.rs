@@ -37,7 +37,7 @@ pub fn settle(args: ExecArgs) -> Result<(ExecArgs, Settings), CliError> {
     Ok((args, settings))
 }
 
-/// How a single process determines the number of ranks, and whether there were no GPUs to count.
+/// Returns how a single process determines the number of ranks, and true if there were no GPUs to count.
 fn ranks_alone(args: &ExecArgs) -> (Ranks, bool) {
     match args.emulate.or(args.ranks) {
         Some(ranks) => (Ranks::Exactly(ranks), false),
@@ -64,7 +64,7 @@ fn find(args: &ExecArgs, settings: &Settings) -> Result<load::Text, CliError> {
     Ok(text)
 }
 
-/// Compiles what the arguments would run. Finds every mistake that can be found without a device.
+/// Compiles the workload that the arguments name. Finds every mistake that can be found without a device.
 pub fn examine(args: ExecArgs) -> Result<load::Loaded, CliError> {
     let (args, settings) = settle(args)?;
     compile(&args, &settings)
@@ -77,7 +77,7 @@ pub fn target(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Resul
     settle(ExecArgs { workload: workload.clone(), config: config.clone(), ..parsed })
 }
 
-/// Compiles what settled arguments would run.
+/// Compiles the workload that settled arguments name.
 pub fn compile(args: &ExecArgs, settings: &Settings) -> Result<load::Loaded, CliError> {
     let text = find(args, settings)?;
     let loaded = load::load(&text, &args.workload, settings, ranks_alone(args).0)?;

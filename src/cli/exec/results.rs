@@ -66,7 +66,8 @@ impl Results {
         }
     }
 
-    /// Claims the right to report. Returns what was kept, or `None` if another thread is reporting already.
+    /// Claims the right to report. Returns the figures that were kept, or `None` if another thread is already
+    /// reporting.
     fn take(&self) -> Option<Partial> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *kept, Partial::Taken) {

@@ -7,7 +7,7 @@ use crate::cli::error::CliError;
 use crate::cli::{container, project, scenario};
 use crate::config::{BackendSetting, Field, Scenario};
 
-/// Returns the arguments with the file that their name means, completed by a scenario if it is one.
+/// Returns the arguments with their file name resolved and, if the file is a scenario, completed by its fields.
 pub(super) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
     args.file = project::resolve(&args.file)?;
     let path = PathBuf::from(&args.file);

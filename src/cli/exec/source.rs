@@ -23,7 +23,7 @@ pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Sourc
     ];
     for (name, kind, file) in named {
         let Some(path) = file.as_mut().filter(|path| path.ends_with(".ron")) else { continue };
-        // The run has read it, so it is only missing if somebody has removed it since; the record then lacks it.
+        // The run has read the file, so it can only be missing if it was removed since; the record then lacks it.
         let text = load::read(Path::new(&*path), kind);
         parts.extend(text.ok().map(|text| (name.to_owned(), text.into_bytes())));
         *path = name.to_owned();
@@ -32,8 +32,8 @@ pub(super) fn of(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Sourc
     Source::new(SCENARIO, parts.iter().map(|(name, bytes)| (name.clone(), bytes.as_slice())))
 }
 
-/// The scenario with everything that the arguments and the settings say. The index of the device is left out, since it
-/// means another device elsewhere.
+/// The scenario with the values of the arguments and the settings. The index of the device is left out, since it
+/// identifies another device on another machine.
 fn scenario(args: &ExecArgs, settings: &Settings, loaded: &Loaded) -> Scenario {
     let pair = |pair: &String| pair.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.to_owned()));
     let given = args.scenario.as_deref().cloned().unwrap_or_default();

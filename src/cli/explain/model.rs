@@ -132,8 +132,8 @@ pub fn run(args: &ModelArgs) -> CliResult {
     settings.max_memory.0 = u64::MAX;
     let text = library::find("transformer").map(load::Text::shipped);
     let text = text.ok_or_else(|| library::unknown("transformer"))?;
-    // The arguments are valid one by one, so only a tensor can be too large. Its place in the shipped file would tell the user
-    // nothing.
+    // The arguments are valid one by one, so only a tensor can be too large. Its location in the shipped file would not
+    // help the user.
     let loaded = load::load(&text, &workload, &settings, Ranks::Exactly(1)).map_err(|error| {
         let (text, sizes) = (error.text(), values.map(|(name, value)| format!("{name} {value}")).join(", "));
         let first = text.split("; ").next().unwrap_or_default();

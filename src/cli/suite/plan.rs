@@ -159,7 +159,7 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
     arguments
 }
 
-/// Compiles and schedules what a case would run, so that mistakes are found before any case runs. Returns the bytes of
+/// Compiles and schedules the workload of a case, so that mistakes are found before any case runs. Returns the bytes of
 /// device memory of the rank that takes most.
 fn examine(arguments: &[String], topology: Topology) -> Result<Bytes, String> {
     let parsed = exec_args(arguments).map_err(|mistake| mistake.why)?;

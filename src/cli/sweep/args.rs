@@ -102,7 +102,8 @@ const BUDGET: u32 = 40;
 const SEED: u64 = 1;
 
 impl SweepArgs {
-    /// These arguments, completed by those that a scenario gives.
+    /// Returns these arguments, completed by those that a scenario gives.
+    ///
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ pub const MAX_CASES: usize = 4096;
 /// Number of cases tried before a search begins; one of them must be able to run.
 const TRIED_CASES: u64 = 64;
 
-/// The options of a sweep: axes, and what all cases share.
+/// The options of a sweep: its axes, and the options that all cases share.
 #[derive(Debug, Default, PartialEq)]
 pub struct Options {
     pub axes: Vec<Axis>,
@@ -30,7 +30,7 @@ impl Options {
         let named = NAMED.contains(&option);
         let (name, text) = match given.split_once('=') {
             Some((name, text)) if named => (name.trim(), text),
-            // The parser of the option reports what is wrong with it.
+            // The parser of the option reports the mistake in it.
             None if named => ("", given),
             _ => (option, given),
         };

@@ -1,4 +1,4 @@
-//! Random programs whose records are known, in any order, with records that are lost.
+//! Random programs with known records, in any order, some of which are lost.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn programs() -> impl Strategy<Value = Vec<Planned>> {
 /// Start and end of each part of each operation.
 type Run = Vec<Vec<(u64, u64)>>;
 
-/// What a device would do: the time of each part of each operation. Streams run in order; an operation waits for an
+/// Simulates a device: returns the time of each part of each operation. Streams run in order; an operation waits for an
 /// earlier one.
 fn run(program: &[Planned], begin: u64) -> Run {
     let mut streams = [begin; 4];
@@ -74,7 +74,7 @@ fn recorded(program: &[Planned], turns: u32, graph: bool) -> (Recorded, Vec<Run>
                 recorded.activities.push(Activity { correlation, node, start, end, ..Activity::default() });
             }
         }
-        // Work of nobody here: an iteration that is not observed, or another rank's.
+        // Records of other work: of an iteration that is not observed, or of another rank.
         recorded.activities.push(Activity { correlation: 1 << 30, node: 1, ..Activity::default() });
         begin = times.iter().flatten().map(|time| time.1).max().expect("it has operations") + 10_000;
         truth.push(times);
@@ -106,7 +106,7 @@ proptest! {
             for (op, parts) in (0..).zip(truth) {
                 let (first, last) = (parts[0].0, parts[parts.len() - 1].1);
                 prop_assert_eq!(times.ops[&op], (first, last));
-                // Operations of one stream do not overlap, and nothing starts before what it waits for.
+                // Operations of one stream do not overlap, and no operation starts before the one it waits for.
                 let planned = &program[op as usize];
                 let before = (0..op).filter(|&other| program[other as usize].stream == planned.stream);
                 prop_assert!(before.map(|other| times.ops[&other].1).all(|end| end <= first));
@@ -118,7 +118,7 @@ proptest! {
         }
     }
 
-    /// A record that is missing, or has no time, is never overlooked.
+    /// A record that is missing or has no time is always detected.
     #[test]
     fn a_lost_record_is_noticed(
         program in programs(),
@@ -163,7 +163,8 @@ proptest! {
         prop_assert!(placed.begin + placed.time.0 >= last as i64);
         prop_assert!((placed.begin - begin as i64).abs() <= placed.error.0, "{placed:?}");
         prop_assert!(placed.error.0 <= (first - begin + after) as i64);
-        // Stamps that are too close together, since their clock is coarser, make the iteration as long as its operations.
+        // If the stamps are too close together because their clock is coarser, the iteration becomes as long as its
+        // operations.
         let short = turn.place(Nanos((last - first) as i64 / 2), false).expect("it has operations");
         prop_assert_eq!((short.begin, short.time), (first as i64, Nanos((last - first) as i64)));
     }

@@ -52,8 +52,9 @@ impl FromStr for Partition {
 }
 
 impl Cases {
-    /// Joins the files of cases of partitions of one sweep or suite, each with its name. Cases are in the order of the
-    /// whole.
+    /// Merges the files of all partitions of one sweep or suite; each file has its name. The cases of the result are in
+    /// the order of the unpartitioned sweep.
+    ///
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl Cases {
     }
 }
 
-/// How two headers differ that should belong to one sweep or suite; `None` if they do.
+/// Describes how two headers differ; `None` if they belong to the same sweep or suite.
 fn difference(a: &Header, b: &Header) -> Option<&'static str> {
     let count = |header: &Header| header.partition.map(|partition| partition.count);
     let differs = [

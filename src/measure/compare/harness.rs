@@ -95,7 +95,7 @@ fn of_run(run: &Run, workload: Option<&str>, machine: &Json) -> ComparedRun {
         }
         _ => Vec::new(),
     };
-    // Its times are always host times.
+    // The harness only measures host times.
     let figures = figures(run);
     ComparedRun {
         key,
@@ -125,7 +125,7 @@ fn figures(run: &Run) -> Vec<Figure> {
                 .map(|(name, time)| Figure::new(&format!("time.{name}"), "s", Value::Single(time))),
         );
     }
-    // Its throughput is a constant amount of work over the sum of all times.
+    // The harness defines throughput as a constant amount of work over the sum of all times.
     if let Some((value, unit)) = throughput(run) {
         figures.retain(|figure| figure.name != "throughput");
         let work = value * mean;

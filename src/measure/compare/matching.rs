@@ -1,4 +1,4 @@
-//! Matches the cases of two sides by what they measure, not by their order in a file.
+//! Matches the cases of two sides by the values of their axes, not by their order in a file.
 //!
 //! First, cases whose values are all equal match. Then cases match that agree in every value that both have, if there
 //! is only one choice. Finally the only case of a workload on each side matches, and differences are reported. A
@@ -121,7 +121,7 @@ fn place<'a>(point: &'a ComparedRun, name: &str) -> &'a String {
     if name == "backend" { &point.backend } else { &point.device }
 }
 
-/// The properties that do so: the same case ran with several of their values.
+/// The properties by which runs of a side differ in several values within one case.
 fn places(sides: &[&RunSet]) -> Vec<&'static str> {
     let several = |side: &RunSet, name: &str| {
         let mut seen = BTreeMap::new();
@@ -223,7 +223,7 @@ fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)
             base: figures(a),
             other: figures(b),
         };
-        // The same text is the same workload, in whichever folder, bundle or record it lies.
+        // The same text is the same workload, even in another folder, bundle or record.
         if twins.points().all(|point| point.sha256.is_some()) && twins.is_same_text() {
             twins.differs.retain(|difference| difference.what != "workload");
         }

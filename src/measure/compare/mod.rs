@@ -197,7 +197,7 @@ pub fn compare(base: &RunSet, others: &[RunSet], options: &Options) -> Compariso
     }
 }
 
-/// How the machine and the settings of two runs differ.
+/// Returns the differences between the machines and the settings of two runs.
 pub fn environment(base: &RunRecord, other: &RunRecord) -> Vec<Difference> {
     let side = |record: &RunRecord| RunSet::of_record("", record);
     differences::between(&side(base), &side(other))

@@ -37,8 +37,8 @@ struct Sum {
     bound: Option<String>,
 }
 
-/// Name, operation, and source location without folders: a file that somebody else runs, or a part of a bundle, lies
-/// elsewhere. The location is empty if the texts differ.
+/// Name, operation, and source location without folders: on another machine, or in a bundle, a file has another folder.
+/// The location is empty if the texts differ.
 type Name = (String, String, String);
 
 /// Rows of both sides, longest time on the base first.

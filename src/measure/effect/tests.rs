@@ -1,6 +1,6 @@
-//! Synthetic samples with known answers: how often the verdict is wrong, and how often it is there.
+//! Synthetic samples with known effects: how often a verdict is wrong, and how often there is one.
 //!
-//! The shares are those of seeded series, so they are the same on every machine; the book states them.
+//! Series are seeded, so the shares are the same on every machine. The book quotes them.
 
 use super::*;
 use crate::measure::noise::Random;
@@ -8,7 +8,7 @@ use crate::measure::noise::Random;
 use Direction::{HigherIsBetter, LowerIsBetter};
 
 impl Random {
-    /// Lognormal times around `median`, neighbours with the correlation `memory`.
+    /// Lognormal times around `median`. Neighbours have the correlation `memory`.
     fn times(&mut self, n: usize, median: f64, noise: f64, memory: f64) -> Vec<f64> {
         let mut last = self.normal();
         let sample = |_| {
@@ -18,7 +18,7 @@ impl Random {
         (0..n).map(sample).collect()
     }
 
-    /// Half of the variance changes over 20 iterations or so, half from one to the next.
+    /// Times of which half of the variance is between periods of about 20 iterations, and half between neighbours.
     fn drifting(&mut self, n: usize, median: f64, noise: f64) -> Vec<f64> {
         let slow = self.times(n, median, noise / std::f64::consts::SQRT_2, 0.95);
         slow.into_iter().map(|time| time * (noise / std::f64::consts::SQRT_2 * self.normal()).exp()).collect()
@@ -29,7 +29,7 @@ fn one(samples: &[f64]) -> [&[f64]; 1] {
     [samples]
 }
 
-/// One run a side, as it is compared: streams, or graphs.
+/// Compares one run per side with the assumed variation between runs, for streams and for graphs.
 fn of(base: &[f64], other: &[f64]) -> Effect {
     alone(base, other).between_runs(BETWEEN_RUNS, LowerIsBetter)
 }
@@ -38,12 +38,12 @@ fn of_graphs(base: &[f64], other: &[f64]) -> Effect {
     alone(base, other).between_runs(BETWEEN_RUNS_OF_GRAPHS, LowerIsBetter)
 }
 
-/// The same, where runs do not differ.
+/// Compares one run per side without variation between runs.
 fn alone(base: &[f64], other: &[f64]) -> Effect {
     Effect::of(&one(base), &one(other), 50.0, LowerIsBetter, THRESHOLD).unwrap()
 }
 
-/// The verdicts of many comparisons on a known effect.
+/// Verdicts of many comparisons on a known effect.
 #[derive(Debug, Default)]
 struct Tally {
     effects: f64,
@@ -86,7 +86,8 @@ const TIMES: usize = 400;
 
 #[test]
 fn a_run_against_itself_raises_few_false_alarms() {
-    // Noise of the simulator's, of a quiet GPU, of a shared one, and of something wild; alone, and with memory.
+    // Noise of the simulator, of a quiet GPU, of a shared GPU, and of a very noisy one; without and with
+    // autocorrelation.
     for noise in [0.005, 0.02, 0.2, 0.5] {
         for (n, memory) in [(30, 0.0), (100, 0.0), (100, 0.5), (200, 0.8)] {
             let mut random = Random(n as u64);
@@ -116,7 +117,7 @@ fn other_percentiles_raise_few_false_alarms_too() {
 
 #[test]
 fn an_effect_of_five_percent_is_seen() {
-    // One run a side, 2 % noise: 50 samples suffice, also where neighbours resemble each other.
+    // One run per side, 2 % noise: 50 samples suffice, even with autocorrelation.
     for (n, memory, power) in [(20, 0.0, 0.9), (50, 0.0, 0.99), (100, 0.5, 0.99)] {
         let mut random = Random(5);
         let tally = Tally::of(TIMES, 1.05, || {
@@ -137,12 +138,12 @@ fn equal_sides_are_reported_as_same() {
     };
     let graphs = tally(of_graphs);
     assert!(graphs.same / graphs.effects >= 0.95, "{graphs:?}");
-    // Streams differ by more from run to run than matters: one run a side cannot say that they are the same.
+    // Runs as streams vary by more than the threshold, so one run per side cannot show that they are equal.
     let streams = tally(of);
     assert!(streams.same == 0.0 && streams.alarms() == 0.0, "{streams:?}");
 }
 
-/// Runs whose medians differ by 2 % from each other, far more than each is uncertain.
+/// Runs whose medians differ by 2 %, far more than the uncertainty of each median.
 fn runs(random: &mut Random, count: usize, median: f64) -> Vec<Vec<f64>> {
     runs_apart(random, count, median, 0.02)
 }
@@ -159,7 +160,7 @@ fn groups(runs: &[Vec<f64>]) -> Vec<&[f64]> {
     runs.iter().map(Vec::as_slice).collect()
 }
 
-/// Comparisons of several runs, which are short.
+/// Number of comparisons of several short runs.
 const MANY_TIMES: usize = 2000;
 
 fn of_runs(random: &mut Random, counts: (usize, usize), ratio: f64) -> Tally {
@@ -180,7 +181,8 @@ fn runs_that_differ_raise_few_false_alarms() {
 
 #[test]
 fn single_runs_do_not_show_variation_between_runs() {
-    // The same runs, one each: what the caution is about. The alarm would be false far more often than one in twenty.
+    // One run per side: without an assumed variation, false alarms are far more frequent than 5 %. This is what the
+    // caution warns of.
     let tally = |compare: fn(&[f64], &[f64]) -> Effect, deviation: f64| {
         let mut random = Random(9);
         let mut run = || runs_apart(&mut random, 1, 1.0, deviation).remove(0);
@@ -188,7 +190,7 @@ fn single_runs_do_not_show_variation_between_runs() {
     };
     let unknown = tally(alone, 0.02);
     assert!(unknown.alarms() > 0.2, "{unknown:?}");
-    // If they differ by the assumed amount, it is not.
+    // With the assumed variation between runs, false alarms stay below the limit.
     for (compare, deviation) in
         [(of as fn(&[f64], &[f64]) -> Effect, BETWEEN_RUNS), (of_graphs, BETWEEN_RUNS_OF_GRAPHS)]
     {
@@ -198,7 +200,7 @@ fn single_runs_do_not_show_variation_between_runs() {
     let effect = of(&[1.0; 10], &[1.0; 10]);
     assert!(effect.basis == Basis::Iterations && effect.caution().is_some_and(|text| text.contains("one run")));
     assert!(effect.caution().is_some_and(|text| text.contains("of 1.5 % is assumed")), "{:?}", effect.caution());
-    // Several runs show it by themselves.
+    // Several runs show the variation between runs themselves.
     let several = Effect::of_values(&[1.0, 1.1], &[1.0, 1.1], LowerIsBetter, THRESHOLD).unwrap();
     assert_eq!(several.between_runs(0.5, LowerIsBetter), several);
 }
@@ -210,8 +212,8 @@ fn more_runs_see_more() {
     assert!(power[0] > 0.3 && power[1] > 0.8 && power[2] > 0.95, "{power:?}");
 }
 
-/// A line of the book's table: how often equal sides are called different, how often the interval holds the truth, and
-/// how often one that is 5 % slower is called worse.
+/// Formats a line of the book's table: share of false alarms, coverage of the interval, and share of runs that are 5 %
+/// slower and called worse.
 fn line(name: &str, noise: &str, alike: &Tally, slower: &Tally) -> String {
     let percent = |share: f64| format!("{:.1} %", 100.0 * share);
     let power = format!("{:.0} %", 100.0 * slower.worse / slower.effects);
@@ -272,14 +274,14 @@ fn the_book_says_what_is_found_here() {
 fn the_verdict_goes_by_interval_and_threshold() {
     let said = |ratio: f64, low: f64, high: f64| verdict(ratio.ln(), Some((low.ln(), high.ln())), LowerIsBetter, 0.03);
     assert_eq!(said(1.0, 0.98, 1.02), Verdict::Same);
-    // Certain, and too little to matter.
+    // The difference is certain, but too small to matter.
     assert_eq!(said(1.02, 1.015, 1.025), Verdict::Same);
     assert_eq!(said(1.05, 1.04, 1.06), Verdict::Worse);
     assert_eq!(said(1.05, 1.001, 1.1), Verdict::Worse);
     assert_eq!(said(0.95, 0.94, 0.96), Verdict::Better);
-    // Large, and perhaps nothing.
+    // The difference is large, but not certain.
     assert_eq!(said(1.05, 0.99, 1.11), Verdict::CannotTell);
-    // Certain, and perhaps too little to matter.
+    // The difference is certain, but may be too small to matter.
     assert_eq!(said(1.029, 1.01, 1.05), Verdict::CannotTell);
     assert_eq!(said(1.0, 0.9, 1.1), Verdict::CannotTell);
     assert_eq!(verdict(0.5, None, LowerIsBetter, 0.03), Verdict::CannotTell);
@@ -298,7 +300,7 @@ fn known_answers() {
     let (below, above) = ((50.5f64 / 40.0).ln(), (61.0f64 / 50.5).ln());
     assert!((low - 2.0 * (-below.hypot(above)).exp()).abs() < 1e-12, "{low}");
     assert!((high - 2.0 * above.hypot(below).exp()).abs() < 1e-12, "{high}");
-    // Student's interval of 3 and 3 runs, as in any table: t of 4 degrees of freedom.
+    // Student's interval of 3 and 3 runs, with t for 4 degrees of freedom from a table.
     let effect = Effect::of_values(&[0.98, 1.0, 1.02], &[1.08, 1.1, 1.12], HigherIsBetter, 0.03).unwrap();
     assert_eq!((effect.basis, effect.verdict), (Basis::Groups, Verdict::Better));
     let (low, high) = effect.interval.unwrap();
@@ -312,7 +314,7 @@ fn values_without_a_ratio_have_no_effect() {
     assert_eq!(Effect::of(&one(&[1.0; 19]), &one(&[1.0; 20]), 95.0, LowerIsBetter, 0.03), None);
     assert_eq!(Effect::of_values(&[1.0, -1.0], &[1.0], LowerIsBetter, 0.03), None);
     assert_eq!(Effect::exact(f64::INFINITY, 1.0, LowerIsBetter, 0.03), None);
-    // One value a side: a ratio, and nothing that says how sure it is.
+    // One value per side gives a ratio without an interval.
     let single = Effect::of_values(&[1.0], &[1.5], LowerIsBetter, 0.03).unwrap();
     assert_eq!((single.ratio, single.interval, single.verdict), (1.5, None, Verdict::CannotTell));
     let exact = Effect::exact(2.0, 3.0, LowerIsBetter, 0.03).unwrap();

@@ -37,7 +37,7 @@ fn limit(range: &Range) -> Limit {
         (Figure::Issue | Figure::GraphLaunch, _) => Limit::Host,
         (Figure::BusBandwidth, _) | (_, Some(CopyDirection::Peer)) => Limit::Network,
         (_, Some(CopyDirection::H2d | CopyDirection::D2h)) => Limit::Link,
-        // Anything may limit a metric; of one that is about streams alone, the host does.
+        // Any resource may limit a metric. A metric of streams alone is limited by the host.
         _ => Limit::Device,
     }
 }

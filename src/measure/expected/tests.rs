@@ -1,4 +1,4 @@
-//! Verdicts with known answers, of records made by hand.
+//! Verdicts on records with known answers.
 
 use indexmap::IndexMap;
 
@@ -11,7 +11,7 @@ use crate::measure::record::{
 
 const GIB: u64 = 1 << 30;
 
-/// An operation that takes so many microseconds.
+/// An operation that takes `micros` µs.
 fn op(operation: &str, micros: i64) -> OperationRecord {
     OperationRecord {
         operation: operation.to_owned(),
@@ -31,7 +31,7 @@ fn copy(direction: &str, bytes: u64, micros: i64) -> OperationRecord {
     OperationRecord { category: "copy".into(), direction: Some(direction.into()), bytes, ..op("copy", micros) }
 }
 
-/// A rank that runs these one behind the other.
+/// A rank that runs these operations one after another.
 fn rank(number: u32, mut operations: Vec<OperationRecord>) -> RankRecord {
     let (mut trace, mut at) = (Vec::new(), Nanos(0));
     for (id, operation) in (0..).zip(&mut operations) {
@@ -153,13 +153,13 @@ fn fact(record: &mut RunRecord, name: &str, value: &str) {
     record.device.facts.insert(name.to_owned(), value.to_owned());
 }
 
-/// `name: verdict` of every figure that is known.
+/// Returns `name: verdict` for every metric with a range.
 fn verdicts(record: &RunRecord) -> Vec<String> {
     let known = Expected::of("NVIDIA H200").unwrap();
     judge(record, &known).iter().map(|figure| format!("{}: {}", figure.name, figure.verdict)).collect()
 }
 
-/// The checks that come first for the only figure.
+/// Returns the first check of the only metric.
 fn first(record: &RunRecord) -> Vec<String> {
     let found = judge(record, &Expected::of("NVIDIA H200").unwrap());
     assert_eq!(found.len(), 1, "{found:?}");
@@ -214,7 +214,7 @@ fn concurrent_operations_get_no_verdict() {
     let mut run = one(vec![product(1500), product(1500)]);
     run.variants[0].ranks[0].trace[1].start_ns = Nanos(700_000);
     assert_eq!(verdicts(&run), Vec::<String>::new());
-    // But for what it takes alone, on one stream.
+    // Operations that overlap others are excluded, unless their time alone is known from the run on one stream.
     for operation in &mut run.variants[0].ranks[0].operations {
         operation.alone_ns = Some(Nanos(2_000_000));
     }
@@ -248,7 +248,7 @@ fn collectives_count_from_when_all_have_come() {
     };
     run.variants[0].skew = Some(SkewRecord { collectives: vec![meeting], ..SkewRecord::default() });
     assert_eq!(verdicts(&run), ["all_reduce of two ranks, 256 MiB and more: normal"]);
-    // Without, the slowest rank counts.
+    // Without skew data, the slowest rank counts.
     run.variants[0].skew = None;
     let found = judge(&run, &Expected::of("NVIDIA H200").unwrap());
     assert_eq!((found[0].rank, found[0].verdict.as_str()), (Some(0), "slower"));

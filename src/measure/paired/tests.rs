@@ -1,16 +1,16 @@
-//! The comparison's verdicts on made-up machines, where the answer is known. The book has these figures.
+//! Verdicts of comparisons on simulated machines with a known effect. The book quotes these figures.
 
 use super::*;
 use crate::measure::noise::Random;
 
-/// The page that has these figures.
+/// The page that quotes these figures.
 const BOOK: &str = include_str!("../../../docs/ab.md");
 
-/// A machine: what it makes of a block that takes 100, at that place in time.
+/// A simulated machine: returns the time of a block that takes 100 without noise, given the block's number and a state.
 type Machine = fn(&mut Random, usize, &mut f64) -> f64;
 
-/// The kinds of noise, each of about 2 %: none but the clock's, a drift on a straight line, one that bends, two modes that
-/// blocks fall into, the same that stay for a while, rare and wild outliers, neighbours that resemble each other.
+/// Kinds of noise, each of about 2 %: independent, linear drift, warm-up, two modes that change at random, two modes
+/// that last for ten blocks, rare large outliers, autocorrelated neighbours.
 const MACHINES: [(&str, Machine); 7] = [
     ("normal, 2 %", |random, _, _| 100.0 + 2.0 * random.normal()),
     ("the same, on a machine that drifts by 1 % a block", |random, at, _| 100.0 + at as f64 + 2.0 * random.normal()),
@@ -33,7 +33,7 @@ const MACHINES: [(&str, Machine); 7] = [
     }),
 ];
 
-/// Blocks of both sides in their drawn order, where B takes `effect` times as long.
+/// Returns the blocks of both sides in their random order. B takes `effect` times as long.
 fn measured(random: &mut Random, machine: Machine, rounds: usize, effect: f64, seed: u64) -> (Vec<f64>, Vec<f64>) {
     let (mut a, mut b, mut state) = (Vec::new(), Vec::new(), 0.0);
     for round in 0..rounds {
@@ -48,11 +48,11 @@ fn measured(random: &mut Random, machine: Machine, rounds: usize, effect: f64, s
     (a, b)
 }
 
-/// Made-up comparisons for a rate that is small, and for one that is large.
+/// Number of comparisons for estimating a small share, and a large one.
 const MANY: u64 = 2000;
 const SOME: u64 = 500;
 
-/// The share of comparisons of which something holds.
+/// The share of comparisons that satisfy a condition.
 fn share(
     tries: u64,
     machine: Machine,
@@ -73,13 +73,13 @@ fn differs(paired: &Paired) -> bool {
     matches!(paired.verdict, Verdict::Better | Verdict::Worse)
 }
 
-/// Without a threshold, so that it is the interval alone that holds false alarms down.
+/// The threshold is 0, so the interval alone must limit false alarms.
 #[test]
 fn a_side_beside_itself_seldom_differs() {
     for (name, machine) in MACHINES {
         let rates = [8, 16].map(|rounds| {
             let rate = share(MANY, machine, rounds, 1.0, 0.0, differs);
-            // Chance alone moves the share of 2000 by one hundredth.
+            // The estimate of a share from 2000 comparisons is uncertain by one hundredth.
             assert!(rate <= ALARMS + 0.01, "{name}, {rounds} rounds: {rate} of the alarms are false");
             format!("{:.1} %", 100.0 * rate)
         });
@@ -98,7 +98,7 @@ fn the_interval_holds_the_effect() {
     }
 }
 
-/// The power: how often a difference is found, at the noise of a block and the threshold of 3 %.
+/// Power: how often a difference is found with the noise of a block and the threshold of 3 %.
 #[test]
 fn a_difference_is_found() {
     let noisy: [(&str, Machine, f64, f64); 5] = [
@@ -127,7 +127,7 @@ fn a_difference_is_found() {
     assert!(same >= 0.99, "{same}");
 }
 
-/// A drift that would be a difference of 16 % where one side came after the other.
+/// A linear drift that would appear as a difference of 16 % if the sides were measured one after the other.
 #[test]
 fn a_straight_drift_leaves_nothing() {
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -151,7 +151,7 @@ fn constant_blocks_give_exact_intervals() {
     assert_eq!((half.ratio, half.verdict), (0.5, Verdict::Better));
 }
 
-/// Blocks that repeat themselves make each side differ from itself in one order of four: that says nothing of B.
+/// With a periodic pattern, a side differs from itself in one order of four, so no verdict on B is possible.
 #[test]
 fn a_side_that_differs_from_itself_gets_no_verdict() {
     let wild = [100.0, 130.0, 130.0, 100.0].repeat(3);
@@ -159,7 +159,7 @@ fn a_side_that_differs_from_itself_gets_no_verdict() {
     let judged = paired(&wild, &twice, 0.03, 1).unwrap();
     assert_eq!((judged.itself.comparisons, judged.itself.alarms, judged.itself.widened), (8, 2, WIDEST));
     assert_eq!((judged.ratio, judged.verdict), (2.0, Verdict::CannotTell));
-    // More rounds make that order one of many.
+    // With more rounds, that order is one of many.
     let (wild, twice) = (wild.repeat(3), twice.repeat(3));
     assert_eq!(paired(&wild, &twice, 0.03, 1).unwrap().verdict, Verdict::Worse);
 }
@@ -186,8 +186,8 @@ fn orders_are_drawn_evenly() {
     assert!((200..312).contains(&turned), "{turned}");
 }
 
-/// The behaviour of four streams of tiny kernels on an H200: each process is in one of two states, 3.7 % apart, from its first
-/// iteration to its last.
+/// Models four streams of tiny kernels on an H200: each process is in one of two states, 3.7 % apart, for its whole
+/// life.
 #[test]
 fn processes_that_differ_are_no_difference_of_programs() {
     let level = |slow: bool, index: usize| (if slow { 50.12 } else { 48.34 }) * (1.0 + 0.0005 * (index % 3) as f64);

@@ -18,7 +18,7 @@ pub struct FusionRecord {
     pub refused: Option<String>,
 }
 
-/// An operation in place of several.
+/// An operation that replaces several others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MergedRecord {
     /// Its label, such as `f[3].up+act`.
@@ -27,11 +27,11 @@ pub struct MergedRecord {
     pub operation: String,
     /// The kinds of the operations that it replaces, in the order of the text.
     pub replaces: Vec<String>,
-    /// Source location of the last of them.
+    /// Source location of the last operation that was replaced.
     pub place: String,
     /// Bytes that each no longer moves.
     pub bytes_saved: u64,
-    /// Number of equal ones, in other turns of a loop or other slots.
+    /// Number of equal merges, in other turns of a loop or in other slots.
     pub count: usize,
 }
 
@@ -88,7 +88,8 @@ impl FusionRecord {
         }
     }
 
-    /// Lines about everything that was merged, and about chains that were not. If nothing was, one line says why.
+    /// Lines about everything that was merged, and about chains that were not. If nothing was merged, one line with the
+    /// reason.
     pub fn lines(&self) -> Vec<String> {
         let times = |count: usize| if count > 1 { format!(" ({count} times)") } else { String::new() };
         let mut lines = vec![self.summary()];

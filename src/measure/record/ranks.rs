@@ -65,7 +65,7 @@ pub struct ArrivalRecord {
     pub id: u32,
     /// The ranks of the group, as numbers in the world; of a copy, its two.
     pub ranks: Vec<u32>,
-    /// Empty for a copy between ranks: copies match by their statement, whatever streams they use.
+    /// Empty for a copy between ranks: copies match by their statement, independent of their streams.
     pub stream: String,
     /// Number of the collective among those of the same ranks and stream in the iteration, from 0; of a transfer, among
     /// those from `from` to `to`; of a copy, the number of its statement.
@@ -163,7 +163,7 @@ pub struct LateRecord {
     pub of: usize,
 }
 
-/// How the observed iterations of one slot spent their time.
+/// Breakdown of the time of one slot's observed iterations.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AnalysisRecord {
     /// Description of the largest part of the time that the iteration waits for.
@@ -192,7 +192,7 @@ pub struct AnalysisRecord {
     pub tail_ns: Option<Nanos>,
     /// Achieved share of the device's peaks; `None` without a device profile.
     pub peak: Option<PeakRecord>,
-    /// A sentence about a share of products below the usual one, with what to look at; `None` if it is as usual.
+    /// A sentence about a share of products below the usual one, with a place to look; `None` if it is as usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unusual: Option<String>,
 }
@@ -281,12 +281,12 @@ pub struct PathRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BoundRecord {
     pub category: String,
-    /// The resource that they keep busy longest at its peak: `memory`, `bf16`, `h2d`, …; `None` without a device
+    /// The resource that the operations would occupy longest at its peak: `memory`, `bf16`, `h2d`, …; `None` without a device
     /// profile, and for operations that need none.
     pub resource: Option<String>,
-    /// True if they use a large share of the resource's peak, so that it limits them.
+    /// True if the operations use a large share of the resource's peak, so that it limits them.
     pub limits: bool,
-    /// Their time on the chain.
+    /// Time of the operations on the chain.
     pub chain_ns: Nanos,
     /// Time of that part at the resource's peak.
     pub ideal_ns: Nanos,
@@ -311,7 +311,7 @@ pub struct TotalsRecord {
 pub struct BesideRecord {
     /// Number of such kernels per iteration, averaged over the observed ones.
     pub operations: f64,
-    /// Their slowdown.
+    /// Slowdown of these kernels.
     pub stretch: f64,
 }
 
@@ -330,7 +330,7 @@ pub struct CategoryRecord {
     pub transfer_ns: Option<Nanos>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<Nanos>,
-    /// Their part of the chain, without waiting for other ranks.
+    /// The operations' part of the chain, without waiting for other ranks.
     pub chain_ns: Nanos,
 }
 

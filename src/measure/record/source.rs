@@ -27,7 +27,7 @@ pub enum Contents {
     Bytes { hex: String },
 }
 
-/// A text on one line.
+/// Escapes a text so that it fits on one line.
 fn escaped(text: &str) -> String {
     let mut line = String::with_capacity(text.len() + text.len() / 16);
     for letter in text.chars() {

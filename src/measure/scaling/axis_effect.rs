@@ -14,7 +14,7 @@ pub enum AxisEffect {
     /// No two cases are comparable, or their records cannot be compared: they are no measurements, have one sample, or are of
     /// an older version.
     Unknown,
-    /// Neither the program nor, beyond noise, any time changed. The axis probably does not do what was intended.
+    /// Neither the program nor, beyond noise, any time changed. The axis probably does not have the intended effect.
     None,
     /// The program is the same for all values, but times differ beyond noise.
     TimeOnly,
@@ -74,7 +74,7 @@ fn one_time(group: &[Run]) -> bool {
     group.iter().all(|run| group.iter().all(|other| run.time.meets(&other.time, slack)))
 }
 
-/// Identity of what ran: plan, launch modes, settings, device. `None` for a record without a plan's hash.
+/// Identity of a run: plan, launch modes, settings, device. `None` for a record without a plan's hash.
 fn program(record: &RunRecord) -> Option<String> {
     let plan = record.program.plan.as_ref()?;
     let launches: Vec<&str> = record.variants.iter().map(|variant| variant.launch.as_str()).collect();
@@ -119,10 +119,10 @@ mod tests {
         let noise = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.15, 1.4)];
         assert_eq!(AxisEffect::between(&[]), AxisEffect::Unknown);
         assert_eq!(AxisEffect::between(std::slice::from_ref(&noise)), AxisEffect::None);
-        // The first and the last have nothing in common.
+        // The first and the last intervals do not overlap.
         let chain = vec![run("1", "p", 1.0, 1.2), run("2", "p", 1.1, 1.3), run("4", "p", 1.25, 1.4)];
         assert_eq!(AxisEffect::between(&[noise.clone(), chain]), AxisEffect::TimeOnly);
-        // Medians of two processes are never quite the same.
+        // Medians of two processes always differ a little.
         let measured =
             |runs: &[Run]| -> Vec<Run> { runs.iter().map(|run| Run { simulated: false, ..run.clone() }).collect() };
         let close = vec![run("1", "p", 1.0, 1.001), run("2", "p", 1.008, 1.009)];

@@ -1,11 +1,11 @@
-//! Searches of made-up spaces, where the best point is known. The book has these figures.
+//! Searches of synthetic spaces with a known best point. The book quotes these figures.
 
 use super::*;
 
 /// The page that has these figures.
 const BOOK: &str = include_str!("../../../docs/search.md");
 
-/// A function of the place on each axis, from 0 to 1 where the axis has an order; 100 at best. Nothing where it fails.
+/// Cost at a position on each axis, from 0 to 1 for ordered axes; 100 at the best point. `None` where a run fails.
 type Landscape = fn(&[f64]) -> Option<f64>;
 
 struct Made {
@@ -59,7 +59,7 @@ fn bowl(x: &[f64], center: &[f64]) -> f64 {
     100.0 * (1.0 + x.iter().zip(center).map(|(x, c)| (x - c).powi(2)).sum::<f64>())
 }
 
-/// Spaces, with the runs that suffice for them.
+/// Spaces, each with a sufficient number of runs.
 fn spaces() -> Vec<(&'static str, Vec<SearchAxis>, usize, Landscape)> {
     vec![
         ("one axis of 64", vec![ordered(64)], 24, |x| Some(bowl(x, &[0.3]))),
@@ -84,7 +84,7 @@ fn spaces() -> Vec<(&'static str, Vec<SearchAxis>, usize, Landscape)> {
 
 const SEEDS: u64 = 200;
 
-/// How often the found point is within 3 % of the best there is.
+/// Share of searches that find a point within 3 % of the best.
 fn share(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -> f64 {
     let search = |seed| Search { axes: axes.to_vec(), budget, seed };
     let blank = Made { axes: axes.to_vec(), landscape, noise, draws: 0, seed: 0, runs: 0 };
@@ -106,7 +106,7 @@ fn share(axes: &[SearchAxis], budget: usize, landscape: Landscape, noise: f64) -
     held.count() as f64 / SEEDS as f64
 }
 
-/// The noise of a run, and how often the best has to be found at least.
+/// Noise of a run, and minimum share of searches that must find the best point.
 const NOISES: [(f64, f64); 3] = [(0.0, 0.95), (0.01, 0.95), (0.02, 0.85)];
 
 #[test]
@@ -143,7 +143,7 @@ fn a_seed_makes_one_search() {
     assert_eq!(one.runs, budget);
 }
 
-/// A small space is looked at as a whole, and what has no noise is not run again and again.
+/// A small space is searched completely, and points are not repeated if there is no noise.
 #[test]
 fn a_small_space_is_known_whole() {
     let (found, made) = searched(&[ordered(3), unordered(2)], 60, |x| Some(100.0 + x[0] + x[1]), 0.0, Some(vec![2, 1]));
@@ -161,7 +161,7 @@ fn a_search_without_successful_runs_finds_no_point() {
     assert!(found.within_noise().is_empty() && made.runs <= 8, "{}", made.runs);
 }
 
-/// Points that do not fit cost nothing; an end keeps what is known.
+/// Points that do not fit cost no run; if the objective ends the search, results so far are kept.
 #[test]
 fn a_search_can_be_ended() {
     struct Ends(usize);
@@ -182,7 +182,7 @@ fn a_search_can_be_ended() {
     assert!(found.best().is_some());
 }
 
-/// If all points are the same, nearly all are reported as within the noise, and each interval contains 1.
+/// If all points are equal, nearly all are reported as within the noise, and each interval contains 1.
 #[test]
 fn equal_points_are_not_told_apart() {
     let (found, _) = searched(&[ordered(8), ordered(8)], 48, |_| Some(100.0), 0.01, None);
@@ -192,7 +192,8 @@ fn equal_points_are_not_told_apart() {
     assert!(runner_up.0 <= 1.0 && runner_up.1 >= 1.0, "{runner_up:?}");
 }
 
-/// The best is chosen among noisy ones, so that an interval beside it holds a little less often than it says.
+/// The best point is selected among noisy ones, so intervals relative to it cover the truth slightly less often than 95
+/// %.
 #[test]
 fn intervals_beside_the_best_hold_what_is_true() {
     let (_, axes, budget, landscape) = spaces().remove(1);

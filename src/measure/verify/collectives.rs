@@ -1,4 +1,4 @@
-//! Verification of operations between ranks: what each rank contributed, and whether each received the right result.
+//! Verification of operations between ranks: checks each rank's result against the contributions of all ranks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn rounding_is_within_the_bound() {
         for dtype in [DType::F32, DType::F16, DType::BF16] {
-            // Four roundings up, of every element.
+            // Every element is off by four roundings in the same direction.
             let off = |value: &f64| value * (1.0 + 4.0 * dtype.epsilon());
             let (expected, actual) = (matrix(), matrix().iter().map(off).collect::<Vec<f64>>());
             let found = error(dtype, 64, &actual, &expected);
@@ -149,14 +149,14 @@ mod tests {
         let limit = limit(DType::BF16);
         for row in [96, 128, 255] {
             let mut actual = matrix();
-            // That of another place: its norm is much the same.
+            // The row of another position: its norm is nearly the same.
             actual[row * 64..][..64].rotate_left(5);
             assert!(error(DType::BF16, 64, &actual, &matrix()) > limit, "row {row}");
             let mut missing = matrix();
             missing[row * 64..][..64].fill(0.0);
             assert!(error(DType::BF16, 64, &missing, &matrix()) > limit, "row {row}");
         }
-        // As a whole it is nothing.
+        // The error is negligible relative to the whole.
         let mut actual = vec![1.0; 256 * 64];
         actual[..64].fill(0.5);
         assert!(error(DType::BF16, 256 * 64, &actual, &vec![1.0; 256 * 64]) <= limit);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn terms_that_cancel_are_no_mistake() {
-        // A small value between large ones, off by what these are rounded by; and a row of such.
+        // A small value among large ones, off by the rounding error of the large ones; and a row of such values.
         let mut expected = matrix();
         expected[9000] = 1e-6;
         expected[64 * 200..][..64].fill(1e-6);

@@ -52,7 +52,7 @@ pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecErro
     let schedules: Vec<Schedule> = ranks.iter().map(place).collect();
     let rank = |(&(number, program, _), schedule)| Rank { number, program, schedule };
     let opened: Vec<Rank> = ranks.iter().zip(&schedules).map(rank).collect();
-    // One full period and the first iteration again, which also covers what one iteration leaves for the next.
+    // One full period and the first iteration again, which also covers data that one iteration leaves for the next.
     let iterations = schedules.iter().map(|schedule| schedule.period.len()).max().unwrap_or(0) as u64 + 1;
 
     let mut walk = Walk::open(ranks, &opened, backend, options)?;

@@ -71,7 +71,7 @@ pub enum HostStreamError {
     #[diagnostic(
         code(aorta::model::host_output),
         help(
-            "results without a name lie in the device's memory: declare a buffer `in pinned` or `in host`, and write `-> x`"
+            "results without a name are in device memory: declare a buffer `in pinned` or `in host`, and write `-> x`"
         )
     )]
     Output {

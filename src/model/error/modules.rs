@@ -20,7 +20,10 @@ pub enum ModuleError {
     },
 
     #[error("`{path}` uses itself")]
-    #[diagnostic(code(aorta::model::module_cycle), help("move what both files need into a third one, which both use"))]
+    #[diagnostic(
+        code(aorta::model::module_cycle),
+        help("move the definitions that both files need into a third one, which both use")
+    )]
     ModuleCycle {
         path: String,
         #[label("this module is already being read")]
@@ -30,7 +33,7 @@ pub enum ModuleError {
     #[error("the module `{module}` has a declaration that a module cannot have")]
     #[diagnostic(
         code(aorta::model::module_content),
-        help("a module holds `def`, `let` and `use`: make what differs from use to use an argument of the `def`")
+        help("a module holds `def`, `let` and `use`: pass values that differ between uses as arguments of the `def`")
     )]
     ModuleContent {
         module: String,

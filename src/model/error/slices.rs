@@ -40,7 +40,7 @@ pub enum SliceError {
         help("write a larger end, or leave the operation out where the slice is empty: `if a < b {{ … }}`")
     )]
     EmptySlice {
-        #[label("{from}..{to} holds nothing")]
+        #[label("{from}..{to} is empty")]
         at: SourceSpan,
         from: i64,
         to: i64,

@@ -1,4 +1,4 @@
-//! Makes operations of a tape: gives its tensors memory, and leaves out what nothing needs.
+//! Converts a tape to operations: allocates memory for its tensors, and omits steps whose results are not used.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,19 +13,20 @@ use crate::ops::{self, OpError, Operand, Spec};
 
 use super::walk::{Used, is_transfer};
 
-/// A backward that becomes operations.
+/// A backward pass that is being converted to operations.
 pub(super) struct Emission<'t> {
     pub tape: &'t Tape,
     pub used: &'t [Used],
     /// Location of the `grad`.
     pub span: SrcSpan,
-    /// The label of all operations, the parent of those with one of their own.
+    /// The label of all operations; operations with labels of their own have it as their parent.
     pub label: LabelId,
-    /// The label of what the gradients are of.
+    /// The label of the operation or call whose gradients are computed.
     pub of: LabelId,
-    /// The memory of tensors that have some.
+    /// The slices of tensors that have memory.
     memory: FxHashMap<Value, ViewId>,
-    /// Tensors that are moved once after they have been computed, and where to: they are computed there.
+    /// Tensors whose only use is a move after they have been computed, with the destination: they are computed there
+    /// directly.
     targets: FxHashMap<Value, Value>,
     /// Tensors of which only parts are read or written at some point.
     cut: FxHashSet<Value>,
@@ -48,8 +49,8 @@ impl<'t> Emission<'t> {
     }
 }
 
-/// The steps whose results something needs, in their order: those that write tensors of the program, transfers, and what
-/// they read.
+/// Returns the steps whose results are used, in order: steps that write tensors of the program, transfers, and the
+/// steps that these depend on.
 pub(super) fn needed(tape: &Tape) -> Vec<usize> {
     let mut read: FxHashSet<Value> = FxHashSet::default();
     let mut needed = Vec::new();
@@ -68,7 +69,7 @@ pub(super) fn needed(tape: &Tape) -> Vec<usize> {
 }
 
 impl Analyzer<'_> {
-    /// Adds the operations of these steps.
+    /// Adds the operations of these steps to the program.
     pub(super) fn emit(&mut self, emission: &mut Emission, steps: &[usize]) {
         find_targets(emission, steps);
         let tape = emission.tape;
@@ -109,7 +110,7 @@ impl Analyzer<'_> {
         self.push_backward(emission, tape.steps[first].origin, spec, &inputs, &outputs)
     }
 
-    /// The spec of a step with the slices that it reads and writes; `None` after an error.
+    /// Returns the spec of a step and the slices that it reads and writes; `None` after an error.
     fn made(&mut self, emission: &mut Emission, step: &Step) -> Option<(Spec, Vec<ViewId>, Vec<ViewId>)> {
         let mut inputs = Vec::with_capacity(step.inputs.len());
         for &input in &step.inputs {
@@ -117,7 +118,7 @@ impl Analyzer<'_> {
         }
         let mut spec = self.with_outputs(emission, step, &inputs);
         if let Err(OpError::Gaps { .. }) = spec {
-            // Libraries of products and collectives take no tensors with gaps.
+            // Library calls of products and collectives do not accept tensors with gaps.
             for (view, &value) in inputs.iter_mut().zip(&step.inputs) {
                 let tensor = self.program.views.tensor(*view);
                 if !tensor.contiguous() {
@@ -136,8 +137,8 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The spec of a step that reads these slices, and the slices that it writes: where its results are moved to, if it can
-    /// write there.
+    /// Returns the spec of a step that reads these slices, and the slices that it writes. Results are written to the
+    /// destination of a later move if the operation can write there.
     fn with_outputs(
         &mut self,
         emission: &mut Emission,
@@ -165,7 +166,7 @@ impl Analyzer<'_> {
         Ok((self.backward_spec(emission.span, step, inputs, &own)?, own))
     }
 
-    /// The spec of a step on these slices.
+    /// Returns the spec of a step on these slices.
     fn backward_spec(
         &mut self,
         span: SrcSpan,
@@ -176,7 +177,7 @@ impl Analyzer<'_> {
         let operand = |&view: &ViewId| Operand { tensor: *self.program.views.tensor(view), span };
         let inputs: Vec<Operand> = inputs.iter().map(operand).collect();
         let given: Vec<Option<Operand>> = outputs.iter().map(operand).map(Some).collect();
-        // A `map` writes any type, and repeats its inputs along the dimensions of its outputs.
+        // A `map` can write any type, and broadcasts its inputs to the dimensions of its outputs.
         if step.operation.name() != "map" {
             step.operation.infer(&ops::Call {
                 operation: step.operation,
@@ -213,14 +214,14 @@ impl Analyzer<'_> {
         self.push_op(OpKind::Run(spec), emission.span, Some(label), inputs, outputs).is_some()
     }
 
-    /// The label of the operations that compute the gradients of one: the same path below the `grad` as it has below what the
-    /// gradients are of.
+    /// Returns the label of the operations that compute the gradients of one operation. Its path below the `grad`
+    /// equals the path of that operation below the target.
     fn label_of(&mut self, emission: &mut Emission, origin: u32) -> LabelId {
         if let Some(&known) = emission.labels.get(&origin) {
             return known;
         }
         let mut path = Vec::new();
-        // Operations that no forward operation caused have the label of the `grad`.
+        // Steps that belong to no forward operation have the label of the `grad`.
         let mut at = self.expansion.step.ops.get(origin as usize).map_or(emission.of, |op| op.label);
         while at != emission.of && at != LabelId(0) {
             path.push(at);
@@ -244,7 +245,7 @@ impl Analyzer<'_> {
 
     // --- Memory -----------------------------------------------------------------------------------------------
 
-    /// The slice to write a value to; `None` if it has none yet that can be written.
+    /// Returns the slice to which a value is written; `None` if the value has no memory yet that can be written.
     fn view_to_write(&mut self, emission: &mut Emission, origin: u32, value: Value) -> Option<ViewId> {
         let entry = emission.tape.get(value);
         match entry.source {
@@ -274,7 +275,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// The slice to read a value from. A value that is no slice of its memory is moved to one.
+    /// Returns the slice from which a value is read. A value that is not a slice of its memory is first copied to one.
     fn view_to_read(&mut self, emission: &mut Emission, origin: u32, value: Value) -> Option<ViewId> {
         let entry = emission.tape.get(value);
         match entry.source {
@@ -301,7 +302,7 @@ impl Analyzer<'_> {
         }
     }
 
-    /// Scratch memory of a type and a shape, with the name of what it is computed for.
+    /// Creates scratch memory of a type and a shape, named after the value that it holds.
     fn own_memory(&mut self, emission: &mut Emission, origin: u32, (dtype, dims): (DType, Dims)) -> ViewId {
         let label = self.label_of(emission, origin);
         let name = self.label_path(label);
@@ -317,7 +318,7 @@ impl Analyzer<'_> {
         self.all_of(memory)
     }
 
-    /// Moves a slice to memory of its own, without gaps.
+    /// Copies a slice to memory of its own, without gaps.
     fn moved(
         &mut self,
         emission: &mut Emission,
@@ -358,7 +359,7 @@ impl Analyzer<'_> {
         Some(self.program.views.reshape(view, dims, strides, &layout))
     }
 
-    /// Memory that holds 0, 1, 2, …, one for each shape.
+    /// Returns memory with the contents 0, 1, 2, …, one for each shape.
     fn iota(&mut self, dims: Dims, span: SrcSpan) -> ViewId {
         let shape = self.program.shapes.intern(DType::I32, dims);
         if let Some(&memory) = self.expansion.iotas.get(&shape) {
@@ -371,13 +372,13 @@ impl Analyzer<'_> {
     }
 }
 
-/// Whether a move has become unnecessary, since its tensor has been computed where it goes.
+/// Whether a move is unnecessary because its tensor was computed at the destination.
 fn is_done(emission: &Emission, step: &Step) -> bool {
     let target = step.inputs.first().and_then(|&input| emission.tape.whole(input));
     step.is_move() && target.is_some_and(|root| emission.targets.get(&root) == Some(&step.outputs[0]))
 }
 
-/// Finds the tensors that are read by one move alone.
+/// Finds the tensors whose only reader is a move.
 fn find_targets(emission: &mut Emission, steps: &[usize]) {
     let tape = emission.tape;
     let mut reads: FxHashMap<Value, usize> = FxHashMap::default();

@@ -1,12 +1,12 @@
-//! Lets products add to gradients themselves, where a product is followed by a sum of it with what a tensor holds.
+//! Combines a matrix product and a sum of its result with another tensor into a product that accumulates.
 
 use crate::base::DType;
 use crate::ops::Attr;
 use crate::ops::backward::{Source, Step, Tape, Value};
 
-/// Replaces each sum of a product that nothing else reads, and of a tensor, by a product that adds to the tensor. The
-/// products themselves stay on the tape, and nothing needs them. `has_rows` says whether the elements of a tensor's rows lie
-/// side by side, as libraries want them.
+/// Replaces each sum of a tensor and a product whose result nothing else reads by a product that accumulates into the
+/// tensor. The original products stay on the tape, but are no longer used. `has_rows` returns whether the elements of a
+/// tensor's rows are contiguous, as libraries require.
 pub(super) fn join_products(tape: &mut Tape, has_rows: impl Fn(Value) -> bool) {
     for place in 0..tape.steps.len() {
         if let Some(joined) = joined(tape, place, &has_rows) {
@@ -15,7 +15,7 @@ pub(super) fn join_products(tape: &mut Tape, has_rows: impl Fn(Value) -> bool) {
     }
 }
 
-/// The product that does what the sum at this place and the product before it do; `None` if there is none.
+/// Returns the product that replaces the sum at this index and the product before it; `None` if there is none.
 fn joined(tape: &Tape, place: usize, has_rows: impl Fn(Value) -> bool) -> Option<Step> {
     let (to, from) = tape.steps[place].addition()?;
     let is_scratch = matches!(tape.get(from).source, Source::Scratch);
@@ -29,7 +29,7 @@ fn joined(tape: &Tape, place: usize, has_rows: impl Fn(Value) -> bool) -> Option
     }
     let (factor, sum) = (tape.dtype(product.inputs[0]), tape.dtype(to));
     let fits = factor == sum || sum == DType::F32 && factor.size() == 2;
-    // The factors have to hold the same values at the later place.
+    // The factors must hold the same values at the later position.
     let factors: Vec<Value> = product.inputs.iter().map(|input| tape.root(*input)).collect();
     let mut between = tape.steps[made + 1..place].iter().flat_map(|step| &step.outputs);
     let overwritten = between.any(|output| factors.contains(&tape.root(*output)));

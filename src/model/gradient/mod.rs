@@ -1,7 +1,8 @@
 //! `grad(f, dy -> dx, …)`: the gradients of the inputs of an operation or a call from those of its outputs.
 //!
-//! Gradients become ordinary operations at this place of the text. First the operations of `f` are walked from the last to the
-//! first, and the backward of each is written down on a tape. Then what is of use on the tape gets memory.
+//! Gradients become ordinary operations at this position of the text. First, the operations of `f` are visited from the
+//! last to the first, and the backward pass of each is recorded on a tape. Then memory is allocated for the steps of
+//! the tape whose results are used.
 
 mod emit;
 mod join;
@@ -27,10 +28,10 @@ use emit::Emission;
 use walk::{Stop, Walk};
 pub(super) use writers::Writers;
 
-/// The origin of steps that belong to no operation of the target.
+/// Origin of steps that belong to no operation of the target.
 const WHOLE: u32 = u32::MAX;
 
-/// The labelled operation or call whose gradients are asked for.
+/// The labelled operation or call whose gradients are computed.
 struct Target {
     label: LabelId,
     /// Its label as it is written.
@@ -85,7 +86,7 @@ impl<'a> Analyzer<'a> {
         Some(())
     }
 
-    /// The option `accumulate`.
+    /// Evaluates the option `accumulate`; `None` after an error.
     fn accumulates(&mut self, call: &Call) -> Option<bool> {
         let mut accumulates = false;
         for (place, setting) in call.options.iter().enumerate() {
@@ -104,7 +105,7 @@ impl<'a> Analyzer<'a> {
         Some(accumulates)
     }
 
-    /// The operation or call of the first argument.
+    /// Evaluates the first argument, the operation or call to differentiate; `None` after an error.
     fn target(&mut self, call: &Call) -> Option<Target> {
         let Some(first) = call.inputs.first() else {
             self.count(call, "a label and the gradients of its outputs", "nothing is".to_owned(), None);
@@ -159,7 +160,7 @@ impl<'a> Analyzer<'a> {
         };
         let spec = self.program.spec(spec);
         let signature = spec.operation.signature();
-        // Tensors of an expression have their own names.
+        // The tensors of an expression have names of their own.
         let own = |view: ViewId| self.names.name(self.program.memory(self.program.views.memory(view)).name).to_owned();
         let name = |(place, view): (usize, &ViewId)| match signature.input(place) {
             Some(crate::ops::Input::Tensor(name) | crate::ops::Input::Optional(name)) => ((*name).to_owned(), *view),
@@ -176,7 +177,7 @@ impl<'a> Analyzer<'a> {
         *self.program.views.tensor(view)
     }
 
-    /// An error about the number of operands.
+    /// Reports a wrong number of operands.
     fn count(&mut self, call: &Call, expected: &str, found: String, help: Option<String>) {
         let help = help.or_else(|| {
             Some("it is `grad(f, dy -> dx)`, with a gradient for each output and each input of `f`".to_owned())
@@ -185,7 +186,7 @@ impl<'a> Analyzer<'a> {
         self.error(ModelError::ArgumentCount { function, expected, found, at: call.span.into(), help });
     }
 
-    /// The gradients of the target's outputs: of those that hold numbers with fractions.
+    /// Evaluates the gradients of the target's outputs, of those with a floating-point type; `None` after an error.
     fn given(&mut self, call: &Call, target: &Target) -> Option<Vec<(ViewId, Given)>> {
         let outputs: Vec<(String, ViewId)> =
             target.outputs.iter().filter(|(_, view)| self.tensor(*view).dtype.is_float()).cloned().collect();
@@ -241,7 +242,8 @@ impl<'a> Analyzer<'a> {
         good.then_some(given)
     }
 
-    /// Checks the shape of a gradient. `is_typed` says whether its type fits, and `or` which others would.
+    /// Checks the shape and type of a gradient. `is_typed` is true if its type is correct; `or` describes other types
+    /// that would be.
     fn fits(
         &mut self,
         name: &str,
@@ -271,7 +273,8 @@ impl<'a> Analyzer<'a> {
         false
     }
 
-    /// The destinations of the gradients of the target's inputs; `None` for a gradient that is not wanted.
+    /// Evaluates the destinations of the gradients of the target's inputs; an inner `None` is a gradient that is not
+    /// requested.
     fn goals(&mut self, call: &Call, target: &Target, accumulates: bool) -> Option<Vec<Option<Goal>>> {
         if call.outputs.len() > target.inputs.len() {
             let names: Vec<String> = target.inputs.iter().map(|(name, _)| format!("d{name}")).collect();
@@ -301,7 +304,8 @@ impl<'a> Analyzer<'a> {
             }
             match self.output_argument(None, arg) {
                 Value::Output(_) if accumulates => {
-                    let help = "`accumulate: true` adds to what an output holds: write a buffer that has been filled";
+                    let help =
+                        "`accumulate: true` adds to the contents of an output: write a buffer that has been filled";
                     self.error(OpError::OutputMissing { op: GRADIENT, help, at: arg.value.span.into() }.into());
                     good = false;
                 }
@@ -322,7 +326,7 @@ impl<'a> Analyzer<'a> {
         }
         if call.outputs.is_empty() {
             if accumulates {
-                let help = "`accumulate: true` adds to what an output holds: write `-> dx`";
+                let help = "`accumulate: true` adds to the contents of an output: write `-> dx`";
                 self.error(OpError::OutputMissing { op: GRADIENT, help, at: call.span.into() }.into());
                 return None;
             }
@@ -345,7 +349,7 @@ impl<'a> Analyzer<'a> {
         self.error(error.into());
     }
 
-    /// Checks that no output is another one, or a gradient that is read.
+    /// Checks that outputs differ from each other and from the gradients that are read.
     fn apart(&mut self, given: &[(ViewId, Given)], goals: &[Option<Goal>]) -> Option<()> {
         let reads = given.iter().filter_map(|(_, given)| match given {
             Given::View(view, span) => Some((*view, *span)),
@@ -381,7 +385,7 @@ impl<'a> Analyzer<'a> {
         let wanted: Vec<(usize, ViewId)> =
             target.inputs.iter().enumerate().map(|(place, (_, view))| (place, *view)).collect();
         let wanted: Vec<(usize, ViewId)> = wanted.into_iter().filter(|(place, _)| goals[*place].is_some()).collect();
-        // The walk reads the program while memory for its results is added.
+        // The walk borrows the program, so memory for its results is added before.
         let goal_views: Vec<ViewId> = wanted
             .iter()
             .map(|&(place, view)| match goals[place] {
@@ -482,7 +486,7 @@ impl<'a> Analyzer<'a> {
         self.all_of(memory)
     }
 
-    /// The label of a `grad` that has none: no text can name it.
+    /// Creates the label of a `grad` without one. No text can name it.
     fn unnamed_label(&mut self, target: &Target) -> LabelId {
         let name = self.names.intern(&format!("{GRADIENT}({})", target.text));
         self.inner_label(Label { name: Some(name), index: Index::default(), parent: self.expansion.label })

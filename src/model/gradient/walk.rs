@@ -1,4 +1,4 @@
-//! The walk over the operations of a call from the last to the first, which writes the gradients of each down on a tape.
+//! Visits the operations of a call from the last to the first, and records the gradients of each on a tape.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -12,11 +12,12 @@ use crate::ops::{Category, Operation, parts};
 /// Maximum number of comparisons of slices for one `grad`.
 const MAX_COMPARISONS: usize = 1 << 24;
 
-/// A tensor of the program that a backward uses.
+/// A tensor of the program that the backward pass uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     pub view: ViewId,
-    /// The operation of which it is an operand, and whether it is an output; `None` for a gradient of the text.
+    /// The operation that has the tensor as an operand, and whether it is an output; `None` for a gradient that the
+    /// text names.
     pub by: Option<(OpId, bool)>,
 }
 
@@ -29,13 +30,13 @@ pub(super) enum Stop {
     TooMuch,
 }
 
-/// Gradients of a memory that operations further down have contributed.
+/// Gradients of a memory, contributed by later operations.
 #[derive(Debug)]
 struct Pending {
-    /// The gradient of all of `region`, in its dimensions.
+    /// Gradient of the whole `region`, in its dimensions.
     value: Value,
     region: Region,
-    /// The parts of it that no operation has overwritten, seen from the last operation.
+    /// The parts of the region that are still valid: no earlier visited operation has overwritten them.
     live: Vec<Region>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct Walk<'p> {
     /// Tensors of the program on the tape, by number.
     pub used: Vec<Used>,
     pending: FxHashMap<MemoryId, Vec<Pending>>,
-    /// The slices that depend on wanted inputs.
+    /// The slices that depend on requested inputs.
     active: FxHashMap<MemoryId, Vec<ViewId>>,
     seen: FxHashSet<ViewId>,
     left: usize,
@@ -67,14 +68,14 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// A tensor of the program.
+    /// Adds a tensor of the program to the tape.
     pub fn value(&mut self, view: ViewId, by: Option<(OpId, bool)>) -> Value {
         let tensor = self.program.views.tensor(view);
         self.used.push(Used { view, by });
         self.tape.program(self.used.len() as u32 - 1, tensor.dtype, tensor.dims)
     }
 
-    /// Writes down the gradients of these operations, of which `wanted` are the inputs whose gradients are asked for.
+    /// Records the gradients of these operations. `wanted` are the inputs whose gradients are requested.
     pub fn run(&mut self, ops: std::ops::Range<u32>, wanted: &[ViewId]) -> Result<(), Stop> {
         wanted.iter().for_each(|&view| self.activate(view));
         for op in ops.clone().map(OpId) {
@@ -94,7 +95,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// For each slice whether it depends on a wanted input.
+    /// Returns for each slice whether it depends on a requested input.
     fn needs(&mut self, views: &[ViewId]) -> Result<Vec<bool>, Stop> {
         let mut needed = Vec::with_capacity(views.len());
         for view in views {
@@ -132,7 +133,7 @@ impl<'p> Walk<'p> {
             return Ok(());
         }
         if step.peer(op).is_some() {
-            return Err(Stop::NoRule(op, "it goes to another rank: `send` and `recv` have gradients"));
+            return Err(Stop::NoRule(op, "it copies to another rank: use `send` and `recv`, which have gradients"));
         }
         let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<Value> {
             views.iter().map(|&view| walk.value(view, Some((op, output)))).collect()
@@ -140,7 +141,7 @@ impl<'p> Walk<'p> {
         let (input_values, output_values) = (operands(self, inputs, false), operands(self, outputs, true));
         let mut gradients = Vec::with_capacity(inputs.len());
         let first_step = self.tape.steps.len();
-        // Steps before, at and after the collectives of a group.
+        // Orders steps before, among and after the collectives of a group.
         let mut order = Vec::new();
         let mut in_group = 0;
         for part in parts(spec) {
@@ -170,7 +171,7 @@ impl<'p> Walk<'p> {
         Ok(())
     }
 
-    /// Orders steps so that the collectives among them follow each other, and are issued together.
+    /// Orders steps so that their collectives are consecutive and are issued as one group.
     fn together(&mut self, first: usize, order: &[std::cmp::Ordering]) {
         let mut steps: Vec<_> = self.tape.steps.drain(first..).zip(order).collect();
         steps.sort_by_key(|(_, order)| **order);
@@ -181,7 +182,8 @@ impl<'p> Walk<'p> {
         self.tape.steps.extend(steps.into_iter().map(|(step, _)| step));
     }
 
-    /// The gradient of a slice that an operation writes: what comes before it has no part in that memory any more.
+    /// Removes and returns the gradient of a slice that an operation writes; `None` if it is zero. Earlier operations
+    /// do not affect this memory, because the slice is overwritten.
     fn take(&mut self, view: ViewId) -> Result<Option<Value>, Stop> {
         let gradient = self.gradient(view)?;
         let region: Region = self.program.views.extents(view).to_vec();
@@ -195,7 +197,7 @@ impl<'p> Walk<'p> {
         Ok(gradient)
     }
 
-    /// The gradient of a slice: the sum of what was contributed to its elements. `None` if that is nothing.
+    /// Returns the gradient of a slice: the sum of all contributions to its elements; `None` if there are none.
     pub fn gradient(&mut self, view: ViewId) -> Result<Option<Value>, Stop> {
         let tensor = *self.program.views.tensor(view);
         let region: Region = self.program.views.extents(view).to_vec();
@@ -222,7 +224,7 @@ impl<'p> Walk<'p> {
         Ok(Some(self.tape.reshape(whole, tensor.dims)))
     }
 
-    /// The gradient of a region of which these are contributions, each to a part of it.
+    /// Returns the gradient of a region, assembled from contributions to parts of it.
     fn assembled(
         &mut self,
         found: Vec<(Region, Value)>,
@@ -230,7 +232,7 @@ impl<'p> Walk<'p> {
         (dtype, dims): (crate::base::DType, Dims),
     ) -> Result<Value, Stop> {
         let whole = self.tape.scratch(dtype, dims);
-        // Boxes that have been written, none of which overlap.
+        // Boxes that have been written. They do not overlap.
         let mut written: Vec<Region> = Vec::new();
         for (part, value) in found {
             self.left = self.left.checked_sub(written.len()).ok_or(Stop::TooMuch)?;
@@ -261,19 +263,20 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// Whether an operation is one side of a transfer: then the other side waits for this one, whatever it carries.
+/// Whether an operation is one side of a transfer. The other side waits for it, so its gradient must be transferred
+/// even if it is zero.
 pub(super) fn is_transfer(operation: &dyn Operation) -> bool {
     let signature = operation.signature();
     operation.category() == Category::Collective && (signature.inputs.is_empty() || signature.outputs.is_empty())
 }
 
-/// The sizes of a box.
+/// Returns the sizes of a box.
 fn sizes(region: &[Extent]) -> Dims {
     let sizes: Vec<u64> = region.iter().map(|extent| extent.len).collect();
     Dims::from_slice(&sizes).expect("a memory has no more dimensions")
 }
 
-/// The offset of a box within another, by dimension.
+/// Returns the offset of a box within another, by dimension.
 fn offset(part: &[Extent], whole: &[Extent]) -> Dims {
     let starts: Vec<u64> = part.iter().zip(whole).map(|(part, whole)| part.start - whole.start).collect();
     Dims::from_slice(&starts).expect("a memory has no more dimensions")

@@ -1,4 +1,4 @@
-//! Finds values that a backward needs and that have been overwritten since.
+//! Finds values that a backward pass needs but that have been overwritten.
 
 use rustc_hash::FxHashMap;
 
@@ -16,12 +16,12 @@ use super::walk::Used;
 #[derive(Debug, Default)]
 pub struct Writers {
     by_memory: FxHashMap<MemoryId, Vec<(OpId, ViewId)>>,
-    /// Number of operations that have been looked at.
+    /// Number of operations that have been processed.
     seen: usize,
 }
 
 impl Writers {
-    /// Looks at the operations that have come since.
+    /// Processes the operations that were added since the last call.
     fn update(&mut self, program: &Program, step: &Step) {
         for op in (self.seen..step.ops.len()).map(OpId::from) {
             for &view in step.outputs(op) {
@@ -31,7 +31,7 @@ impl Writers {
         self.seen = step.ops.len();
     }
 
-    /// The operations that write a part of a slice.
+    /// Returns the operations that write a part of a slice.
     fn of<'w>(&'w self, program: &'w Program, view: ViewId) -> impl Iterator<Item = OpId> + 'w {
         let all = self.by_memory.get(&program.views.memory(view)).into_iter().flatten();
         all.filter(move |(_, other)| program.views.overlap(view, *other)).map(|(op, _)| *op)
@@ -39,8 +39,9 @@ impl Writers {
 }
 
 impl Analyzer<'_> {
-    /// Checks that what these steps read still has the values that the operations of the target had, and that no gradient is
-    /// written over it. A buffer that the target only reads is read as it is now: it may have been filled anew.
+    /// Checks that the operands of these steps still have the values that the target's operations used, and that no
+    /// gradient overwrites them. For a buffer that the target only reads, the current contents are used, which may have
+    /// been refilled.
     pub(super) fn check_reads(
         &mut self,
         call: &Call,

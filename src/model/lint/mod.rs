@@ -52,7 +52,7 @@ pub enum ModelWarning {
         help("a range counts up: write `rev({least}..{count})` to count down")
     )]
     EmptyRange {
-        /// The end and the begin of the range that was probably meant; the end is excluded.
+        /// The limits of the reversed range, for the range that was probably meant; the end is excluded.
         count: String,
         least: String,
         #[label("ends before it begins")]

@@ -13,8 +13,8 @@ use super::ModelWarning;
 
 /// Finds operations with computed inputs whose outputs are scratch memory that nothing reads in any turn.
 ///
-/// No warning for operations whose inputs nothing computes (a benchmark of a shape needs no reader), for outputs given
-/// as `_`, and for operations that a metric or a `grad` names.
+/// No warning for operations whose inputs nothing computes (as in a benchmark of a single shape), for outputs given as
+/// `_`, and for operations that a metric or a `grad` names.
 pub(super) fn unread(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let deliberately_unread = deliberately_unread(ast);
     let written = written(program);
@@ -100,7 +100,7 @@ fn deliberately_unread(ast: &Ast) -> FxHashSet<SrcSpan> {
     deliberately_unread
 }
 
-/// Names of what gradients are taken of, whose results they may need alone.
+/// Names of the targets of gradients. Their results may be needed by the gradients only.
 fn gradient_names(ast: &Ast) -> FxHashSet<Symbol> {
     let mut names = FxHashSet::default();
     walk::stmts(ast, &mut |stmt| {
@@ -150,7 +150,7 @@ pub(super) fn pageable_copies(program: &Program, warnings: &mut Vec<ModelWarning
     for step in &program.cycle {
         for op in step.ids() {
             let info = step.op(op);
-            // Threads of the CPU copy without the copy engines.
+            // Threads of the CPU copy without copy engines.
             let OpKind::Run(spec) = info.kind else { continue };
             if program.spec(spec).threads.is_some() {
                 continue;

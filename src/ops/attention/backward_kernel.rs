@@ -1,4 +1,4 @@
-//! Launches of the kernels that compute the gradients.
+//! Launches of the kernels that compute the gradients of attention.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
 use super::super::layout::in_packs;
@@ -14,13 +14,14 @@ const THREADS: u64 = 128;
 /// Largest head dimension of the kernels for matrix units, which hold the gradients of a block's keys and values in registers.
 const LARGEST_TILE: u64 = 128;
 
-/// Rows of a block: 16 for each of four warps.
+/// Rows per block: 16 for each of four warps.
 const BLOCK_ROWS: u64 = 64;
 
-/// Products of queries with keys and of gradients with values, which both kernels compute, and those of each gradient.
+/// Matrix products per pair of tiles: both kernels compute queries × keys and gradients × values, and each gradient
+/// takes one more.
 const PRODUCTS: f64 = 7.0;
 
-/// Instructions for each score in a kernel: its scale, its exponential, its slope, and two roundings.
+/// Instructions per score and kernel: scale, exponential, gradient of the score, and two roundings.
 const OF_A_SCORE: f64 = 8.0;
 
 /// An operand of a kernel: an input, an output, the row sums of `dy * o` in the workspace, the bias, or the gradients of the
@@ -34,7 +35,7 @@ enum Taken {
     Slopes,
 }
 
-/// Inputs as the operation has them: q, k, v, o, lse, dy; and outputs: dq, dk, dv.
+/// Inputs in the order of the operation: q, k, v, o, lse, dy. Outputs: dq, dk, dv.
 const LSE: Taken = Taken::Input(4);
 const DY: Taken = Taken::Input(5);
 const QUERIES: [Taken; 8] =
@@ -42,10 +43,11 @@ const QUERIES: [Taken; 8] =
 const KEYS: [Taken; 8] =
     [Taken::Input(1), Taken::Input(2), Taken::Input(0), DY, LSE, Taken::Sums, Taken::Output(1), Taken::Output(2)];
 
-/// Place of the gradients of the biased scores among the outputs.
+/// Index of the gradients of the biased scores among the outputs.
 const SLOPES: usize = 3;
 
-/// Operands of the kernel whose rows are keys if `keys`, else of the one whose rows are queries, with their names.
+/// Returns the operands with their names in the kernel: of the kernel whose rows are keys if `keys`, otherwise of the
+/// one whose rows are queries.
 fn order(spec: &Spec, keys: bool) -> Vec<(Taken, &'static str)> {
     let names = ["own1", "own2", "other1", "other2", "lse", "delta", "out1", "out2"];
     let mut all: Vec<_> = if keys { KEYS } else { QUERIES }.into_iter().zip(names).collect();
@@ -55,7 +57,7 @@ fn order(spec: &Spec, keys: bool) -> Vec<(Taken, &'static str)> {
 }
 
 impl Taken {
-    /// The place among inputs and outputs; `None` for what lies in the workspace.
+    /// Returns the number of the operand, inputs first; `None` for data in the workspace.
     fn operand(self, spec: &Spec) -> Option<usize> {
         match self {
             Taken::Input(input) => Some(input),
@@ -66,7 +68,8 @@ impl Taken {
         }
     }
 
-    /// The tensor; the sums have a number for each row of `lse`, without gaps. The bias is broadcast to the scores.
+    /// Returns the tensor. The row sums have one element per row of `lse`, without gaps. The bias is broadcast to the
+    /// scores.
     fn tensor(self, spec: &Spec) -> Tensor {
         match (self.operand(spec), bias(spec)) {
             (Some(_), Some(bias)) if self == Taken::Bias => bias,
@@ -78,13 +81,13 @@ impl Taken {
         }
     }
 
-    /// Whether heads of queries share it: keys, values, or a gradient of these.
+    /// Whether several heads of queries share the operand: true for keys, values and their gradients.
     fn is_shared(self) -> bool {
         matches!(self, Taken::Input(1 | 2) | Taken::Output(1 | 2))
     }
 
-    /// Dimensions of heads, positions and elements; `None` for an operand with one number per query, which has no elements. The
-    /// elements of a query's scores are its keys.
+    /// Returns the dimensions of heads, positions and elements; `None` for an operand with one number per query. For
+    /// the scores of a query, the elements are its keys.
     fn axes(self, shape: &Shape, rank: usize) -> Option<Axes> {
         match self {
             LSE | Taken::Sums => None,
@@ -94,7 +97,7 @@ impl Taken {
     }
 }
 
-/// Division of the work among thread blocks.
+/// Division of the work of the gradient kernels among thread blocks.
 pub struct Split {
     shape: Shape,
     /// Columns of a tile, and the padded head dimensions; `None` for the kernels without matrix units, which have 32 threads for
@@ -113,7 +116,7 @@ impl Split {
         Split { shape, tiles: tiles.then_some((columns, widths)) }
     }
 
-    /// Numbers of rows and columns of each index of the geometry, and the number of indices.
+    /// Rows and columns per index of the geometry, and the number of indices.
     fn rows(&self, keys: bool) -> (u64, u64, u64) {
         let Shape { batch, heads, group, .. } = self.shape;
         match keys {
@@ -163,7 +166,8 @@ impl Split {
         }
     }
 
-    /// The heads that the blocks go through: those of keys if `keys`, else those of queries.
+    /// Returns the geometry over the heads that the blocks process: heads of keys if `keys`, otherwise heads of
+    /// queries.
     fn geometry(&self, spec: &Spec, keys: bool) -> Geometry {
         let q = &spec.inputs[0].dims;
         let (lead, rows) = (q.len().saturating_sub(3), Axes::of_rows(q.len()));
@@ -190,12 +194,12 @@ impl Split {
         layout::collapse(dims, &strides)
     }
 
-    /// Three kernels: the row sums of `dy * o`; `dq`, parallel over queries; `dk` and `dv`, parallel over keys.
+    /// Returns three kernels: the row sums of `dy * o`; `dq`, parallel over queries; `dk` and `dv`, parallel over keys.
     pub fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         vec![self.sums(spec), self.kernel(spec, false), self.kernel(spec, true)]
     }
 
-    /// The kernel whose rows are queries, or the one whose rows are keys.
+    /// Returns the kernel whose rows are keys if `keys`, otherwise the one whose rows are queries.
     fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
         let order = order(spec, keys);
         let geometry = self.geometry(spec, keys);
@@ -281,13 +285,13 @@ impl Split {
         spec.inputs[4].bytes()
     }
 
-    /// The kernel that computes the row sums of `dy * o`, less `dlse`.
+    /// Returns the kernel that computes the row sums of `dy * o`, minus `dlse` if it is given.
     fn sums(&self, spec: &Spec) -> Kernel {
         let (rank, rows) = (spec.inputs[0].dims.len(), Axes::of_rows(spec.inputs[0].dims.len()));
         let dlse = input(spec, DLSE);
         let mut operands = vec![(3, "o", Some(self.shape.axes)), (5, "dy", Some(self.shape.axes))];
         operands.extend(dlse.map(|place| (place, "dlse", None)));
-        // Strides of each operand's batch and heads.
+        // Strides of each operand along batch and heads.
         let lead = rank.saturating_sub(3);
         let mut dims = Dims::from_slice(&spec.inputs[0].dims[..lead]).unwrap_or_default();
         dims.push(self.shape.heads);

@@ -6,8 +6,8 @@ use super::reference::{Errors, dot, ends_of, length};
 use super::shape::Bias;
 use super::*;
 
-/// Gradients of the queries, keys and values of heads that share keys, and of their biased scores. The last is empty if it is
-/// not wanted.
+/// Gradients of the queries, keys and values of heads that share keys, and of their biased scores. The last list is
+/// empty if it is not requested.
 type Gradients = [Vec<f64>; 4];
 
 /// Writes the gradients, and returns the error bound of each element if `encloses`; empty lists otherwise.
@@ -66,7 +66,7 @@ fn of_shared(
     let errors = Errors::of(spec, shape, &k, &v);
     let lengths: Vec<f64> = v.chunks(value_size.max(1)).map(|v| length(v, errors.least)).collect();
     let mut finite = errors.finite && k.iter().all(|k| k.is_finite());
-    // Sums over the heads before this one, of the gradients of keys and of values.
+    // Sums over the previous heads of the gradients of keys and of values.
     let mut before = [values[1].clone(), values[2].clone()];
     for row in 0..group * queries {
         let number = shared * group * queries + row;
@@ -84,7 +84,7 @@ fn of_shared(
         for key in seen[row % queries].clone() {
             let (of_k, of_v) = (&k[key * size..][..size], &v[key * value_size..][..value_size]);
             let bias = bias.map_or(0.0, |bias| bias.of_score(shared * group + row / queries, row % queries, key));
-            // A bias of -inf takes the key away.
+            // A bias of -inf masks the key.
             if bias == f64::NEG_INFINITY {
                 continue;
             }
@@ -120,8 +120,8 @@ fn of_shared(
                 *radius = exact;
             }
         }
-        // The library's graph has a tensor of the gradients of each head, in the operands' type, before the sum over heads
-        // (`of_keys` in `cudnn_attention.rs`): each head's part is rounded once. Our kernels add all heads up in registers.
+        // The library stores the gradients of each head in the operands' type before it sums over heads (`of_keys` in
+        // `cudnn_attention.rs`), so each head's part is rounded once. Our kernels sum all heads in registers.
         if encloses && group > 1 && (row + 1).is_multiple_of(queries) {
             for (place, before) in before.iter_mut().enumerate() {
                 let all = values[place + 1].iter().zip(before.iter_mut()).zip(&mut radii[place + 1]);

@@ -1,13 +1,13 @@
-//! Source text of the kernels of the gradients. [`super::backward_kernel`] defines the names that they use.
+//! Source text of the kernels of the gradients. [`super::backward_kernel`] defines the macros that they use.
 //!
-//! Each text serves two launches: one whose rows are queries and whose columns are keys, and one whose rows are keys (`KEYS`) and
-//! whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and `other2` are those of the columns. With
-//! scores `s` and weights `p = exp(s - lse)`, the gradient of a score is `p * (dp - delta)`, where `dp` is the product of dy
-//! and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up its own gradients, so that no launch has to add to
-//! another's results.
+//! Each text serves two launches: one whose rows are queries and whose columns are keys, and one whose rows are keys
+//! (`KEYS`) and whose columns are queries. `own1` and `own2` are q and dy of the rows, or k and v; `other1` and
+//! `other2` are those of the columns. With scores `s` and weights `p = exp(s - lse)`, the gradient of a score is `p *
+//! (dp - delta)`, where `dp` is the product of dy and v (Dao, "FlashAttention-2", 2023, algorithm 2). Each row adds up
+//! its own gradients, so no launch adds to the results of another.
 
-/// Definitions of the query and the key of a row and a column. `others` is the number of columns; the columns of several heads follow
-/// each other.
+/// Definitions of the query and the key of a row and a column. `others` is the number of columns; columns of several
+/// heads are consecutive.
 pub const VIEW: &str = r#"
 #if KEYS
 #define QUERY(row, column) query_of(column, queries)
@@ -17,7 +17,7 @@ pub const VIEW: &str = r#"
 #define KEY(row, column) (column)
 #endif
 #if RAGGED
-// Moves the addresses and sizes of a row to those of its sequence.
+// Offsets addresses and sizes to the sequence of a row.
 #define OF_SEQUENCE                                                                                              \
   {                                                                                                              \
     u32 mine = KEYS ? sequence.first_key : sequence.first, theirs = KEYS ? sequence.first : sequence.first_key;  \
@@ -32,7 +32,7 @@ pub const VIEW: &str = r#"
   }
 #endif
 #if BIAS
-// Place of the bias of a score, and of its gradient.
+// Offset of the bias of a score, and of its gradient.
 #define OF_SCORE(steps, row, column) \
   (KEYS ? place_of_other(steps, column, queries) + (i64)(row) * steps.element \
         : place_of_own(steps, row) + (i64)(column) * steps.element)
@@ -43,7 +43,7 @@ __device__ inline i64 place_of_other(const Steps& steps, u32 row, u32 queries) {
 }
 "#;
 
-/// A block has `BM` rows, which its warps share, and goes over the columns in tiles of `BN`.
+/// A block processes `BM` rows, divided among its warps, and iterates over the columns in tiles of `BN`.
 pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   Tile<BM, WIDTH> tile_own1 = {(u16*)memory};
   Tile<BM, VALUE_WIDTH> tile_own2 = {tile_own1.at + tile_own1.SIZE};
@@ -89,11 +89,11 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   }
   for (u32 start = 0; start < others; start += BN) {
     u32 last = start + BN < others ? start + BN - 1 : others - 1;
-    // Columns of several heads may have any query.
+    // If the columns span several heads, they can belong to any query.
     bool several = KEYS && GROUP > 1 && start / queries != last / queries;
     u32 early = several ? 0 : QUERY(first_row, start), late = several ? queries - 1 : QUERY(last_row, last);
     u32 low = KEY(first_row, start), high = KEY(last_row, last);
-    // The gradients of scores that a row does not see are zeros, which have to be written.
+    // Gradients of masked scores are zero and must be written, so such a tile is not skipped if they are an output.
     if (CAUSAL && !SLOPES && (last_key(late, queries, keys) <= low || first_key(early, queries, keys, window) > high)) continue;
     bool whole = start + BN <= others &&
                  (!CAUSAL || (first_key(late, queries, keys, window) <= low && last_key(early, queries, keys) > high));
@@ -141,7 +141,7 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
         f32 score = weight[m][n].at[h][i] * scale_log2;
 #if BIAS
         if (row < rows && column < others) score += load<f32>(bias[OF_SCORE(s_bias, row, column)]) * LOG2_E;
-        // The query may see no key at all, and its logarithm is as low.
+        // The query may attend to no key; its `lse` is then the lowest number too.
         f32 p = score == LOWEST ? 0 : exp2_fast(score - log);
 #else
         f32 p = exp2_fast(score - log);
@@ -194,7 +194,7 @@ pub const TILES: &str = r#"  extern __shared__ Pack<u32, 4> memory[];
   }
 "#;
 
-/// Gradients of one row by 32 threads, which divide its elements, for every type and head dimension.
+/// Computes the gradients of one row with 32 threads, which share its elements. Supports every type and head dimension.
 pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   u32 lane = threadIdx.x % 32;
   if (number >= count) return;
@@ -258,7 +258,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
     score *= scale;
 #if BIAS
     score += load<C>(bias[OF_SCORE(s_bias, row, other)]);
-    // The query may see no key at all, and its logarithm is as low.
+    // The query may attend to no key; its `lse` is then the lowest number too.
     C p = score == LOWEST ? C(0) : f_exp(score - lse[log]);
 #else
     C p = f_exp(score - lse[log]);
@@ -278,7 +278,7 @@ pub const ROWS: &str = r#"  u64 number = GLOBAL_INDEX / 32;
   }
 "#;
 
-/// Row sums of `dy * o`, by 32 threads for each query.
+/// Computes the row sums of `dy * o` with 32 threads per query.
 pub const SUMS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   u32 lane = threadIdx.x % 32;
   if (row >= count) return;

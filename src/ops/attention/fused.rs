@@ -1,23 +1,24 @@
-//! Uses of attention that a vendor's library may compute.
+//! Conditions under which a vendor's library can compute attention.
 
 use super::shape::bias;
 use super::*;
 
-/// Most bytes of scratch memory of a call. A batch that needs more is divided into several calls.
+/// Maximum bytes of scratch memory of a call. A batch that needs more is divided into several calls.
 const MOST_SCRATCH: u64 = 2 << 30;
 
-/// Whether the type of the queries and the option `algorithm` leave a choice between the library and our kernels.
+/// Whether the type of the queries and the option `algorithm` allow the library as well as our kernels.
 pub fn may_take(spec: &Spec) -> bool {
     matches!(spec.inputs[0].dtype, DType::F16 | DType::BF16) && !matches!(spec.attrs.word("algorithm"), FUSED | NAIVE)
 }
 
 impl FusedAttention {
-    /// Returns the library's form of a use; `None` if the library does not compute this operation on these operands.
+    /// Returns the arguments of the library's call; `None` if the library does not compute this operation on these
+    /// operands.
     pub fn of(spec: &Spec) -> Option<FusedAttention> {
         let forward = spec.operation.name() == Attention::Forward.name();
         let form = match forward {
             true => AttentionForm::Forward,
-            // The library has no gradient of `lse`.
+            // The library does not compute a gradient for `lse`.
             false if spec.operation.name() == Attention::Backward.name() && input(spec, DLSE).is_none() => {
                 AttentionForm::Backward
             }
@@ -28,11 +29,11 @@ impl FusedAttention {
         if !may_take(spec) || shape.pairs() == 0.0 || shape.value_size == 0 {
             return None;
         }
-        // Queries before the first key see nothing: the library has no result for them.
+        // Queries before the first key attend to nothing, and the library does not define their result.
         if shape.causal && shape.queries > shape.keys {
             return None;
         }
-        // The library moves 16 bytes at once.
+        // The library accesses 16 bytes at once.
         let moves = |tensor: &Tensor| tensor.dtype == dtype && layout::in_packs(tensor, 16 / dtype.size());
         let four = |operand: usize, is_lse: bool| {
             let tensor = spec.operand(operand);
@@ -40,7 +41,7 @@ impl FusedAttention {
             let known = if is_lse { tensor.dtype == DType::F32 && tensor.contiguous() } else { moves(&four) };
             known.then_some((operand as u8, four))
         };
-        // The forward operation may have a bias before `o` and `lse`. The library's form has it last.
+        // The forward operation's bias comes before `o` and `lse`; the library expects it last.
         let bias = if forward { library_bias(spec, moves)? } else { None };
         let first = spec.inputs.len().min(3 + usize::from(bias.is_some()));
         let last = if forward { first + 2 } else { 9 };
@@ -79,8 +80,8 @@ fn library_bias(spec: &Spec, moves: impl Fn(&Tensor) -> bool) -> Option<Option<(
     (moves(&four) && four.strides.iter().all(|stride| *stride > 0)).then_some(Some((place as u8, four)))
 }
 
-/// The operand as `[batch, heads, positions, elements]`; `axes` is `None` for one without elements. Returns `None` if the
-/// dimensions before heads cannot be counted through with one stride.
+/// Returns the operand as `[batch, heads, positions, elements]`; `None` if the dimensions before heads cannot be merged
+/// into one. `axes` is `None` for an operand without the dimension of elements.
 fn in_four(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Option<Tensor> {
     let (positions, heads) = {
         let axes = axes.unwrap_or(Axes::of_rows(rank));
@@ -98,7 +99,7 @@ fn in_four(tensor: &Tensor, axes: Option<Axes>, rank: usize) -> Option<Tensor> {
     let of = |axis: Option<usize>, dims: &Dims, absent: u64| axis.map_or(absent, |axis| dims[axis]);
     let sizes = [count, of(heads, &tensor.dims, 1), tensor.dims[positions], of(last, &tensor.dims, 1)];
     let mut strides = [step, of(heads, &tensor.strides, 0), tensor.strides[positions], of(last, &tensor.strides, 1)];
-    // A dimension of size 1 may have any stride: the one that a tensor without gaps would have.
+    // A dimension of size 1 can have any stride. Uses the stride that it would have in a tensor without gaps.
     for axis in (0..3).rev().filter(|&axis| sizes[axis] == 1) {
         strides[axis] = strides[axis + 1] * sizes[axis + 1];
     }

@@ -1,17 +1,17 @@
-//! Shape rules of attention, its forms and their gradients.
+//! Shape rules of attention, its variants and their gradients.
 
 use super::*;
 
-/// The most positions in all heads of queries that share a head of keys, since kernels number these by 32 bits.
+/// Maximum number of positions in all heads of queries that share a head of keys: kernels index them with 32 bits.
 pub(super) const MOST_POSITIONS: u64 = 1 << 30;
 
-/// The most elements of a head, since 32 threads hold them in registers.
+/// Maximum number of elements of a head: 32 threads hold them in registers.
 const LARGEST_HEAD: u64 = 1024;
 
-/// The most packed sequences, since each thread block looks for its own one after the other.
+/// Maximum number of packed sequences: each thread block searches for its sequence linearly.
 const MOST_SEQUENCES: u64 = 4096;
 
-/// Dimensions of the results `o` and `lse`.
+/// Returns the dimensions of the results `o` and `lse`.
 fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
     let (axes, last) = (Axes::of(call.attrs, q.dims.len()), q.dims.len() - 1);
     let (mut dims, mut rows) =
@@ -25,7 +25,7 @@ fn results(call: &Call, q: &Tensor, v: &Tensor) -> (Dims, Dims) {
 }
 
 impl Call<'_> {
-    /// Types and dimensions of the outputs of a forward operation.
+    /// Returns the types and dimensions of the outputs of a forward operation.
     pub(super) fn infer_results(&self) -> Result<Vec<(DType, Dims)>, OpError> {
         let [q, v] = [0, 2].map(|input| self.inputs[input].tensor);
         if let Some(output) = &self.outputs[0] {
@@ -36,7 +36,7 @@ impl Call<'_> {
         Ok(vec![o, self.output(1, q.dtype.compute(), rows)?])
     }
 
-    /// Types and dimensions of the gradients.
+    /// Returns the types and dimensions of the gradients.
     pub(super) fn infer_gradients(&self) -> Result<Vec<(DType, Dims)>, OpError> {
         let [q, k, v] = [0, 1, 2].map(|input| self.inputs[input].tensor);
         let (o, rows) = results(self, &q, &v);
@@ -59,7 +59,7 @@ impl Call<'_> {
         types.collect()
     }
 
-    /// Fails unless queries, keys and values of the same sequences fit together, and the options make sense.
+    /// Fails unless the shapes of queries, keys and values are compatible and the options are valid.
     pub(super) fn needs_attention(&self) -> Result<(), OpError> {
         let q = &self.inputs[0].tensor;
         let rank = q.dims.len();
@@ -80,7 +80,7 @@ impl Call<'_> {
         place(self.operation, self.inputs.len(), name)
     }
 
-    /// Dimensions of the scores: `[.., heads, queries, keys]`.
+    /// Returns the dimensions of the scores: `[.., heads, queries, keys]`.
     fn scores(&self) -> Dims {
         let [q, k] = [0, 1].map(|input| &self.inputs[input].tensor.dims);
         Axes::of(self.attrs, q.len()).scores(q, k)
@@ -123,7 +123,7 @@ impl Call<'_> {
         OpError::Rank { op: self.operation.name(), needs, found: input.tensor.to_string(), at: input.span.into() }
     }
 
-    /// Fails unless queries, a pool of keys and values, and the pages of each sequence fit together.
+    /// Fails unless queries, the pool of keys and values, and the pages of each sequence have compatible shapes.
     pub(super) fn needs_pages(&self) -> Result<(), OpError> {
         let of_pool = "four dimensions: blocks of the pool, heads, keys of a block and elements";
         self.needs_dims(0, 4, "four dimensions: sequences, heads, queries and elements")?;
@@ -152,7 +152,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Fails unless queries, keys and values of packed sequences, and the ends of these, fit together.
+    /// Fails unless queries, keys and values of packed sequences, and the ends of these sequences, have compatible
+    /// shapes.
     pub(super) fn needs_sequences(&self) -> Result<(), OpError> {
         for index in 0..3 {
             self.needs_dims(index, 3, "three dimensions: heads, the positions of all sequences and elements")?;
@@ -175,7 +176,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Fails unless heads of queries, keys and values fit together, and the options make sense.
+    /// Fails unless heads of queries, keys and values have compatible shapes and the options are valid.
     fn needs_heads(&self) -> Result<(), OpError> {
         for index in 0..3 {
             self.needs_dtype(

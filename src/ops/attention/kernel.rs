@@ -16,8 +16,8 @@ const MANY_ROWS: u64 = 128;
 /// Largest head dimension of the kernel for matrix units, which holds tiles of keys and values in shared memory.
 const LARGEST_TILE: u64 = 256;
 
-/// Fewest keys of a block when several blocks share the keys of a row. A second kernel then combines their results, which costs
-/// more than it saves for fewer keys.
+/// Minimum number of keys per block when several blocks share the keys of a row. A second kernel then combines their
+/// results, which costs more than it saves for fewer keys.
 const LEAST_KEYS: u64 = 128;
 
 /// Maximum number of blocks that share the keys of a row.
@@ -29,13 +29,13 @@ const RESIDENT: u64 = 2;
 const RESIDENT_SMALL: u64 = 4;
 const SMALL_ROWS: u64 = 32;
 
-/// Instructions for each score: its scale, its exponential and their sum, its part of the maximum, and its rounding.
+/// Instructions per score: scale, exponential, sum, maximum, and rounding.
 const OF_A_SCORE: f64 = 6.0;
 
-/// Instructions that add the bias of a score: its load, its conversion, its address and the sum.
+/// Instructions per score for the bias: load, conversion, address and addition.
 pub const OF_A_BIAS: f64 = 4.0;
 
-/// Division of the work among thread blocks.
+/// Division of the work of the forward kernel among thread blocks.
 pub struct Split {
     shape: Shape,
     /// `None` for the kernel without matrix units, which has 32 threads for each row.
@@ -47,11 +47,11 @@ pub struct Split {
 /// Tile sizes of a block.
 struct Tiles {
     rows: u64,
-    /// Keys of a tile for `wgmma`, for `mma`, and without matrix units of NVIDIA.
+    /// Keys per tile: with `wgmma`, with `mma`, and without NVIDIA's matrix units.
     keys: [u64; 3],
     /// Warps that divide the rows, with `mma` and on other devices. The remaining warps divide the keys of a tile.
     row_warps: [u64; 2],
-    /// Head dimensions of queries and of values, padded with zeros to whole tiles.
+    /// Head dimensions of queries and of values, padded to whole tiles.
     width: u64,
     value_width: u64,
     /// Number of blocks that share the keys of a row.
@@ -77,8 +77,8 @@ impl Tiles {
         2 * self.rows == self.threads()
     }
 
-    /// Bytes of shared memory, the most of any device: for two tiles of keys and of values, for one of each, or for the sums that
-    /// warps with different keys exchange.
+    /// Bytes of shared memory of a block, as the maximum over all devices: two tiles of keys and of values, one of
+    /// each, or the sums that warps with different keys exchange.
     fn shared(&self) -> u64 {
         let row = |width: u64| if width.is_multiple_of(64) { width } else { width + 8 };
         let whole = |width: u64| width.next_multiple_of(64);
@@ -102,14 +102,14 @@ impl Split {
         }
         let wide = widest > LARGEST_TILE / 2;
         let largest = if wide { 64 } else { MANY_ROWS };
-        // Queries of one head that fill no block are joined by those of others with the same keys.
+        // If the queries of one head do not fill a block, heads that share its keys are processed together.
         let together = if shape.queries < largest { shape.group } else { 1 };
         let rows = shape.queries * together;
         let heads = shape.batch * shape.heads / together;
         let (block_rows, row_warps) = match rows {
             0..=16 if !wide => (16, [1, 1]),
             0..=32 => (32, [2, 2]),
-            // Three quarters of the units with large blocks are as fast as all of them with small ones.
+            // Three quarters of the SMs with large blocks are as fast as all of them with small ones.
             _ if wide || rows <= 64 || heads * rows.div_ceil(MANY_ROWS) * 4 < UNITS * 3 => (64, [4, 4]),
             _ => (MANY_ROWS, [4, 8]),
         };
@@ -123,7 +123,8 @@ impl Split {
         let mut tiles = Tiles { rows: block_rows, keys, row_warps, width, value_width, splits: 1 };
         let blocks = (heads * rows.div_ceil(block_rows)).max(1);
         let wanted = UNITS * tiles.resident();
-        // No more parts than fill the device once. Blocks of many rows leave it half empty before they share keys.
+        // Uses at most as many parts as fill the device once. Blocks with many rows share keys only if they would
+        // occupy less than half of it.
         if shape.sequences.is_none() && (block_rows <= SMALL_ROWS || blocks * 2 <= wanted) {
             tiles.splits = (wanted / blocks).min(shape.keys / LEAST_KEYS).clamp(1, MOST_SPLITS);
         }
@@ -158,7 +159,7 @@ impl Split {
                 let of_a_score = OF_A_SCORE + if input(spec, BIAS).is_some() { OF_A_BIAS } else { 0.0 };
                 (of_a_score * pairs, of_shared.min(Cost::WHOLE_UNIT).max(of_block), Some(arithmetic))
             }
-            // Each thread multiplies its elements; shuffles add up the parts of all 32.
+            // Each thread multiplies its elements; shuffles sum the results over 32 threads.
             None => (pairs * (elements + WARP as f64 * 16.0), share(THREADS), None),
         };
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
@@ -193,7 +194,8 @@ impl Split {
         rows.saturating_mul(self.shape.value_size + 1).saturating_mul(4)
     }
 
-    /// The heads that the blocks go through, with the strides of q, k, v, o, lse and the operands that only some uses have.
+    /// Returns the geometry over the heads that the blocks process, with the strides of q, k, v, o, lse and the
+    /// optional operands.
     fn geometry(&self, spec: &Spec) -> Geometry {
         let mut tensors = vec![&spec.inputs[0], &spec.inputs[1], &spec.inputs[2], &spec.outputs[0], &spec.outputs[1]];
         tensors.extend(self.shape.page.iter().flat_map(|_| &spec.inputs[3..]));
@@ -207,11 +209,11 @@ impl Split {
         dims.push(group);
         for (index, tensor) in tensors.into_iter().enumerate() {
             if index > 4 && bias.is_none() {
-                // Pages and lengths are those of all heads of a sequence.
+                // All heads of a sequence share pages and lengths.
                 strides.push(Dims::from_slice(&[tensor.strides[0], 0, 0]).expect("three dimensions"));
                 continue;
             }
-            // A pool is that of all sequences.
+            // All sequences share a pool.
             let is_pool = self.shape.page.is_some() && (1..=2).contains(&index);
             let mut own = match is_pool {
                 true => Dims::from_slice(&[0]).expect("a dimension"),
@@ -236,7 +238,7 @@ impl Split {
         all
     }
 
-    /// Parameters and arguments that all forward kernels share.
+    /// Returns the parameters and arguments that all forward kernels have.
     fn operands(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
         let geometry = self.geometry(spec);
         let [q, k, v] = [0, 1, 2].map(|input| &spec.inputs[input]);
@@ -393,8 +395,8 @@ pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, 
     }
 }
 
-/// Number of blocks for the rows of one index of the geometry. Each packed sequence, and the rows after the last one, begin a block
-/// of their own; the number is an upper bound, since the lengths are data.
+/// Returns the number of blocks for the rows of one index of the geometry. Each packed sequence begins a new block, and
+/// so do the rows after the last one. The number is an upper bound, since lengths are known only at run time.
 pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
     match shape.sequences {
         Some(sequences) => rows / of_a_block + sequences + 1,
@@ -402,7 +404,7 @@ pub fn row_blocks(shape: &Shape, rows: u64, of_a_block: u64) -> u64 {
     }
 }
 
-/// Definitions of the kernels for packed sequences.
+/// Returns the kernel text with the definitions for packed sequences.
 pub fn sequences_text(spec: &Spec) -> String {
     match input(spec, ENDS) {
         Some(ends) => {
@@ -413,7 +415,7 @@ pub fn sequences_text(spec: &Spec) -> String {
     }
 }
 
-/// Adds the ends of packed sequences to the parameters and arguments, if the use has any.
+/// Adds the ends of packed sequences to the parameters and arguments, if there are any.
 pub fn bind_sequences(spec: &Spec, params: &mut Vec<String>, args: &mut Vec<Arg>) {
     let Some(ends) = input(spec, ENDS) else { return };
     params.extend(["const P* ends", "const N* key_ends", "u32 sequences"].map(str::to_owned));

@@ -1,6 +1,6 @@
-//! Attention: for each query the mean of the values, weighted by the softmax of its products with the keys.
+//! Attention: for each query, the mean of the values, weighted by the softmax of the query's products with the keys.
 //!
-//! One type holds `attention`, its forms over pages and over packed sequences, and the gradients of each. They share their
+//! One type implements `attention`, its variants for pages and for packed sequences, and their gradients. They share
 //! options, shape rules, references and kernels.
 
 mod backward_kernel;
@@ -29,16 +29,17 @@ pub enum Attention {
     Backward,
     /// `biased_attention_backward(q, k, v, o, lse, dy, bias, [dlse] -> dq, dk, dv, ds)`.
     BiasedBackward,
-    /// `paged_attention(q, k, v, pages, lengths -> o, lse)`: keys and values lie in blocks of a pool, as servers of language
-    /// models keep them.
+    /// `paged_attention(q, k, v, pages, lengths -> o, lse)`: keys and values are blocks of a pool, as in vLLM's
+    /// key-value cache.
     Paged,
-    /// `ragged_attention(q, k, v, ends, key_ends -> o, lse)`: sequences of unequal lengths, one behind the other in one tensor.
+    /// `ragged_attention(q, k, v, ends, key_ends -> o, lse)`: sequences of different lengths, packed one after another
+    /// in one tensor.
     Ragged,
     /// `ragged_attention_backward(q, k, v, o, lse, dy, ends, key_ends, [dlse] -> dq, dk, dv)`.
     RaggedBackward,
 }
 
-/// Names of the inputs that only some of the operations have. [`place`] finds them.
+/// Names of the inputs that only some of the operations have. [`place`] finds their positions.
 const BIAS: &str = "bias";
 const DLSE: &str = "dlse";
 const PAGES: &str = "pages";
@@ -46,19 +47,19 @@ const LENGTHS: &str = "lengths";
 const ENDS: &str = "ends";
 const KEY_ENDS: &str = "key_ends";
 
-/// Returns the place of the input with this name; `None` if the call does not have it.
+/// Returns the position of the input with this name; `None` if the call does not have it.
 fn place(operation: &dyn Operation, inputs: usize, name: &str) -> Option<usize> {
     let is = |input: &Input| matches!(input, Input::Tensor(known) | Input::Optional(known) if *known == name);
     operation.signature().inputs.iter().position(is).filter(|place| *place < inputs)
 }
 
-/// Returns the place of the input with this name in a use; `None` if the use does not have it.
+/// Returns the position of the input with this name in a spec; `None` if the spec does not have it.
 fn input(spec: &Spec, name: &str) -> Option<usize> {
     place(spec.operation, spec.inputs.len(), name)
 }
 
 impl Attention {
-    /// Whether it computes gradients.
+    /// Whether the operation computes gradients.
     fn is_backward(self) -> bool {
         matches!(self, Attention::Backward | Attention::BiasedBackward | Attention::RaggedBackward)
     }
@@ -171,8 +172,8 @@ impl Operation for Attention {
         radii.into_iter().map(Tolerance::Within).collect()
     }
 
-    /// Along the first dimension if it is that of a batch or of sequences. A pool, and a bias that is broadcast along the
-    /// batch, belong to all pieces.
+    /// Divides the first dimension if it is the batch or the sequences. A pool, and a bias that is broadcast along the
+    /// batch, belong to every piece.
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         let q = &spec.inputs[0].dims;
         match self {
@@ -189,7 +190,7 @@ impl Operation for Attention {
         }
     }
 
-    /// A call of the vendor's library, with the kernels that may take its place, or the kernels alone.
+    /// Returns the call of the vendor's library with the kernels that can replace it, or the kernels alone.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let kernels = match self.is_backward() {
             true => backward_kernel::Split::of(spec).kernels(spec),
@@ -213,7 +214,7 @@ impl Operation for Attention {
         })
     }
 
-    /// The gradients of the biased scores are computed only if they are named.
+    /// The gradients of the biased scores are computed only if the call names them.
     fn outputs(&self, _: &Attrs, _: usize, given: usize) -> usize {
         let all = self.signature().outputs.len();
         if *self == Attention::BiasedBackward { given.clamp(all - 1, all) } else { all }
@@ -230,10 +231,10 @@ impl Operation for Attention {
     }
 }
 
-/// The word of `layout` for heads behind positions.
+/// Value of the option `layout` for tensors with positions before heads.
 const POSITIONS_FIRST: &str = "positions_first";
 
-/// The words of `algorithm` for the kernels of aorta, and for the plain kernel among them.
+/// Values of the option `algorithm` for our kernels, and for the one without tiles.
 const FUSED: &str = "fused";
 const NAIVE: &str = "naive";
 

@@ -17,7 +17,7 @@ struct Rows {
     lse_radii: Vec<f64>,
 }
 
-/// Writes `o` and `lse`, and returns the error bound of each element if `encloses`; empty lists otherwise.
+/// Writes `o` and `lse`. Returns the error bound of each element if `encloses`, otherwise empty lists.
 pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses: bool) -> [Vec<f64>; 2] {
     let shape = Shape::of(spec);
     let heads = (shape.batch * shape.heads) as usize;
@@ -41,7 +41,7 @@ pub fn attend(spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>], encloses
     radii
 }
 
-/// Ends of the queries and of the keys of packed sequences; `None` if the use has none.
+/// Returns the ends of the packed sequences of queries and of keys; `None` if the inputs are not packed.
 pub fn ends_of<'a>(spec: &Spec, inputs: &[&'a [f64]]) -> Option<[&'a [f64]; 2]> {
     Some([inputs[input(spec, ENDS)?], inputs[input(spec, KEY_ENDS)?]])
 }
@@ -80,7 +80,8 @@ fn keys_of<'a>(shape: &Shape, inputs: &[&'a [f64]], head: usize) -> (Shape, Cow<
     (own, Cow::Owned(k), Cow::Owned(v))
 }
 
-/// Computes the queries of a head. `seen` has the keys of each query; `None` if the number of keys differs between sequences.
+/// Computes the queries of one head. `seen` is the range of keys of each query; `None` if the number of keys differs
+/// between sequences.
 fn of_a_head(
     spec: &Spec,
     (shape, seen, bias): (&Shape, Option<&[std::ops::Range<usize>]>, Option<&Bias>),
@@ -113,7 +114,7 @@ fn of_a_head(
         let top = scores
             .iter()
             .fold(f64::NEG_INFINITY, |top, score| if *score > top || score.is_nan() { *score } else { top });
-        // A bias of -inf takes a key away. A query without keys has a mean of zero.
+        // A bias of -inf masks a key. A query without keys has the result zero.
         let seen = if bias.is_some() && top == f64::NEG_INFINITY { 0..0 } else { seen };
         let mut o = vec![0.0; value_size];
         let mut sum = 0.0;
@@ -149,7 +150,8 @@ pub struct Errors<'a> {
     pub unit: f64,
     /// Relative and absolute error of a weight that is rounded to 16 bits for the second product. The largest weight is 1.
     pub rounded: [f64; 2],
-    /// Least magnitude that a factor's element counts as: matrix units align `f16` products by the exponents of normal numbers.
+    /// Smallest magnitude that a factor's element is counted with: matrix units align `f16` products by the exponents
+    /// of normal numbers.
     pub least: f64,
     /// Euclidean lengths of the keys.
     pub lengths: Vec<f64>,
@@ -175,15 +177,16 @@ impl Errors<'_> {
         }
     }
 
-    /// Largest error of a weight by the roundings of its exponential's argument, `score` less `less`, and of the exponential.
-    /// `logarithm` is that of the weight. `size` is the product of the lengths of a query and a key and of the scale, plus the
-    /// magnitude of the bias.
+    /// Returns the largest error of a weight that results from rounding its exponential and the argument of the
+    /// exponential, `score - less`. `logarithm` is the logarithm of the weight. `size` is the product of the lengths of
+    /// query and key and the scale, plus the magnitude of the bias.
     pub fn of_weight(&self, logarithm: f64, size: f64, score: f64, less: f64) -> f64 {
-        // A unit adds up some products before it rounds, and cuts sums off.
+        // A matrix unit sums a few products before it rounds, and truncates sums.
         let terms = self.shape.size as f64 / 2.0 + 8.0;
         let off = terms * self.unit * size + 4.0 * self.unit * (score.abs() + less.abs());
         let weight = logarithm.exp();
-        // A large error of the argument belongs into the exponential: its product with a weight of zero is no number.
+        // A large error of the argument is applied inside the exponential, because multiplying it by a weight of zero
+        // would give NaN.
         let moved = if off < 1.0 { weight * off * (1.0 + off) } else { (logarithm + off).exp() };
         moved + weight * FUNCTION * self.unit
     }
@@ -216,12 +219,12 @@ impl Errors<'_> {
         }
         let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (mut moved, mut all) = (0.0, vec![0.0; o.len()]);
-        // Roundings of a sum over keys, and of what it is multiplied with for each of its tiles.
+        // Roundings of a sum over keys, and of the rescaling after each tile.
         let count = seen.len() as f64 / 4.0 + 16.0;
         for (score, key) in scores.iter().zip(seen) {
             let (bias, weight) = (bias(key), (score - lse).exp());
             if !self.precision.holds(bias * std::f64::consts::LOG2_E) {
-                // The device has an infinite bias: the weight is exactly zero, as it should be, or the result is unknown.
+                // If the bias is infinite on the device, the weight is either zero, which is correct, or unknown.
                 if bias < 0.0 && weight == 0.0 {
                     continue;
                 }
@@ -229,7 +232,7 @@ impl Errors<'_> {
             }
             let off = self.of_weight(score - lse, own * self.lengths[key] + bias.abs(), *score, top);
             moved += off;
-            // The largest weight is 1 before the division by the sum.
+            // Before the division by the sum, the largest weight is 1.
             let each =
                 off + weight * (self.rounded[0] + count * self.unit) + self.rounded[1] + self.precision.smallest();
             all.iter_mut().zip(&v[key * o.len()..]).for_each(|(all, v)| *all += each * v.abs());
@@ -241,7 +244,7 @@ impl Errors<'_> {
     }
 }
 
-/// Euclidean length of a vector, each element of which counts as at least `least`.
+/// Euclidean length of a vector. Each element counts with a magnitude of at least `least`.
 pub fn length(values: &[f64], least: f64) -> f64 {
     values
         .iter()

@@ -1,10 +1,11 @@
-//! Sizes of a use of attention, independent of the layout of its operands.
+//! Sizes of an attention call, independent of the layout of its operands.
 
 use std::borrow::Cow;
 
 use super::*;
 
-/// The dimensions of queries, keys, values and results that have heads and positions. The elements of a head are last.
+/// Dimensions of heads and positions in queries, keys, values and results. The elements of a head are the last
+/// dimension.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Axes {
     /// `None` for one head.
@@ -21,7 +22,7 @@ impl Axes {
         }
     }
 
-    /// Returns the axes of the logarithms, which have no dimension of a head's elements. `rank` is the rank of the queries.
+    /// Returns the axes of `lse`, which has no dimension of elements. `rank` is the rank of the queries.
     pub fn of_rows(rank: usize) -> Axes {
         Axes { heads: rank.checked_sub(3), positions: rank.saturating_sub(2) }
     }
@@ -42,17 +43,17 @@ impl Axes {
     }
 }
 
-/// Sizes of a use, and its mask.
+/// Sizes and mask of an attention call.
 #[derive(Clone)]
 pub struct Shape {
     pub axes: Axes,
     /// Product of the dimensions before heads.
     pub batch: u64,
-    /// Number of heads of queries, and how many of them share a head of keys.
+    /// Number of heads of queries, and number of those that share a head of keys.
     pub heads: u64,
     pub group: u64,
     pub queries: u64,
-    /// Keys of a sequence; with pages, the most keys that a sequence may have.
+    /// Keys per sequence; with pages, the maximum.
     pub keys: u64,
     /// Keys of a page; `None` without pages.
     pub page: Option<u64>,
@@ -178,7 +179,7 @@ impl Shape {
         let of_a_head = match self.causal {
             false => queries * keys,
             true => {
-                // Queries attend to `first`, `first` + 1, … up to `keys` keys, but to at most `most`.
+                // The queries attend to `first`, `first` + 1, … up to `keys` keys, but to at most `most` of them.
                 let first = (keys - queries + 1.0).max(1.0);
                 let most = if self.window > 0 { (self.window as f64).min(keys) } else { keys };
                 let growing = if first <= most { (first + most) * (most - first + 1.0) / 2.0 } else { 0.0 };
@@ -189,13 +190,14 @@ impl Shape {
     }
 }
 
-/// Dimensions of the scores of a use: `[.., heads, queries, keys]`.
+/// Returns the dimensions of the scores: `[.., heads, queries, keys]`.
 pub fn scores(spec: &Spec) -> Dims {
     let [q, k] = [0, 1].map(|input| &spec.inputs[input].dims);
     Axes::of(&spec.attrs, q.len()).scores(q, k)
 }
 
-/// Returns the bias of a use as a tensor with the dimensions of the scores, whose strides are 0 where it is broadcast.
+/// Returns the bias as a tensor with the dimensions of the scores and stride 0 along broadcast dimensions; `None`
+/// without a bias.
 pub fn bias(spec: &Spec) -> Option<Tensor> {
     let (bias, dims) = (spec.inputs[input(spec, BIAS)?], scores(spec));
     Some(Tensor { dims, strides: layout::broadcast_strides(&bias, dims), ..bias })
@@ -204,15 +206,15 @@ pub fn bias(spec: &Spec) -> Option<Tensor> {
 /// The bias of each score on the CPU.
 pub struct Bias<'a> {
     values: &'a [f64],
-    /// Place of the first element of each head.
+    /// Offset of the first element of each head.
     heads: Vec<usize>,
-    /// Distance between two queries, and between two keys, in elements.
+    /// Stride between queries and stride between keys, in elements.
     query: usize,
     key: usize,
 }
 
 impl<'a> Bias<'a> {
-    /// Returns the bias of a use whose inputs lie in memory without gaps.
+    /// Returns the bias for inputs without gaps; `None` without a bias.
     pub fn of(spec: &Spec, inputs: &[&'a [f64]]) -> Option<Bias<'a>> {
         let place = input(spec, BIAS)?;
         let mut packed = spec.clone();

@@ -1,9 +1,9 @@
-//! Source text of the forward kernels. [`super::kernel`] defines the names that they use.
+//! Source text of the forward kernels. [`super::kernel`] defines the macros that they use.
 
 /// Offsets of rows, and the range of keys that a row attends to.
 ///
-/// A block has `BM` rows of one index of the geometry. A row is a query of one of `GROUP` heads that share keys, so that there are
-/// `GROUP` times `queries` rows.
+/// A block processes `BM` rows of one index of the geometry. A row is a query of one of `GROUP` heads that share keys,
+/// so there are `GROUP` times `queries` rows.
 pub const PLACES: &str = r#"
 #define LOWEST (-INFINITE)
 struct Larger { template <typename V> __device__ V operator()(V a, V b) const { return a > b ? a : b; } };
@@ -14,7 +14,7 @@ __device__ inline i64 place(const Steps& steps, u32 row, u32 queries) {
   return GROUP == 1 ? (i64)row * steps.query : (i64)(row / queries) * steps.head + (i64)(row % queries) * steps.query;
 }
 __device__ inline u32 query_of(u32 row, u32 queries) { return GROUP == 1 ? row : row % queries; }
-// A query attends to the keys from `first_key` to before `last_key`.
+// A query attends to keys `first_key` to `last_key`, exclusive.
 __device__ inline u32 first_key(u32 query, u32 queries, u32 keys, u32 window) {
   i64 end = (i64)query + 1 + keys - queries;
   return window && end > window ? (u32)(end - window) : 0;
@@ -25,8 +25,8 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 }
 #define LOG2_E 1.4426950408889634f
 #if PAGED
-// Defines `keys` of the sequence, and `row_of_key`, which returns the address of a key: null for a key behind the last one, or in a
-// page outside of the pool.
+// Defines `keys`, the number of keys of the sequence, and `row_of_key`, which returns the address of a key, or null for
+// a key behind the last one or in a page outside of the pool.
 #define SEQUENCE                                                                                \
   pages += at[5];                                                                               \
   i64 length = (i64)lengths[at[6]];                                                             \
@@ -40,9 +40,11 @@ __device__ inline u32 last_key(u32 query, u32 queries, u32 keys) {
 #define SEQUENCE
 #endif
 #if RAGGED
-// First query and key of a sequence, their numbers, and a row within it: of the queries in all heads of a group, or of the keys.
+// First query and first key of a sequence, their numbers, and a row of the sequence: of the queries in all heads of a
+// group, or of the keys.
 struct Sequence { u32 first, count, first_key, key_count, row; };
-// Returns the sequence of the block with this number. Each sequence begins a block. Rows behind the last end attend to nothing.
+// Returns the sequence that a block processes. Each sequence begins a new block. Rows behind the last end attend to
+// nothing.
 template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u64 step, const N* key_ends, u64 key_step,
                                                                 u32 sequences, u32 queries, u32 keys, u32 number, u32 block) {
   Sequence s = {0, 0, 0, 0, 0};
@@ -70,10 +72,10 @@ template <bool KEY_ROWS> __device__ inline Sequence sequence_of(const P* ends, u
 #endif
 "#;
 
-/// Keys of a tile, and warps that divide the rows of a block, by device.
+/// Keys per tile, and warps that divide the rows of a block, by device.
 ///
-/// On Hopper, four warps together multiply 64 rows by `wgmma`. As in FlashAttention-3 (Shah and others, 2024), the scores of the next tile
-/// are computed while the values of this one are added up.
+/// On Hopper, a warpgroup of four warps multiplies 64 rows by `wgmma`. As in FlashAttention-3 (Shah and others, 2024),
+/// the scores of the next tile are computed while the values of the current one are accumulated.
 pub const DEVICES: &str = r#"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM * 2 == THREADS
 #define WARPGROUPS 1
@@ -84,13 +86,13 @@ pub const DEVICES: &str = r#"
 #define BN (MMA ? UNIT_KEYS : OTHER_KEYS)
 #define ROW_WARPS_AT_MOST (MMA ? UNIT_ROW_WARPS : OTHER_ROW_WARPS)
 #endif
-// Columns of 64 elements that hold a query or a key, and a value.
+// Number of columns of 64 elements that hold a query or key, and a value.
 #define PARTS ((WIDTH + 63) / 64)
 #define VALUE_PARTS ((VALUE_WIDTH + 63) / 64)
 "#;
 
-/// Attention of `BM` rows by one block: warps share its rows (`ROW_WARPS`) and the keys of each tile (`KEY_WARPS`). It
-/// follows FlashAttention-2 (Dao, 2023): scores stay in registers, and sums are relative to the largest score so far.
+/// Attention of `BM` rows by one block. Warps divide the rows (`ROW_WARPS`) and the keys of each tile (`KEY_WARPS`). As
+/// in FlashAttention-2 (Dao, 2023), scores stay in registers, and sums are relative to the largest score so far.
 pub const TILES: &str = r#"
 #define WARPS (THREADS / LANES)
 #define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
@@ -103,7 +105,7 @@ pub const TILES: &str = r#"
 
 pub const FORWARD: &str = r#"#if WARPGROUPS
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
-  // Two tiles of keys and of values take turns.
+  // Double buffering of the tiles of keys and of values.
   Columns<BM> tile_q = {(u16*)memory};
   u16* tiles_k = tile_q.at + PARTS * BM * 64;
   u16* tiles_v = tiles_k + 2 * PARTS * BN * 64;
@@ -113,7 +115,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   Tile<BN, WIDTH> tile_k = {tile_q.at + tile_q.SIZE};
   Tile<BN, VALUE_WIDTH> tile_v = {tile_k.at + tile_k.SIZE};
 #endif
-  // The last queries first: with a causal mask they attend to the most keys.
+  // Blocks start with the last queries: with a causal mask, these attend to the most keys.
 #if RAGGED
   u32 blocks = rows / BM + sequences + 1, split = 0, index = blockIdx.x / blocks;
   Sequence sequence = SEQUENCE_OF(false, blockIdx.x % blocks, BM);
@@ -134,12 +136,12 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   SEQUENCE
 #if BIAS
   bias += at[5];
-  // The products have their scale before the bias is added to them.
+  // The products are scaled before the bias is added.
   const f32 of_products = scale;
   scale = 1;
 #endif
   u32 last_row = first_row + BM < rows ? first_row + BM - 1 : rows - 1;
-  // Rows of several heads may have any query.
+  // If the rows span several heads, they can be any queries.
   bool several = GROUP > 1 && first_row / queries != last_row / queries;
   u32 low = first_key(several ? 0 : query_of(first_row, queries), queries, keys, window) / BN * BN;
   u32 high = last_key(several ? queries - 1 : query_of(last_row, queries), queries, keys);
@@ -161,7 +163,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     total[m][h] = 0;
     EACH_TILE(n, VALUE_WIDTH / 16) EACH_TILE(i, 4) sum[m][n].at[h][i] = 0;
   }
-  // Adds the bias, and leaves out the scores of keys that a row does not see.
+  // Adds the bias and masks the scores of keys that a row does not attend to.
   auto mask = [&](u32 start) {
 #if BIAS
     EACH_ROW {
@@ -184,12 +186,12 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
       }
     }
   };
-  // Replaces the scores of a row by weights, and returns the factor by which earlier sums shrink.
+  // Replaces the scores of a row by weights. Returns the factor by which earlier sums are rescaled.
   auto weigh = [&](int m, int h) {
     f32 largest = top[m][h];
     EACH_TILE(n, NT) EACH_TILE(i, 4) largest = fmaxf(largest, score[m][n].at[h][i]);
     largest = across_row(largest, Larger());
-    // The row has no key yet.
+    // The row has not seen a key yet.
     f32 base = largest == LOWEST ? 0 : largest * scale;
     f32 shrink = exp2_fast(top[m][h] * scale - base), own = 0;
     top[m][h] = largest;
@@ -269,7 +271,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
     mask(low);
     f32 shrink[LANE_ROWS];
     EACH_TILE(h, LANE_ROWS) shrink[h] = weigh(0, h);
-    // Ends the products of values that were under way while weights were computed.
+    // Waits for the products of values that were in flight while the weights were computed.
     auto take_weights = [&]() {
       multiply_wait<0>();
       settled(sum[0]);
@@ -357,7 +359,7 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   loads_done();
   EACH_ROW total[m][h] = across_row(total[m][h], Total());
   if (KEY_WARPS > 1) {
-    // The warps add their sums one after the other, relative to the largest score of all.
+    // The warps add their sums one after another, relative to the largest score of all warps.
     __syncthreads();
     f32* shared = (f32*)memory;
     f32 (*tops)[BM] = (f32 (*)[BM])shared;
@@ -423,13 +425,13 @@ pub const FORWARD: &str = r#"#if WARPGROUPS
   }
 "#;
 
-/// Combines the partial results of blocks that share the keys of a row. A block computes a row.
+/// Combines the partial results of blocks that share the keys of a row. Each block computes one row.
 pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
   u64 row = blockIdx.x;
   u32 lane = threadIdx.x % 32;
   const f32* logs = parts + count * splits * dv + row * splits;
   const f32* values = parts + row * splits * dv;
-  // Every group of 32 threads computes the same.
+  // Each group of 32 threads computes the same values.
   f32 top = LOWEST, total = 0;
   for (u32 s = lane; s < splits; s += 32) top = logs[s] > top || !(logs[s] == logs[s]) ? logs[s] : top;
 #pragma unroll
@@ -457,7 +459,7 @@ pub const MERGE: &str = r#"  __shared__ f32 weights[MOST_SPLITS];
   if (threadIdx.x == 0) lse[at[4] + place(sl, own, queries)] = total == 0 ? LOWEST : top + logf(total);
 "#;
 
-/// Attention of one row by 32 threads, which divide its elements, for every type and head dimension.
+/// Attention of one row by 32 threads, which share its elements. Supports every type and head dimension.
 pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
   u32 lane = threadIdx.x % 32;
   if (row >= count) return;
@@ -473,7 +475,7 @@ pub const ROWS: &str = r#"  u64 row = GLOBAL_INDEX / 32;
 #endif
   SEQUENCE
 #if RAGGED
-  // The sequence of the row determines its keys.
+  // The sequence of the row determines the keys.
   Sequence sequence = SEQUENCE_OF(false, own, 1);
   query = sequence.row;
   queries = sequence.count;

@@ -4,7 +4,7 @@ use super::super::attention::scores;
 use super::expressions::over_repeats;
 use super::*;
 
-/// Place of the bias among the inputs of `attention`.
+/// Position of the bias among the inputs of `attention`.
 const BIAS: usize = 3;
 
 /// `attention`, with or without a bias, and `ragged_attention`.
@@ -30,7 +30,7 @@ pub fn attention(rule: &mut Backward) -> Result<(), NoRule> {
             rule.tape.scratch(tensor.dtype, tensor.dims)
         })
         .collect();
-    // Gradients of all scores, which are summed to the bias.
+    // Gradients of all scores, which are reduced to the shape of the bias.
     let scores = (is_biased && rule.wants(BIAS)).then(|| {
         let dims = scores(rule.spec);
         (rule.tape.scratch(compute, dims), dims)

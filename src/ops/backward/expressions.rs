@@ -83,7 +83,7 @@ pub(super) fn over_repeats(
     let used: Vec<Value> = used.iter().map(|&value| aligned_value(rule, value, rank)).collect();
     let present = rule.tape.together(&used);
     let axes: Vec<usize> = (0..rank).filter(|&axis| own[axis] != dims[axis] && present[axis] == dims[axis]).collect();
-    // Along dimensions of size 1 in all operands, all terms are equal.
+    // Along dimensions where every operand has size 1, all terms are equal.
     let alike = (0..rank).filter(|&axis| own[axis] != dims[axis] && present[axis] != dims[axis]);
     let terms: u64 = alike.map(|axis| dims[axis]).product();
     let mut sum = match axes.is_empty() {

@@ -1,5 +1,4 @@
-//! Gradients. The rule of each operation writes the computation of its gradients as a few ordinary operations on a
-//! [`Tape`].
+//! Rules for gradients. The rule of each operation expresses its gradients as a few ordinary operations on a [`Tape`].
 //!
 //! A rule receives the gradients of an operation's outputs, can use its operands, and sets the gradients of the
 //! inputs. Only steps that a wanted gradient depends on are executed. Therefore a rule does not check which gradients

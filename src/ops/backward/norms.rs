@@ -4,8 +4,8 @@ use crate::base::Dims;
 
 use super::*;
 
-/// `softmax`: each element's gradient minus the row's mean gradient, weighted by the probabilities, times the
-/// probability.
+/// The gradient of `softmax`: each element's gradient minus the probability-weighted mean of its row's gradients, times
+/// the element's probability.
 pub fn softmax(rule: &mut Backward) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (y, compute) = (rule.output(0), rule.compute());
@@ -31,7 +31,7 @@ pub struct NormParts {
     pub weight: Dims,
     /// Whether the mean is subtracted first, as in `layer_norm`.
     pub centred: bool,
-    /// Whether the norm is of the sum of the first two inputs. The second output is that sum.
+    /// Whether the norm is applied to the sum of the first two inputs. The second output is that sum.
     pub adds: bool,
 }
 
@@ -101,7 +101,7 @@ pub fn norm(rule: &mut Backward, parts: &NormParts) -> Result<(), NoRule> {
     let through = if *adds { rule.given(1) } else { None };
     let (compute, dtype, eps) = (rule.compute(), rule.spec.inputs[0].dtype, rule.spec.attrs.number("eps"));
     let Some(gradient) = rule.given(0) else {
-        // Only the sum is used.
+        // Only the second output, the sum, is used.
         through.into_iter().for_each(|total| (0..2).for_each(|input| rule.set(input, total)));
         return Ok(());
     };

@@ -5,7 +5,7 @@ use super::*;
 /// Dimension of a scan, and whether it starts at the last element.
 type Line = (usize, bool);
 
-/// `cumsum`.
+/// The gradient of `cumsum`: the scan of the gradients in the opposite direction.
 pub fn cumsum(rule: &mut Backward, line: Line) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let of = (rule.compute(), rule.tape.dims(gradient));
@@ -24,9 +24,9 @@ fn scan(rule: &mut Backward, name: &str, x: Value, (axis, is_reverse): Line, of:
     rule.tape.operation(name, &options, &[x], of)
 }
 
-/// `cumprod`. Let `y` be the products with the first zero of a line replaced by 1. The gradient of an element before
-/// that zero is the sum of gradients times `y` up to the zero, divided by the element. The gradient of the zero is the
-/// sum from its own position on. Later elements have none.
+/// The gradient of `cumprod`. Let `y` be the products with the first zero of a line replaced by 1. The gradient of an
+/// element before that zero is the sum of gradients times `y` up to the zero, divided by the element. The gradient of
+/// the zero is the sum from its own position on. Later elements have none.
 pub fn cumprod(rule: &mut Backward, line: Line) -> Result<(), NoRule> {
     let Some(gradient) = rule.gradient() else { return Ok(()) };
     let (x, compute, whole) = (rule.input(0), rule.compute(), rule.spec.inputs[0].dims);

@@ -153,7 +153,7 @@ fn uneven_parts(spec: &Spec) -> Option<Parts> {
     })
 }
 
-/// Shape rule for counted parts: each side must have space for what its rank sends and receives.
+/// Shape rule for counted parts: each operand must have space for the rows that its rank sends or receives.
 fn uneven(call: &Call, counts: &Counts) -> Result<Vec<(DType, Dims)>, OpError> {
     let source = &call.inputs[0];
     let tensor = source.tensor;

@@ -92,7 +92,7 @@ impl Operation for Batch {
         self.enclose_exchange(members);
     }
 
-    /// The n-th collective of each member belongs together; sends and receives match by their ranks.
+    /// The n-th collectives of all members belong together; sends and receives are matched by their ranks.
     fn enclose_exchange(&self, members: &mut [Member]) -> Vec<Vec<Tolerance>> {
         transfer(members);
         let mut tolerances: Vec<Vec<Tolerance>> = members.iter().map(|member| check::exactly(member.outputs)).collect();

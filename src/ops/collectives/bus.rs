@@ -164,10 +164,10 @@ mod tests {
         let both = across(Some((1, copy.clone())), 1);
         assert_eq!((counted(&both), both.cost().bytes()), (Some(400.0), 400));
         assert_eq!(bus_bytes(&both), bus_bytes(&group(vec![send.clone(), recv])));
-        // A rank that only receives has the rate of what arrives.
+        // A rank that only receives counts the bytes that it receives.
         assert_eq!(counted(&across(None, 1)), Some(240.0));
         assert_eq!(counted(&across(None, 0)), None, "what stays on a rank crosses nothing");
-        // A collective uses both directions.
+        // A collective uses both directions of a link.
         let mixed = group(vec![send.clone(), spec(&AllReduce, 2, &[10], &[10])]);
         assert_eq!(bus_bytes(&mixed), Some(BusBytes { sent: 440.0, received: 40.0 }));
     }

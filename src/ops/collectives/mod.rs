@@ -20,7 +20,7 @@ use crate::base::{DType, Dims, GroupId, Space};
 
 use super::*;
 
-/// A group of ranks as an operation of one of them sees it.
+/// A group of ranks, and this rank's number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Team {
     pub group: GroupId,
@@ -78,7 +78,7 @@ fn stretch(call: &Call, dtype: DType, count: u64, dims: Option<Dims>) -> Result<
         (None, Some(dims)) => Ok(vec![(dtype, dims)]),
         (None, None) => Err(OpError::OutputMissing {
             op,
-            help: "the shape of its input does not tell that of its output: write `-> y` to say where it goes",
+            help: "the shape of the output does not follow from the input: write the output, `-> y`",
             at: call.span.into(),
         }),
     }

@@ -115,7 +115,8 @@ fn one_list_of_counts_is_every_senders() {
     assert_eq!(alike(&AllToAll, options, VALUES, 6), expected);
 }
 
-/// A ring in a batch: each rank sends to the next and receives from the last, and all add something up.
+/// A ring in a batch: each rank sends to the next one, receives from the previous one, and takes part in an
+/// `all_reduce`.
 #[test]
 fn a_batch_exchanges_all_its_parts() {
     let batch = |rank: u32| {

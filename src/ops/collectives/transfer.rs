@@ -100,7 +100,7 @@ impl Operation for Recv {
         let Some(target) = call.outputs[0] else {
             return Err(OpError::OutputMissing {
                 op: "recv",
-                help: "say where it goes, which also tells how much it is: `recv(-> y, from: 0)`",
+                help: "write the output, whose type determines the amount of data: `recv(-> y, from: 0)`",
                 at: call.span.into(),
             });
         };

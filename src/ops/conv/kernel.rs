@@ -1,4 +1,4 @@
-//! The launches of convolutions: how blocks share the product of each group.
+//! Launches of convolutions: how thread blocks divide the matrix product of each group.
 
 use std::sync::Arc;
 
@@ -10,53 +10,53 @@ use super::*;
 /// Threads of a block.
 const THREADS: u64 = 256;
 
-/// Groups of at most so many rows and such a depth have a thread for each column, and weights of groups that are no larger a
-/// block each.
+/// Limits for the kernels without tiles: at most this many rows with this depth use one thread per column; weights of
+/// at most this many rows and elements use one block each.
 const FEW_ROWS: u64 = 8;
 const SHALLOW: u64 = 256;
 const FEW_WEIGHT_ROWS: u64 = 4;
 const FEW_WEIGHTS: u64 = 1024;
 
-/// Steps of a part of the depth at least, where blocks share the depth of a product.
+/// Minimum number of steps per block if several blocks share the depth of a product.
 const LEAST_STEPS: u64 = 8;
 
-/// Bytes of the sums of parts at most.
+/// Maximum size in bytes of the partial sums.
 const MOST_PARTS: u64 = 256 << 20;
 
-/// Text before the body of a kernel: its phase begins behind the first elements.
+/// Kernel text before the body: moves the operands to the first elements of the phase.
 const FIRST: &str = "  factor += first_factor;\n  out += first_out;\n";
 
-/// Instructions of a thread for each element that it gathers.
+/// Instructions per gathered element and thread.
 const OF_AN_ELEMENT: f64 = 10.0;
 
-/// How blocks share the work of a phase.
+/// Division of the work of a phase among thread blocks.
 struct Split {
     phase: Phase,
     shape: Shape,
-    /// `None` where threads or blocks have elements of the result by themselves.
+    /// `None` if each thread or block computes whole elements of the result.
     tiles: Option<Tiles>,
 }
 
-/// A block's part of a product.
+/// Tile sizes of a block.
 struct Tiles {
-    /// Whether matrix units multiply.
+    /// Whether matrix units are used.
     units: bool,
     rows: u64,
     columns: u64,
-    /// Depth of a step, and neighbours that a thread loads.
+    /// Depth per step, and number of neighbouring elements that a thread loads at once.
     step: u64,
     pack: u64,
-    /// Blocks that share the depth, and the depth of each.
+    /// Number of blocks that share the depth, and the depth of each.
     splits: u64,
     share: u64,
 }
 
-/// The split of each phase.
+/// Returns the division of the work for each phase.
 fn splits(spec: &Spec) -> Vec<Split> {
     Phase::all(Shape::of(spec)).into_iter().map(|phase| Split::of(spec, phase)).collect()
 }
 
-/// The cost of the kernels of all phases.
+/// Returns the cost of the kernels of all phases.
 pub fn cost(spec: &Spec) -> Cost {
     let splits = splits(spec);
     let (mut instructions, mut matrix, mut blocks, mut bytes) = (0.0, None, 0, 0);
@@ -80,7 +80,7 @@ pub fn cost(spec: &Spec) -> Cost {
     }
 }
 
-/// A library's convolution, and the kernels in its place; the kernels alone for operands with gaps.
+/// Returns a library's convolution with the kernels that can replace it; the kernels alone if operands have gaps.
 pub fn launches(spec: &Spec) -> Vec<Launch> {
     let Shape { form, stride, padding, dilation, groups, .. } = Shape::of(spec);
     let kernels: Vec<Kernel> = splits(spec).iter().flat_map(|split| split.kernels(spec)).collect();
@@ -96,7 +96,7 @@ pub fn launches(spec: &Spec) -> Vec<Launch> {
     let (operands, arithmetic) = (operands.map(|operand| operand as u8), arithmetic(spec));
     let conv =
         super::super::launch::Conv { form, operands, tensors, bias, stride, padding, dilation, groups, arithmetic };
-    // Libraries take sizes and strides of 32 bits.
+    // Libraries take 32-bit sizes and strides.
     let counts = |tensor: &Tensor| tensor.elements() <= i32::MAX as u64;
     match conv.pieces().0.tensors.iter().all(counts) {
         true => vec![Launch::Conv(Arc::new(conv), kernels)],
@@ -123,7 +123,7 @@ impl Split {
             (false, _) => (64, 64, 16, 4),
             (true, 0..=32) => (32, 128, 32, 8),
             (true, 0..=64) => (64, 128, 32, 8),
-            // Smaller tiles where larger ones would not occupy every unit.
+            // Uses smaller tiles if larger ones would leave SMs idle.
             (true, _) => (if blocks(128, 128) < BUSY_BLOCKS / 2 { 64 } else { 128 }, 128, 32, 8),
         };
         let parts = 4 * shape.groups * rows * columns;
@@ -144,7 +144,7 @@ impl Split {
         }
     }
 
-    /// Bytes of the sums that blocks find for parts of the depth.
+    /// Size in bytes of the partial sums of blocks that share the depth; 0 if none do.
     fn parts(&self, spec: &Spec) -> u64 {
         let (rows, columns, _) = self.shape.product();
         let splits = self.tiles.as_ref().map_or(1, |tiles| tiles.splits);
@@ -152,7 +152,7 @@ impl Split {
         if splits > 1 { splits * self.shape.groups * rows * columns * each } else { 0 }
     }
 
-    /// Instructions of all threads, and the arithmetic of the matrix units if they multiply.
+    /// Returns the number of instructions of all threads, and the arithmetic of the matrix units if they are used.
     fn instructions(&self, spec: &Spec) -> (f64, Option<Arithmetic>) {
         let (rows, products) = (self.shape.product().0, self.shape.multiplications());
         match &self.tiles {
@@ -164,7 +164,8 @@ impl Split {
         }
     }
 
-    /// One kernel; where few blocks have a deep product, they share the depth, and a second kernel adds up what they found.
+    /// Returns the kernels: one; or two if blocks share the depth of a product, of which the second adds the partial
+    /// sums.
     fn kernels(&self, spec: &Spec) -> Vec<Kernel> {
         let mut all = vec![match &self.tiles {
             Some(tiles) => self.tiles_kernel(spec, tiles),
@@ -176,7 +177,7 @@ impl Split {
         all
     }
 
-    /// The operands that are gathered, the factor, and the result, by their numbers.
+    /// Returns the operand numbers of the gathered tensor, the factor and the result.
     fn operands(&self, spec: &Spec) -> [usize; 3] {
         let [x, w, y] = self.shape.form.operands(spec);
         match self.shape.form {
@@ -186,7 +187,8 @@ impl Split {
         }
     }
 
-    /// Distances in an operand: between groups, between samples or rows of weights, between channels, and along each dimension.
+    /// Returns the strides of an operand in elements: of groups, of samples or rows of weights, of channels, and of
+    /// each spatial dimension.
     fn steps(&self, spec: &Spec, operand: usize) -> Arg {
         let Shape { form, inputs, outputs, .. } = self.shape;
         let strides = spec.operand(operand).strides;
@@ -198,14 +200,15 @@ impl Split {
         } else {
             outputs * strides[1]
         };
-        // The rows of the factor of a transposed convolution are the second dimension of the weights.
+        // For a transposed convolution, the rows of the factor are the second dimension of the weights.
         let turned = form == Form::Transposed && operand == w;
         let (outer, channel) = if turned { (strides[1], strides[0]) } else { (strides[0], strides[1]) };
         let spatial = self.spatial(spec, operand).into_iter().map(|(_, step)| step);
         Arg::Words([group, outer, channel].into_iter().chain(spatial).collect())
     }
 
-    /// For each spatial dimension of an operand the offset of the phase's first element, and the distance to the next one.
+    /// Returns, for each spatial dimension of an operand, the offset of the phase's first element and the stride to the
+    /// next one.
     fn spatial(&self, spec: &Spec, operand: usize) -> Vec<(u64, u64)> {
         let [_, factor, out] = self.operands(spec);
         let strides = spec.operand(operand).strides;
@@ -220,12 +223,12 @@ impl Split {
         strides[2..].iter().enumerate().map(of_axis).collect()
     }
 
-    /// Offset of the phase's first element of an operand.
+    /// Offset of the phase's first element in an operand.
     fn first(&self, spec: &Spec, operand: usize) -> u64 {
         self.spatial(spec, operand).into_iter().map(|(first, _)| first).sum()
     }
 
-    /// The parameters that all kernels have, and their arguments.
+    /// Returns the parameters that all kernels have, and their arguments.
     fn parameters(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
         let (rows, columns, depth) = self.shape.product();
         let [gathered, factor, out] = self.operands(spec);
@@ -254,7 +257,7 @@ impl Split {
         all.into_iter().map(|(param, arg)| (param.to_owned(), arg)).unzip()
     }
 
-    /// The definitions that the texts need.
+    /// Returns the macro definitions that the kernel texts use.
     fn definitions(&self, spec: &Spec) -> String {
         let Shape { form, stride, dilation, kernel, .. } = self.shape;
         let each = |name: &str, sizes: Dims| {
@@ -284,7 +287,7 @@ impl Split {
         let (mut params, mut args) = self.parameters(spec);
         params.extend(["u32 splits", "u32 share"].map(str::to_owned));
         args.extend([tiles.splits, tiles.share].map(|value| Arg::U32(value as u32)));
-        // Rows of the factor without gaps, and in packs.
+        // The rows of the factor have no gaps and can be read in packs.
         let weights = &spec.inputs[1];
         let depth = self.shape.taps();
         let dense = self.shape.form == Form::Forward
@@ -348,7 +351,7 @@ impl Split {
         }
     }
 
-    /// The name of a kernel.
+    /// Returns the name of a kernel.
     fn name(&self, how: &str) -> String {
         let form = match self.shape.form {
             Form::Forward => "conv",

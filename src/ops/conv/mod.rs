@@ -124,7 +124,7 @@ impl Operation for Conv {
         vec![Tolerance::Within(reference::compute(spec, inputs, &mut outputs[0], true))]
     }
 
-    /// Pieces of samples; `None` for weights, whose gradient is a sum over the samples.
+    /// Divides by samples; `None` for the gradient of weights, which sums over the samples.
     fn pieces(&self, spec: &Spec) -> Option<Pieces> {
         let by_sample = || Pieces::Rows((0..spec.inputs.len()).map(|input| input == 0).collect());
         matches!(self, Conv::Forward).then(by_sample)
@@ -143,7 +143,7 @@ impl Operation for Conv {
 }
 
 impl Call<'_> {
-    /// Type and shape of the result of `conv`.
+    /// Returns the type and shape of the result of `conv`.
     fn result_of_convolution(&self) -> Result<(DType, Dims), OpError> {
         let spatial =
             self.needs_convolution(1, "a kernel: [output channels, input channels / groups, kernel sizes]")?;
@@ -184,8 +184,8 @@ impl Call<'_> {
             };
             let Some(result) = result else {
                 let help = match transposed {
-                    true => "`padding` takes away more than there is: write less",
-                    false => "the kernel is larger than what it goes over: add `padding`, or lower `dilation`",
+                    true => "`padding` removes more elements than exist: write a smaller number",
+                    false => "the kernel is larger than the padded input: add `padding`, or lower `dilation`",
                 };
                 let spanned = windows::span(kernel, dilation[place]);
                 let left = format!("size {size} with {} of padding on both sides", padding[place]);
@@ -207,7 +207,7 @@ impl Call<'_> {
         self.output(0, x.dtype, dims)
     }
 
-    /// Type and shape of the gradient of a convolution's weights.
+    /// Returns the type and shape of the result of `conv_weights`.
     fn weights_of_convolution(&self) -> Result<(DType, Dims), OpError> {
         let spatial = self.needs_convolution(1, "the gradient of a result: [samples, channels, spatial sizes]")?;
         let [stride, padding, dilation] = self.steps(spatial)?;
@@ -243,7 +243,7 @@ impl Call<'_> {
         self.output(0, x.dtype, dims)
     }
 
-    /// The number of spatial dimensions of a convolution's inputs; fails unless both fit together so far.
+    /// Returns the number of spatial dimensions; fails unless both inputs have the same number and compatible types.
     fn needs_convolution(&self, other: usize, layout: &str) -> Result<usize, OpError> {
         (0..2).try_for_each(|index| self.needs_wide_float(index))?;
         let spatial = self.needs_spatial(0, "[samples, channels, spatial sizes]")?;
@@ -273,14 +273,14 @@ impl Call<'_> {
         Ok(spatial)
     }
 
-    /// `stride`, `padding` and `dilation` for each spatial dimension.
+    /// Returns `stride`, `padding` and `dilation` for each spatial dimension.
     fn steps(&self, spatial: usize) -> Result<[Dims; 3], OpError> {
         let option = |name| self.each_spatial(name, spatial).map(|sizes| sizes.expect("it has a default"));
         Ok([option("stride")?, option("padding")?, option("dilation")?])
     }
 }
 
-/// The type in which products are added up.
+/// Arithmetic in which products are accumulated.
 fn arithmetic(spec: &Spec) -> Arithmetic {
     match spec.inputs[0].dtype {
         DType::F64 => Arithmetic::F64,

@@ -1,36 +1,36 @@
-//! Transposed convolutions with a stride as several without one.
+//! Divides a strided transposed convolution into several convolutions without a stride.
 //!
-//! In a dimension with stride `s`, elements of the result whose places are equal modulo `s` meet the same taps of the kernel:
-//! those of the others lie between windows. Each such phase is a transposed convolution of its own, without a stride and with a
-//! smaller kernel, so that no product is computed in vain.
+//! In a dimension with stride `s`, result elements whose positions are equal modulo `s` use the same elements of the
+//! kernel; the other kernel elements fall between windows. Each such class of positions is a phase: a transposed
+//! convolution without a stride and with a smaller kernel. Together, the phases compute no product with a gap.
 
 use super::shape::Shape;
 use super::*;
 
-/// Most phases of a convolution, each of which is a launch.
+/// Maximum number of phases of a convolution. Each phase is a launch.
 const MOST_PHASES: u64 = 32;
 
-/// Multiplications of a convolution, for each of its phases, from which on phases gain more than their launches cost: a launch
-/// takes about 2 µs, in which an H100 finds the places of 4 · 10^6 products.
+/// Minimum number of multiplications per phase for which phases save more time than their launches take: a launch takes
+/// about 2 µs, in which an H100 computes the positions of 4 · 10^6 products.
 const LEAST: f64 = 4e6;
 
-/// A padding that no element of a window reaches.
+/// A padding so negative that no element of a window lies inside the tensor.
 const NOWHERE: i64 = -(1 << 30);
 
-/// A part of a convolution: all of it, or the places of a phase.
+/// A whole convolution or one phase of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Phase {
     pub shape: Shape,
-    /// For each dimension the padding as the kernel takes it, which may be negative.
+    /// Padding of each dimension as the kernel uses it; can be negative.
     pub padding: [i64; 3],
-    /// For each dimension the first element of the kernel and the distance to the next one.
+    /// For each dimension, the first element of the kernel and the stride to the next one.
     pub taps: [(u64, u64); 3],
-    /// For each dimension the first place and the distance to the next one.
+    /// For each dimension, the first position in the result and the stride to the next one.
     pub places: [(u64, u64); 3],
 }
 
 impl Phase {
-    /// The phases of a convolution: one, unless it is a large transposed one with a stride.
+    /// Returns the phases of a convolution: a single one unless it is a large, strided, transposed convolution.
     pub fn all(shape: Shape) -> Vec<Phase> {
         let whole = Phase::whole(shape);
         let count: u64 = shape.stride.iter().product();
@@ -54,13 +54,13 @@ impl Phase {
         Phase { shape, padding, taps: [(0, 1); 3], places: [(0, 1); 3] }
     }
 
-    /// Phases along a dimension, without empty ones.
+    /// Returns the nonempty phases along a dimension.
     fn along(&self, axis: usize) -> impl Iterator<Item = Phase> + '_ {
         let stride = self.shape.stride[axis];
         (0..stride.min(self.shape.x[axis])).map(move |first| self.phase(axis, first))
     }
 
-    /// The phase of the places `first`, `first + stride`, …
+    /// Returns the phase of the positions `first`, `first + stride`, …
     fn phase(&self, axis: usize, first: u64) -> Phase {
         let Shape { stride, dilation, kernel, padding, .. } = self.shape;
         let (stride, dilation, size) = (stride[axis], dilation[axis], kernel[axis]);
@@ -90,7 +90,8 @@ mod tests {
     use super::*;
     use crate::base::random::hash;
 
-    /// Each place of the result belongs to one phase, where it meets the same elements of the same taps.
+    /// Each position of the result belongs to exactly one phase, which uses the same kernel elements as the whole
+    /// convolution.
     #[test]
     fn phases_are_the_whole() {
         for seed in 0..300 {

@@ -33,7 +33,7 @@ pub fn compute(spec: &Spec, inputs: &[&[f64]], output: &mut [f64], encloses: boo
             *sum += added;
         }
         if encloses {
-            // A library stores the sums before it adds the bias.
+            // A library rounds the sums to the output's type before it adds the bias.
             let early = if added.is_some() { dtype.epsilon() } else { 0.0 };
             radii.extend(product_radii(factors, (added, early), c, (dtype, arithmetic(spec))));
         }
@@ -69,7 +69,7 @@ fn factor(shape: &Shape, inputs: &[&[f64]], group: usize) -> Array2<f64> {
     }
 }
 
-/// Offsets of the elements of windows.
+/// For each window, the offsets of the elements that it covers.
 struct Gather {
     /// Offset in a channel of each kernel element at each position, elements first; `None` for padding.
     sources: Vec<Option<usize>>,

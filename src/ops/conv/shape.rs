@@ -1,4 +1,4 @@
-//! The sizes of a convolution, whichever of its three tensors is computed.
+//! The sizes of a convolution, for each of the three tensors that can be computed.
 //!
 //! A convolution relates `x` of [samples, groups × inputs, spatial…], `w` of [groups × outputs, inputs, kernel…] and `y` of
 //! [samples, groups × outputs, windows…]. A window of `y` covers elements of `x`, one for each element of the kernel. Each
@@ -114,7 +114,7 @@ impl Shape {
         }
     }
 
-    /// Multiplications of the product, those with elements that no window covers included.
+    /// Number of multiplications, including those with padding.
     pub fn multiplications(&self) -> f64 {
         let (rows, columns, depth) = self.product();
         (self.groups * rows * columns) as f64 * depth as f64

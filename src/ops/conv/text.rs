@@ -16,7 +16,7 @@ struct Position { u32 sample, at[DIMS]; };
 // Offset of a place, and the offset of a tap from there, also along each dimension.
 struct Place { i64 at; i32 start[DIMS]; };
 struct Tap { i64 at; i32 shift[DIMS]; };
-// A coordinate so far outside that no tap reaches the inside.
+// A coordinate so far outside that no tap reaches the tensor.
 #define OUTSIDE (-(1 << 30))
 
 __device__ inline Position position_of(u32 place, const Sizes& sizes) {
@@ -77,7 +77,7 @@ __device__ inline i64 weight_of(u32 tap, const Steps& steps) {
   }
   return at;
 }
-// Whether a place and a tap select an element, and the element's offset.
+// Whether a position and a tap select an element, and the element's offset.
 __device__ inline bool meet(const Place& place, const Tap& tap, const Steps& steps, const Sizes& sizes, i64& at) {
   bool inside = true;
   at = place.at + tap.at;

@@ -130,7 +130,7 @@ impl Operation for CrossEntropy {
             let arg = Arg::real(compute, smoothing);
             params.push(("C smoothing".to_owned(), arg));
         }
-        // A loss is the sum of two numbers that are not negative, so that it keeps its digits.
+        // The loss is a sum of two nonnegative numbers, so no digits cancel.
         let store = format!(
             "i64 target = targets[kept.offset(which, 2)];\n    C loss = 0;\n    \
              if (target >= 0 && target < (i64)classes && target != ignored) {{\n      \
@@ -147,11 +147,11 @@ impl Operation for CrossEntropy {
     }
 }
 
-/// The logit that smoothing puts in place of the target's: a share of it is the mean of all classes.
+/// Kernel text of label smoothing: combines the target's logit with the mean logit of all classes.
 const SMOOTHED: &str = "__device__ inline C smoothed(Acc total, C logit, u32 classes, C smoothing) {\n  \
                         return (C(1) - smoothing) * logit + smoothing * (total.total / C(classes));\n}\n";
 
-/// The same operation with its targets repeated along the classes.
+/// Returns the spec with its targets broadcast along the classes.
 fn across(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     let targets = &mut spec.inputs[1];
@@ -161,13 +161,13 @@ fn across(spec: &Spec) -> Spec {
     spec
 }
 
-/// Rows of logits.
+/// The extent of the reduction: rows of logits.
 fn extent(spec: &Spec) -> Extent {
     let dims = spec.inputs[0].dims;
     Extent::along(dims, dims.len() - 1)
 }
 
-/// The reduction of a row.
+/// The reduction that is applied to a row.
 fn function(spec: &Spec) -> Function {
     match spec.attrs.number("label_smoothing") > 0.0 {
         true => Function::LogSumExpAndSum,
@@ -180,7 +180,7 @@ fn compute(spec: &Spec) -> DType {
     spec.inputs[0].dtype.compute().promote(spec.outputs[0].dtype.compute())
 }
 
-/// Logit of a row's target; `None` if the row is ignored or the class does not exist.
+/// Returns the logit of a row's target; `None` if the row is ignored or the class does not exist.
 fn target_of(spec: &Spec, row: &[f64], target: f64) -> Option<f64> {
     if target < 0.0 || target == spec.attrs.int("ignore_index") as f64 {
         return None;

@@ -1,10 +1,11 @@
-//! Whether a device's matrix product is right: a small one element by element, a large one by its products with random
+//! Verification of a device's matrix product: a small one element by element, a large one by its products with random
 //! vectors.
 //!
-//! Rounding errors of a sum depend on its terms: those of both signs let it wander, those of one sign let it grow, and
-//! devices add up in orders that they do not tell. So the errors of a plain sum in the device's type are measured, on some
-//! elements of the very product, and a device may be off by a few times as much. Where a sum is large beside its terms,
-//! they have one sign, and all roundings may go the same way: each of them counts.
+//! Rounding errors of a sum depend on its terms: with terms of both signs, errors partly cancel; with terms of one
+//! sign, they accumulate. Devices do not document the order in which they sum. Therefore the error of a plain sum in
+//! the device's type is measured on a sample of the product's elements, and a device may be off by a small multiple of
+//! it. If a sum is large relative to its terms, the terms have one sign, and all roundings may go in the same
+//! direction; then the full bound is used.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView1, ArrayView2, Axis, Slice, s};
@@ -19,96 +20,96 @@ use super::epilogue::{Added, Finish, Function};
 use super::product::{Factors, multiply};
 use super::{arithmetic, sizes, unscaled};
 
-/// Operations up to which each element of a product is computed.
+/// Number of operations up to which every element of a product is verified.
 const WHOLE: f64 = 4e9;
 
-/// Columns of a product that are added up with random factors: fewer hide the error of one element less.
+/// Number of columns that are combined with random factors. Fewer columns hide an error of a single element less.
 const WIDTH: usize = 512;
 
-/// Random vectors for each of these blocks.
+/// Number of random vectors per block of columns.
 const VECTORS: usize = 4;
 
-/// How likely random vectors are to miss an error of ten times what is allowed: each of them has to hide it, which takes a
-/// random number of less than 0.2 standard deviations.
+/// Probability that the random vectors miss an error of ten times the tolerance: each vector has to hide it, which
+/// requires a random number of less than 0.2 standard deviations.
 pub const MISSES: f64 = 0.16 * 0.16 * 0.16 * 0.16;
 
-/// Standard deviations that a random sum of rounding errors stays below.
+/// Standard deviations that bound a random sum of rounding errors.
 const DEVIATIONS: f64 = 6.0;
 
-/// Elements whose rounding is looked into, at most and at least; of a small product some of them more than once.
+/// Maximum and minimum number of sampled elements. Elements of a small product can be sampled more than once.
 const SAMPLES: usize = 1024;
 const FEWEST: usize = 64;
 
-/// Fewer of them tell nothing of how a product is rounded as a whole.
+/// Minimum number of samples for an estimate of the rounding of the whole product.
 const ENOUGH: usize = 16;
 
-/// Rows whose lengths are one piece of work: as many as are worth reading side by side where columns lie side by side.
+/// Number of rows per unit of work when computing lengths; large enough for contiguous reads in column-major order.
 const LENGTHS: usize = 256;
 
-/// Rows of a large product that are looked at as one piece of work.
+/// Number of rows of a large product per unit of work.
 const ROWS: usize = 64;
 
-/// Columns that are looked at together, since they share cache lines.
+/// Number of columns that are processed together, since they share cache lines.
 const GROUP: usize = 8;
 
 /// The largest relative error of a factor that is rounded or truncated to `tf32`.
 const NARROWED: f64 = 1.0 / 1024.0;
 
-/// The precision that Hopper's matrix units keep of a partial sum of products of 8-bit numbers: 13 bits behind the point of
+/// Relative precision that Hopper's matrix units keep of a partial sum of 8-bit products: 13 bits below the point of
 /// its largest term (DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.3.2).
 const KEPT: f64 = 1.0 / 8192.0;
 
-/// Products that a matrix unit adds up before it cuts the sum off: NVIDIA's take 4 to 16.
+/// Number of products that a matrix unit sums before it truncates: 4 to 16 on NVIDIA.
 const TERMS: usize = 4;
 
-/// The least number that `f16` has all digits of. Matrix units line products up by their exponents before they add them up,
-/// and those of a smaller number are this one's: on an H200, sums with such factors are off by roundings of what this
-/// number would make of them.
+/// Smallest normal number of `f16`. Matrix units align products by their exponents, and a subnormal factor has the
+/// exponent of this number: on an H200, sums with such factors have the rounding errors of this number.
 const SMALLEST_NORMAL: f64 = 1.0 / 16384.0;
 
-/// The properties of a product that decide how a device rounds it.
+/// Properties of a product that determine how a device rounds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     finish: Finish,
-    /// The type of the output, and that in which products are formed.
+    /// Type of the output, and arithmetic of the products.
     dtype: DType,
     arithmetic: Arithmetic,
-    /// Relative error of all roundings of sums before the last: before terms are added, or the function applied; 0 without any.
+    /// Relative error of the roundings of sums before terms are added or the function is applied; 0 if there are none.
     early: f64,
-    /// The type that the function is computed in.
+    /// Type in which the function is computed.
     compute: DType,
 }
 
 impl Rounding {
-    /// A product by a vendor's library.
+    /// Returns the rounding of a product by a vendor's library.
     fn of_library(spec: &Spec) -> Rounding {
         let (finish, arithmetic) = (Finish::of(spec), arithmetic(spec));
-        // Each of these roundings to the type of `c` is at most `epsilon` of the product plus the sizes of the added terms:
-        // an H200 rounds a product before it adds what `c` holds (docs/measurements/2026-11-23-unseen-shapes.md), and a kernel
-        // of its own for the bias and the function reads rounded sums from `c`. A product may have both.
+        // Each of these roundings to the type of `c` is at most `epsilon` of the product plus the sizes of the added
+        // terms. An H200 rounds a product before it adds the previous contents of `c`
+        // (docs/measurements/2026-11-23-unseen-shapes.md); a separate kernel for bias and function reads rounded sums
+        // from `c`. A product may have both roundings.
         let roundings = u8::from(finish.before.is_some()) + u8::from(finish.has_epilogue());
         let early = f64::from(roundings) * spec.outputs[0].dtype.epsilon();
         Rounding { early, ..Rounding::once(spec, finish, arithmetic) }
     }
 
-    /// A product that is rounded once, after its function.
+    /// Returns the rounding of a product that is rounded once, after its function.
     pub fn once(spec: &Spec, finish: Finish, arithmetic: Arithmetic) -> Rounding {
         Rounding { finish, dtype: spec.outputs[0].dtype, arithmetic, early: 0.0, compute: compute_type(spec) }
     }
 
-    /// How far the function of each sum may be from the reference's.
+    /// Returns the error bound of the function of each sum.
     pub fn radii(&self, factors: Factors, added: Option<Added>, sums: &[f64]) -> Vec<f64> {
         let radii = Product::new(factors.view(), (added, self.early), sums, (self.dtype, self.arithmetic)).radii(sums);
         let of = |(radius, &sum): (f64, &f64)| self.finish.radius((self.compute, self.dtype), sum, radius);
         radii.into_iter().zip(sums).map(of).collect()
     }
 
-    /// Compares one of an operation's products, which are so many floating-point operations together.
+    /// Compares one product of an operation. `flops` is the number of floating-point operations of all its products.
     pub fn check(&self, factors: Factors, added: Option<Added>, c: &[f64], flops: f64) -> Check {
         if self.finish.function == Function::Identity {
             return Product::new(factors.view(), (added, self.early), c, (self.dtype, self.arithmetic)).compared(flops);
         }
-        // A function of sums is not linear: of a large product, rows from all over it are compared element by element.
+        // Random vectors need linearity, which a function of sums lacks: a sample of rows is compared by element.
         let (m, n) = (factors.rows() as u64, factors.columns() as u64);
         let count = ((m as f64 * WHOLE / flops) as u64).clamp(1, m.max(1));
         let row = |number: u64| (m * number + hash(3, number) % m) / count;
@@ -151,7 +152,7 @@ pub fn check(spec: &Spec, inputs: &[&[f64]], actual: &[f64]) -> Check {
     all
 }
 
-/// How far each element of the output may be from the reference's; `sums` are what the epilogue's function is applied to.
+/// Returns the tolerance of each element of the output. `sums` are the inputs of the epilogue's function.
 pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
     let mut room = [Vec::new(), Vec::new()];
     let inputs = &*unscaled(spec, inputs, &mut room);
@@ -164,8 +165,8 @@ pub fn tolerance(spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Tolerance {
     Tolerance::Within(radii)
 }
 
-/// How far a device may be from each element of `c`, a product with what is added to it. `early` is the relative error by
-/// which sums are rounded before that; `kind` is the type of the result, and the arithmetic.
+/// Returns the error bound of each element of `c`, a product including the added terms. `early` is the relative error
+/// of rounding the sums before terms are added; `kind` is the type of the result and the arithmetic.
 pub fn product_radii<'a>(
     factors: Factors<'a>,
     added: (Option<Added>, f64),
@@ -175,31 +176,31 @@ pub fn product_radii<'a>(
     Product::new(factors, added, c, kind).radii(c)
 }
 
-/// A product with what a device made of it.
+/// A product and the device's result.
 struct Product<'a> {
     factors: Factors<'a>,
-    /// The terms that are added to the product: their sums and the sums of their absolute values.
+    /// The terms added to the product: per element, their sum and the sum of their absolute values.
     added: Option<(Array2<f64>, Array2<f64>)>,
     c: ArrayView2<'a, f64>,
     dtype: DType,
-    /// The relative error by which sums are rounded before the bias is added to them; 0 where they never are.
+    /// Relative error of rounding the sums before the bias is added; 0 if they are not rounded.
     early: f64,
-    /// The type in which products are added up.
+    /// Type in which products are accumulated.
     sum: DType,
     /// The relative error bound of a sum whose terms have one sign.
     growing: f64,
-    /// Lengths of the rows of the first factor, and of the columns of the second: the terms of an element are no larger in
-    /// sum than the product of both.
+    /// Euclidean lengths of the rows of the first factor and of the columns of the second. Their product bounds the sum
+    /// of the absolute terms of an element.
     rows: Vec<f64>,
     columns: Vec<f64>,
     samples: Samples,
 }
 
-/// How the elements of a product are rounded, by some of them.
+/// Rounding of a product, estimated from a sample of its elements.
 struct Samples {
-    /// The error bound of an element, in unit roundoffs of its scale.
+    /// Error bound of an element, in unit roundoffs of its scale.
     roundings: f64,
-    /// The error of all of them together.
+    /// Root mean square error of the sample as a multiple of its tolerance, at the worst sampled element.
     worst: Worst,
 }
 
@@ -219,10 +220,10 @@ impl<'a> Product<'a> {
         let c = ArrayView2::from_shape(shape, c).expect(fits);
         let exact = matches!(arithmetic, Arithmetic::F64 | Arithmetic::I8);
         let sum = if exact { DType::F64 } else { DType::F32 };
-        // A sum that grows evenly is rounded by a third of what it would be if all roundings were as large as the last.
+        // The roundings of an evenly growing sum add up to a third of those of a sum that always has its final size.
         let narrowed = match arithmetic {
             Arithmetic::Tf32 => 2.0 * NARROWED,
-            // Libraries add up parts of 128 terms in f32, each of four sums that are cut off.
+            // Libraries sum parts of 128 terms in f32; each part consists of four truncated sums.
             Arithmetic::F8 => 4.0 * KEPT,
             _ => 0.0,
         };
@@ -233,31 +234,30 @@ impl<'a> Product<'a> {
         product
     }
 
-    /// The scale of an element's rounding errors: no sum of some of its terms is larger.
+    /// Scale of an element's rounding errors: an upper bound on the partial sums of its terms.
     fn scale(&self, row: usize, column: usize) -> f64 {
         self.rows[row] * self.columns[column]
     }
 
-    /// The sum of the terms that are added to an element of the product, and that of their absolute values.
+    /// Returns the sum of the terms added to an element of the product, and the sum of their absolute values.
     fn added(&self, row: usize, column: usize) -> (f64, f64) {
         self.added.as_ref().map_or((0.0, 0.0), |(sums, sizes)| (sums[[row, column]], sizes[[row, column]]))
     }
 
-    /// The relative errors of a product and of what is added to it, beyond those of the sum itself: adding the terms, and
-    /// rounding the sums early.
+    /// Relative error by adding the terms and by rounding the sums early, without the error of the sum itself.
     fn joined(&self) -> f64 {
         if self.added.is_some() { self.early + 2.0 * self.sum.epsilon() } else { self.early }
     }
 
     // --- Rounding ---------------------------------------------------------------------------------------------
 
-    /// Looks at elements all over the product.
+    /// Estimates the rounding from elements all over the product.
     fn sample(&self, arithmetic: Arithmetic) -> Samples {
         let (m, n) = (self.rows.len(), self.columns.len());
         let groups = n.div_ceil(GROUP);
         let wanted = m.max(n).clamp(FEWEST, SAMPLES).div_ceil(GROUP);
         let found = parallel::map(wanted, |group| {
-            // Neighbouring columns, those of all groups in turn, each with a row from anywhere.
+            // Groups of neighbouring columns, spread over the whole product; each column with a random row.
             let first = if wanted < groups { hash(0, group as u64) as usize % groups } else { group % groups } * GROUP;
             let columns = first..n.min(first + GROUP);
             let b =
@@ -273,13 +273,13 @@ impl<'a> Product<'a> {
             |of: fn(&Sample) -> f64| (found.iter().map(|one| of(one).powi(2)).sum::<f64>() / found.len() as f64).sqrt();
         let largest = found.iter().map(|one| one.plain - one.growing).fold(0.0, f64::max);
         let depth = self.factors.depth() as f64;
-        // Terms of both signs are off in both directions.
+        // With terms of both signs, errors of the factors partly cancel.
         let narrow = match arithmetic {
             Arithmetic::Tf32 => (1.25 / depth.sqrt()).min(1.0) * 2.0 * NARROWED / self.sum.epsilon(),
             Arithmetic::F8 => 2.0 * KEPT / self.sum.epsilon(),
             _ => 0.0,
         };
-        // A product of few terms is rounded no more often than that.
+        // A product cannot be rounded more often than it has terms.
         let measured = (2.0 * largest + 8.0).max(wandering(depth, arithmetic));
         let roundings = match arithmetic {
             Arithmetic::Tf32 | Arithmetic::F8 => measured + narrow,
@@ -296,7 +296,7 @@ impl<'a> Product<'a> {
         samples
     }
 
-    /// The rounding of one element; `None` where there is none to speak of.
+    /// Returns the rounding of one element; `None` if it is infinite, NaN or too small to have one.
     fn sampled(&self, row: usize, column: usize, b: ArrayView1<f64>, arithmetic: Arithmetic) -> Option<Sample> {
         let a = self.factors.a.row(row);
         let exact = if self.sum == DType::F64 { careful(a, b) } else { dot(a, b) };
@@ -317,7 +317,7 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Compares element by element, or by random vectors where `flops`, those of all products of the operation, are many.
+    /// Compares element by element, or by random vectors if `flops`, the operations of all products, is large.
     fn compared(&self, flops: f64) -> Check {
         let found = if flops > WHOLE { self.by_vectors() } else { None };
         let mut found = found.unwrap_or_else(|| self.by_elements());
@@ -336,7 +336,7 @@ impl<'a> Product<'a> {
         compare(self.dtype, c, &expected, &Tolerance::Within(self.radii(&expected)))
     }
 
-    /// How far each element may be from the reference's, before it is stored.
+    /// Returns the error bound of each element before it is stored.
     fn radii(&self, expected: &[f64]) -> Vec<f64> {
         let largest = if self.sum == DType::F64 { f64::MAX } else { f64::from(f32::MAX) };
         let unit = self.samples.roundings * self.sum.epsilon();
@@ -350,10 +350,10 @@ impl<'a> Product<'a> {
                 let product = (expected - added).abs();
                 match (expected.is_nan(), scale < largest / 4.0) {
                     (true, _) => 0.0,
-                    // Whole numbers are not rounded.
+                    // Integers are not rounded.
                     _ if self.dtype == DType::I32 => 0.0,
                     (false, true) => unit * scale + self.growing * product + joined * (product + size) + lost,
-                    // A part of the sum may be infinite, though the whole is not, or is so the other way.
+                    // A partial sum may be infinite although the total is finite, or have the opposite sign.
                     (false, false) => f64::INFINITY,
                 }
             }));
@@ -363,8 +363,8 @@ impl<'a> Product<'a> {
 
     // --- By random vectors ------------------------------------------------------------------------------------
 
-    /// Multiplies each row of each block of columns with random vectors, on both sides of the equation; `None` where this
-    /// is no less work than all elements, or where some are infinite or not numbers.
+    /// Multiplies each row of each block of columns by random vectors, on both sides of the equation. Returns `None` if
+    /// this is no less work than computing all elements, or if some elements are infinite or NaN.
     fn by_vectors(&self) -> Option<Check> {
         let Product { factors, c, added, .. } = self;
         let (m, n) = (self.rows.len(), self.columns.len());
@@ -379,7 +379,7 @@ impl<'a> Product<'a> {
         let random =
             Array2::from_shape_fn((n, VECTORS), |(row, vector)| f64::from(bell(2, (row * VECTORS + vector) as u64)));
         let columns = |block: usize| block * WIDTH..n.min((block + 1) * WIDTH);
-        // The products of some rows with the vectors of all blocks.
+        // Multiplies some rows by the vectors of all blocks.
         let times = |rows: ArrayView2<f64>| {
             let mut products = Array2::zeros((rows.nrows(), blocks * VECTORS));
             for block in 0..blocks {
@@ -398,7 +398,7 @@ impl<'a> Product<'a> {
         let width =
             |block: usize| self.columns[columns(block)].iter().map(|length| length * length).sum::<f64>().sqrt();
         let widths: Vec<f64> = (0..blocks).map(width).collect();
-        // For some rows the largest error, with its row and block; `None` where one has what is not a number.
+        // For some rows, the largest error with its row and block; `None` if an element is NaN.
         let worst = parallel::map(m.div_ceil(ROWS), |part| {
             let rows = part * ROWS..m.min((part + 1) * ROWS);
             let along = Slice::from(rows.clone());
@@ -438,14 +438,15 @@ impl<'a> Product<'a> {
         Some(Check { method: Method::Vectors, elements: (m * n) as u64, undecided: 0, worst })
     }
 
-    /// The bound on the length of the vector of errors. `scale` is the length of the scales, `stored` that of the elements.
+    /// Returns the bound on the Euclidean length of the error vector. `scale` is the length of the vector of scales,
+    /// `stored` that of the elements.
     fn error_of(&self, scale: f64, stored: f64, count: usize) -> f64 {
         let lost = (self.factors.depth() as f64 * self.sum.smallest() + self.dtype.smallest()) * (count as f64).sqrt();
         let stored = (self.growing + self.joined() + self.dtype.epsilon()) * stored;
         self.samples.roundings * self.sum.epsilon() * scale + stored + lost
     }
 
-    /// The element of a row with the largest error.
+    /// Returns the element of a row with the largest error.
     fn furthest(&self, row: usize, columns: std::ops::Range<usize>) -> Worst {
         let b = self.factors.b.slice_axis(Axis(1), Slice::from(columns.clone()));
         let expected = self.factors.a.row(row).dot(&b);
@@ -460,30 +461,30 @@ impl<'a> Product<'a> {
     }
 }
 
-/// One element: errors in unit roundoffs of its scale.
+/// A sampled element. Errors are in unit roundoffs of its scale.
 #[derive(Clone, Copy)]
 struct Sample {
-    /// The error of a plain sum in the device's type, and the part of it that terms of one sign cause.
+    /// Error of a plain sum in the device's type, and the part of it due to terms of one sign.
     plain: f64,
     growing: f64,
-    /// The device's own, beyond what terms of one sign and storing it explain.
+    /// Error of the device that exceeds the explanation by terms of one sign and by rounding the stored result.
     actual: f64,
     worst: Worst,
 }
 
-/// The lengths of the rows, of whatever size their elements are; each counts as `least` at least.
+/// Returns the Euclidean lengths of the rows, without overflow. Elements count with a magnitude of at least `least`.
 fn lengths(matrix: ArrayView2<f64>, least: f64) -> Vec<f64> {
     let parts: Vec<_> = matrix.axis_chunks_iter(Axis(0), LENGTHS).collect();
     let of = |part: usize| plain_lengths(parts[part], least).unwrap_or_else(|| lengths_of(parts[part], least));
     parallel::map(parts.len(), of).concat()
 }
 
-/// The same by plain sums of squares; `None` where one may be too large, too small or no number.
+/// Returns the lengths from plain sums of squares; `None` if a sum may overflow, underflow or be NaN.
 fn plain_lengths(matrix: ArrayView2<f64>, least: f64) -> Option<Vec<f64>> {
     let mut sums = vec![0.0f64; matrix.nrows()];
     match (matrix.strides()[1] == 1, least > 0.0) {
         (true, false) => matrix.rows().into_iter().zip(&mut sums).for_each(|(row, sum)| *sum = row.dot(&row)),
-        // In the order of memory.
+        // Visits the elements in memory order.
         (false, false) => matrix.columns().into_iter().for_each(|column| {
             sums.iter_mut().zip(column).for_each(|(sum, value)| *sum += value * value);
         }),
@@ -495,15 +496,15 @@ fn plain_lengths(matrix: ArrayView2<f64>, least: f64) -> Option<Vec<f64>> {
 
 fn lengths_of(matrix: ArrayView2<f64>, least: f64) -> Vec<f64> {
     let (mut largest, mut sums) = (vec![0.0f64; matrix.nrows()], vec![0.0f64; matrix.nrows()]);
-    // Not the larger of both, which would hide what is not a number.
+    // `f64::max` would hide NaN.
     let size = |value: &f64| if value.abs() < least { least } else { value.abs() };
     let larger = |largest: &mut f64, value: &f64| *largest = largest.max(size(value));
-    // An infinite or absent number makes the length so too.
+    // An infinite element or NaN makes the length infinite or NaN.
     let square = |largest: f64, value: &f64| match size(value) {
         0.0 => 0.0,
         size => (size / largest).powi(2),
     };
-    // In the order of memory.
+    // Visits the elements in memory order.
     if matrix.strides()[1] == 1 {
         for ((row, largest), sum) in matrix.rows().into_iter().zip(&mut largest).zip(&mut sums) {
             row.iter().for_each(|value| larger(largest, value));
@@ -525,7 +526,7 @@ fn dot(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
-/// The same with twice the digits (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005).
+/// Computes the dot product with twice the precision (Ogita, Rump, Oishi, "Accurate sum and dot product", 2005).
 fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0);
     for (x, y) in a.iter().zip(b) {
@@ -538,17 +539,17 @@ fn careful(a: ArrayView1<f64>, b: ArrayView1<f64>) -> f64 {
     sum + lost
 }
 
-/// The usual error of a sum of terms of both signs, in unit roundoffs of its scale. Some columns of a product may have
-/// such terms where those that were looked at have not.
+/// Typical error of a sum of terms of both signs, in unit roundoffs of its scale. Some columns may have such terms even
+/// if no sampled element has.
 fn wandering(depth: f64, arithmetic: Arithmetic) -> f64 {
     match arithmetic {
         Arithmetic::F32 | Arithmetic::F64 | Arithmetic::I8 => depth.sqrt(),
-        // Truncation moves the sum towards zero, and the sign of the sum seldom changes.
+        // Truncation moves the sum towards zero, and the sign of the sum seldom changes, so these errors accumulate.
         Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => 0.5 * depth / TERMS as f64,
     }
 }
 
-/// A sum of products, term after term as a device might do it at worst: rounded each time, or cut off by matrix units.
+/// Sums products one by one, as the least accurate device would: rounds each sum, or truncates it as matrix units do.
 fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 {
     let terms = a.iter().zip(b);
     let cut_off = |sum: f64| f64::from_bits(sum.to_bits() & !((1 << 29) - 1));
@@ -556,7 +557,7 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
         Arithmetic::F64 | Arithmetic::I8 => terms.fold(0.0, |sum, (x, y)| sum + x * y),
         Arithmetic::F32 => f64::from(terms.fold(0.0f32, |sum, (x, y)| sum + *x as f32 * *y as f32)),
         Arithmetic::F16 | Arithmetic::BF16 | Arithmetic::Tf32 | Arithmetic::F8 => {
-            // 10 of the 52 bits behind the point.
+            // Keeps 10 of the 52 bits of the fraction.
             let mask = if arithmetic == Arithmetic::Tf32 { !((1u64 << 42) - 1) } else { u64::MAX };
             let factor = |x: &f64| f64::from_bits(x.to_bits() & mask);
             let (mut sum, mut part) = (0.0, 0.0);
@@ -576,14 +577,14 @@ fn plain(a: ArrayView1<f64>, b: ArrayView1<f64>, arithmetic: Arithmetic) -> f64 
 mod tests {
     use super::*;
 
-    /// One element has terms that cancel, and those of almost all others have one sign. A device cuts sums off.
+    /// A device that truncates passes, although the terms of one element cancel and those of others have one sign.
     #[test]
     fn elements_may_differ() {
         let (m, n, k) = (3, 16, 2530);
         let a: Vec<f64> = (0..m * k).map(|index| DType::BF16.round(index as f64)).collect();
         for special in 0..n {
             let value = |index: usize| match index % n == special {
-                // In the first row the terms add up to nothing.
+                // In the first row, the terms sum to zero.
                 true => (index / n) as f64 / k as f64 - 2.0 / 3.0,
                 false => f64::from(bell(1, index as u64)).abs(),
             };

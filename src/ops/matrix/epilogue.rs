@@ -1,4 +1,4 @@
-//! Terms that a product adds to its sums, and the function that it applies to them.
+//! Epilogue of a product: the terms added to its sums, and the function applied to the result.
 
 use super::super::ball::{FUNCTION, Precision};
 use super::super::expression::{Expression, Unary};
@@ -9,10 +9,10 @@ use super::super::{Activation, Epilogue, Kernel, Launch, Spec};
 use super::factors;
 use crate::base::{DType, random};
 
-/// Names of the functions in the text.
+/// Values of the option `epilogue`.
 pub const NAMES: [&str; 5] = ["none", "relu", "gelu", "gelu_tanh", "silu"];
 
-/// The function of an epilogue.
+/// Function of an epilogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     Identity,
@@ -24,12 +24,12 @@ pub enum Function {
     Silu,
 }
 
-/// The steps of a `gemm` after the sums of its products: `c = function(sum + c + bias)`.
+/// Steps of a `gemm` after its sums: `c = function(sum + c + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Finish {
-    /// The input with a row that is added to each row of the result.
+    /// Input number of the bias, a row that is added to each row of the result; `None` without a bias.
     pub bias: Option<usize>,
-    /// The input with what the output held before, which is added.
+    /// Input number of the output's previous contents, which are added; `None` unless the product accumulates.
     pub before: Option<usize>,
     pub function: Function,
 }
@@ -38,11 +38,12 @@ pub struct Finish {
 #[derive(Clone, Debug)]
 pub struct Added {
     pub sums: Vec<f64>,
-    /// The sums of the terms' absolute values.
+    /// Sums of the terms' absolute values.
     pub sizes: Vec<f64>,
 }
 
-/// No slope of a function of an epilogue is larger: that of GELU is 1.129 at √2, that of SiLU 1.0998 at 2.3994.
+/// Upper bound on the slope of every epilogue function: that of GELU reaches 1.129 at √2, that of SiLU 1.0998 at
+/// 2.3994.
 const SLOPE: f64 = 1.13;
 
 /// The relative error of the `tanh` that NVIDIA's special-function unit computes (PTX ISA, `tanh.approx.f32`: 2⁻¹¹). Products
@@ -61,18 +62,18 @@ impl Finish {
         }
     }
 
-    /// A function of the sums alone.
+    /// Returns an epilogue that applies a function to the sums alone.
     pub fn of_sums(function: Function) -> Finish {
         Finish { bias: None, before: None, function }
     }
 
-    /// Whether a bias or a function follows the sums. Where a kernel computes it, the sums have been rounded to the type of
-    /// `c` before.
+    /// Whether a bias or a function follows the sums. If a kernel computes it, the sums were rounded to the type of `c`
+    /// before.
     pub fn has_epilogue(&self) -> bool {
         self.bias.is_some() || self.function != Function::Identity
     }
 
-    /// The terms that are added to the product of number `index`, which has `size` elements and rows of `columns`; `None`
+    /// Returns the terms added to product `index` of a batch, which has `size` elements and rows of `columns`; `None`
     /// if there are none.
     pub fn added(&self, inputs: &[&[f64]], (index, size, columns): (usize, usize, usize)) -> Option<Added> {
         let before = self.before.map(|input| &inputs[input][index * size..][..size]);
@@ -90,7 +91,7 @@ impl Finish {
         Some(Added { sums, sizes })
     }
 
-    /// The function of a sum.
+    /// Applies the function to a sum.
     pub fn apply(&self, sum: f64) -> f64 {
         match self.function {
             Function::Identity => sum,
@@ -104,8 +105,8 @@ impl Finish {
         }
     }
 
-    /// How far a device's result of type `output` may be from the function of `sum`, if its own sum is at most `radius` away. The
-    /// function is computed in `compute`.
+    /// Returns the error bound of a device's result of type `output`, if its sum differs from `sum` by at most
+    /// `radius`. The function is computed in the type `compute`.
     pub fn radius(&self, (compute, output): (DType, DType), sum: f64, radius: f64) -> f64 {
         let precision = Precision::of(compute);
         let rounded = 2.0 * FUNCTION * precision.unit() * sum.abs() + precision.smallest();
@@ -116,7 +117,7 @@ impl Finish {
         }
     }
 
-    /// The epilogue as an expression of an element of `c` and, if there is a bias, of its element.
+    /// Returns the epilogue as an expression of an element of `c` and, if there is a bias, an element of the bias.
     pub fn expression(&self) -> Expression {
         let mut formula = Formula::default();
         let mut sum = formula.input(0);
@@ -128,8 +129,8 @@ impl Finish {
         formula.with_outputs([result])
     }
 
-    /// The part of the epilogue that the vendors' libraries can compute with the product; `None` if they cannot, or if
-    /// there is no epilogue. Whether a library has an algorithm for the product is known when it is asked.
+    /// Returns the part of the epilogue that the vendors' libraries can compute with the product; `None` if they
+    /// cannot, or if there is no epilogue. The library may still have no algorithm for the product.
     pub fn in_library(&self, spec: &Spec) -> Option<Epilogue> {
         let output = spec.outputs[0].dtype;
         let function = match self.function {
@@ -138,7 +139,7 @@ impl Finish {
             Function::GeluTanh if output.size() == 2 => Activation::GeluTanh,
             _ => return None,
         };
-        // cuBLASLt adds no bias in `f32` to products of 8-bit floats.
+        // cuBLASLt does not add an `f32` bias to products of 8-bit floats.
         let wide = spec.inputs[0].dtype.size() == 1 && output == DType::F32;
         let fits = |input: usize| {
             let bias = &spec.inputs[input];
@@ -148,7 +149,7 @@ impl Finish {
         possible.then(|| Epilogue { bias: self.bias.map(|input| input as u8), function })
     }
 
-    /// The kernel that computes the epilogue on sums that lie in the output; `None` without an epilogue.
+    /// Returns the kernel that applies the epilogue to the sums in the output; `None` without an epilogue.
     pub fn kernel(&self, spec: &Spec) -> Option<Kernel> {
         if !self.has_epilogue() {
             return None;
@@ -172,12 +173,12 @@ impl Finish {
     }
 }
 
-/// Points at which functions are compared, and how far they may be apart there: as far as `f32` rounds.
+/// Number of points at which functions are compared, and the largest difference there: a few roundings of `f32`.
 const POINTS: u64 = 96;
 const ALIKE: f64 = 1e-7;
 
-/// The name of the epilogue that an expression is of the sum of its inputs; `None` if it is no such function. The expression may
-/// be written in any form, so its values are compared.
+/// Returns the name of the epilogue that equals this expression of the sum of its inputs; `None` if there is none. The
+/// expression can be written in any form, because values are compared.
 pub fn epilogue_of(expression: &Expression, inputs: usize) -> Option<&'static str> {
     let functions = [Function::Identity, Function::Relu, Function::Gelu, Function::GeluTanh, Function::Silu];
     let mut possible: Vec<_> = NAMES.into_iter().zip(functions.map(Finish::of_sums)).collect();
@@ -197,7 +198,7 @@ const SCALE: f64 = 0.797_884_560_802_865_4;
 const CUBIC: f64 = 0.044_715;
 
 impl Function {
-    /// The function that the option `epilogue` names.
+    /// Returns the function that the option `epilogue` names.
     pub fn of_word(spec: &Spec) -> Function {
         match spec.attrs.word("epilogue") {
             "relu" => Function::Relu,
@@ -208,7 +209,7 @@ impl Function {
         }
     }
 
-    /// Adds the function of a node to a formula.
+    /// Adds the function of a node to a formula, and returns its node.
     pub fn of(self, formula: &mut Formula, x: u16) -> u16 {
         match self {
             Function::Identity => x,

@@ -1,8 +1,8 @@
 //! Gated epilogues: a function of the first half of a product's columns times the second half, as in SwiGLU (Shazeer, "GLU variants
 //! improve Transformer", 2020).
 //!
-//! The vendors' libraries have none of them. The product writes its sums to a second output, and one generated kernel reads both
-//! halves of these. The gradients use the sums again.
+//! The vendors' libraries do not support them. The product writes its sums to a second output, and one generated kernel
+//! reads both halves of the sums. The gradients use the sums too.
 
 use super::super::elementwise::{self, compute_type};
 use super::super::expression::Expression;
@@ -12,7 +12,7 @@ use super::super::*;
 use super::epilogue::Function;
 use crate::base::{DType, Dims};
 
-/// Names of the functions with a gate in the text.
+/// Values of the option `epilogue` with a gate.
 const GATED: [(&str, Function); 4] = [
     ("swiglu", Function::Silu),
     ("geglu", Function::Gelu),
@@ -20,38 +20,38 @@ const GATED: [(&str, Function); 4] = [
     ("reglu", Function::Relu),
 ];
 
-/// Names of all epilogues, with those of [`super::epilogue::NAMES`].
+/// Values of the option `epilogue`, including those of [`super::epilogue::NAMES`].
 pub const NAMES: [&str; 9] =
     ["none", "relu", "gelu", "gelu_tanh", "silu", GATED[0].0, GATED[1].0, GATED[2].0, GATED[3].0];
 
-/// Who computes a product with a gate.
+/// Description of the implementation, for tables.
 pub const CARRIED_OUT: &str = "the product writes its sums, and a generated kernel behind it computes the gate";
 
-/// The gate of a product.
+/// The gated epilogue of a product.
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
     function: Function,
-    /// The input with a row that is added to the sums.
+    /// Input number of the bias, a row that is added to the sums; `None` without a bias.
     bias: Option<usize>,
-    /// Inputs of the product itself.
+    /// Number of inputs of the product itself.
     factors: usize,
 }
 
-/// The function of the gate that options name; `None` without a gate.
+/// Returns the function of the gate that the options name; `None` without a gate.
 pub fn function(attrs: &Attrs) -> Option<Function> {
-    // Options of a wrong use are not all there when its outputs are counted.
+    // The outputs of an invalid call are counted too; some of its options may be missing.
     let word = attrs.find_word("epilogue")?;
     GATED.iter().find(|(name, _)| *name == word).map(|(_, function)| *function)
 }
 
 impl Gate {
-    /// The gate of a product whose first `factors` inputs are its own; `None` without one.
+    /// Returns the gate of a product with `factors` inputs of its own; `None` without a gate.
     pub fn of(spec: &Spec, factors: usize) -> Option<Gate> {
         let function = function(&spec.attrs)?;
         Some(Gate { function, bias: (spec.inputs.len() > factors).then_some(factors), factors })
     }
 
-    /// The types and shapes of both outputs, given that of the sums.
+    /// Returns the types and shapes of both outputs, given those of the sums.
     pub fn outputs(call: &Call, (dtype, dims): (DType, Dims)) -> Result<Vec<(DType, Dims)>, OpError> {
         let last = dims.len() - 1;
         if dims[last] % 2 != 0 {
@@ -64,14 +64,15 @@ impl Gate {
         Ok(vec![call.output(0, dtype, half)?, call.output(1, dtype, dims)?])
     }
 
-    /// The product without its epilogue, which writes the second output.
+    /// Returns the spec of the product without its epilogue, which writes the second output.
     pub fn sums(&self, spec: &Spec) -> Spec {
         let attrs = spec.attrs.with("epilogue", Attr::Word("none"));
         let inputs = spec.inputs[..self.factors].to_vec();
         Spec { attrs, inputs, outputs: vec![spec.outputs[1]], ..spec.clone() }
     }
 
-    /// The result of an element of both halves of the sums, and of the bias where there is one.
+    /// Returns the result as an expression of an element of each half of the sums and, if there is a bias, of each half
+    /// of the bias.
     fn expression(&self) -> Expression {
         let mut formula = Formula::default();
         let [mut gate, mut up] = [0, 1].map(|input| formula.input(input));
@@ -84,7 +85,7 @@ impl Gate {
         formula.with_outputs([result])
     }
 
-    /// The epilogue as an operation on elements, whose inputs lie without gaps.
+    /// Returns the epilogue as an elementwise operation on inputs without gaps.
     fn elements(&self, spec: &Spec) -> Spec {
         let output = &spec.outputs[0];
         let tensor = |dtype: DType, dims: Dims| Tensor { dtype, dims, strides: dims.contiguous_strides(), ..*output };
@@ -94,7 +95,7 @@ impl Gate {
         Spec { inputs, outputs: vec![tensor(output.dtype, output.dims)], ..spec.clone() }
     }
 
-    /// Both halves of the sums and of the bias.
+    /// Returns both halves of the sums and of the bias.
     fn values(&self, spec: &Spec, inputs: &[&[f64]], sums: &[f64]) -> Vec<Vec<f64>> {
         let columns = spec.outputs[1].dims.last().copied().unwrap_or(1) as usize;
         let half = |values: &[f64], part: usize| -> Vec<f64> {
@@ -105,7 +106,7 @@ impl Gate {
         all
     }
 
-    /// Arithmetic and traffic of the kernel, which the cost of the product does not have.
+    /// Adds the arithmetic and traffic of the epilogue's kernel to the cost of the product.
     pub fn cost(&self, spec: &Spec, product: Cost) -> Cost {
         let own = elementwise::cost(&self.expression(), &self.elements(spec));
         Cost {
@@ -116,7 +117,7 @@ impl Gate {
         }
     }
 
-    /// Writes the result of the sums in the second output to the first.
+    /// Computes the first output from the sums in the second.
     pub fn apply(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let [result, sums] = outputs else { return };
         let values = self.values(spec, inputs, sums);
@@ -124,7 +125,7 @@ impl Gate {
         elementwise::evaluate(&self.expression(), &self.elements(spec), &values, std::slice::from_mut(result));
     }
 
-    /// How far the first output may be from the reference's, if the sums may be off by `radii`.
+    /// Returns the error bounds of the first output, if the sums may be off by `radii`.
     fn enclose(&self, spec: &Spec, inputs: &[&[f64]], (sums, radii): (&[f64], &[f64])) -> Vec<f64> {
         let all = self.values(spec, inputs, sums);
         let off = self.values(spec, &[], radii);
@@ -143,7 +144,7 @@ impl Gate {
         (0..all[0].len()).map(one).collect()
     }
 
-    /// How far both outputs, which hold the reference's, may be off: the sums as far as `of_sums` says.
+    /// Returns the tolerances of both outputs; `of_sums` returns those of the sums.
     pub fn enclosed(
         &self,
         spec: &Spec,
@@ -161,17 +162,17 @@ impl Gate {
         [Tolerance::Within(own)].into_iter().chain(of_sums).collect()
     }
 
-    /// Compares the first output with what the device's own sums give.
+    /// Compares the first output with the result of the device's own sums.
     pub fn check(&self, spec: &Spec, inputs: &[&[f64]], actual: &[Vec<f64>]) -> Check {
         let values = self.values(spec, inputs, &actual[1]);
         let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
         elementwise::compare(&self.expression(), &self.elements(spec), &values, &actual[..1]).swap_remove(0)
     }
 
-    /// The launches of the product, whose sums are the second output, and the kernel behind them.
+    /// Returns the launches of the product, which writes its sums to the second output, and of the epilogue's kernel.
     pub fn launch(&self, spec: &Spec, product: Vec<Launch>) -> Vec<Launch> {
         let inputs = spec.inputs.len();
-        // The product alone numbers its output behind its own inputs.
+        // In the spec of the product alone, the output follows its own inputs directly.
         let number = |operand: u8| if usize::from(operand) == self.factors { inputs as u8 + 1 } else { operand };
         let to_sums = |launch: Launch| match launch {
             Launch::Gemm(mut gemm, kernel) => {
@@ -186,7 +187,7 @@ impl Gate {
         let mut operands = both(Walked::of(inputs + 1, sums, sums.strides), last).to_vec();
         if let Some(bias) = self.bias {
             let tensor = &spec.inputs[bias];
-            // The strides are those of a row of half the columns.
+            // Uses the strides of a row with half as many columns.
             let mut row = *tensor;
             row.dims.set(0, half);
             operands.extend(both(Walked::of(bias, tensor, broadcast_strides(&row, output.dims)), 0));
@@ -201,7 +202,7 @@ impl Gate {
         product.into_iter().map(to_sums).chain([kernel]).collect()
     }
 
-    /// The gradient of the sums of the product, both halves, from that of the result.
+    /// Returns the gradient of both halves of the sums from that of the result.
     pub fn backward(&self, rule: &mut Backward, gradient: backward::Value) -> Result<backward::Value, NoRule> {
         if rule.given(1).is_some() {
             return Err("the sums of a gated product have no gradient of their own: write the product and `map`");

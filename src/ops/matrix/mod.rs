@@ -25,13 +25,15 @@ pub enum Gemm {
     Scaled,
 }
 
-/// Rows and columns of the parts of a large product whose blocks share what they read, by clusters: as products of 1856,
-/// 5760 and 6336 rows from pinned memory show it on an H200 (docs/measurements/2026-11-22-shared-links.md).
+/// Effective rows and columns of the part of a large product within which blocks share the operands that they read, by
+/// clusters and caches: estimated from products of 1856, 5760 and 6336 rows from pinned memory on an H200
+/// (docs/measurements/2026-11-22-shared-links.md).
 const LARGE_TILE: u64 = 384;
 
-/// Bytes that blocks read again because others have read them too. Device memory's cache serves these; the host's memory
-/// has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a product of
-/// 5760 × 5760 from pinned memory takes 15 times as long as its bytes, docs/measurements/2026-11-22-shared-links.md).
+/// Bytes that blocks read although another block has read them before. Device memory's cache serves these; the host's
+/// memory has no cache on the device, so each column of tiles reads its matrix over the link (measured on an H200: a
+/// product of 5760 × 5760 from pinned memory takes 15 times as long as its bytes,
+/// docs/measurements/2026-11-22-shared-links.md).
 fn reread(spec: &Spec, m: u64, n: u64) -> Traffic {
     let again = |tensor: &Tensor, across: u64| {
         let host = Traffic::of(tensor.space, tensor.bytes()).host;
@@ -48,7 +50,7 @@ const OPTIONS: [OptionSpec; 5] = [
         &["auto", "f32", "tf32"],
         "`tf32` rounds f32 inputs for the matrix units; `auto` never does",
     ),
-    OptionSpec::bool("accumulate", false, "add the product to what `c` holds"),
+    OptionSpec::bool("accumulate", false, "add the product to the contents of `c`"),
     OptionSpec::word(
         "epilogue",
         &gated::NAMES,
@@ -105,7 +107,7 @@ impl Operation for Gemm {
         }
     }
 
-    /// A gated epilogue needs the sums, which are an output of their own.
+    /// A gated epilogue stores the sums in an output of their own.
     fn outputs(&self, attrs: &Attrs, _: usize, _: usize) -> usize {
         1 + usize::from(gated::function(attrs).is_some())
     }
@@ -132,7 +134,7 @@ impl Operation for Gemm {
                 Gemm::Scaled if place < 4 => {
                     call.needs_dtype(input, input.tensor.dtype == DType::F32, "factors of type f32")?
                 }
-                // Whole numbers are added up exactly, without what follows a product of fractions.
+                // Integers are summed exactly; a floating-point epilogue cannot follow.
                 Gemm::Plain if input.tensor.dtype == DType::I8 && place < 2 => {}
                 Gemm::Plain if input.tensor.dtype == DType::I32 && place == 2 && call.attrs.bool("accumulate") => {}
                 _ => call.needs_dtype(input, input.tensor.dtype.is_float(), "floating-point matrices, or i8")?,
@@ -220,7 +222,7 @@ impl Operation for Gemm {
                 return Err(call.differs(0, product, factors, row, help));
             }
         }
-        // The vendors' libraries step over rows, not over single elements.
+        // The vendors' libraries support a stride between rows, but not between elements of a row.
         let operands = call.inputs[..2].iter().chain(call.outputs.iter().flatten());
         for operand in operands {
             let tensor = &operand.tensor;
@@ -228,7 +230,7 @@ impl Operation for Gemm {
             if tensor.strides[last] != 1 && tensor.dims[last] != 1 {
                 return Err(OpError::Gaps {
                     op: self.name(),
-                    help: "the elements of a row have to lie side by side: copy the slice first, or transpose",
+                    help: "the elements of a row have to be contiguous: copy the slice first, or transpose",
                     at: operand.span.into(),
                 });
             }
@@ -246,7 +248,7 @@ impl Operation for Gemm {
         let output = &spec.outputs[0];
         let each = if finish.has_epilogue() { f64::from(finish.expression().flops()) } else { 0.0 };
         let terms = if finish.before.is_some() { each + 1.0 } else { each };
-        // A kernel of its own reads the sums that the product has written, and writes the result in their place.
+        // A separate kernel reads the sums that the product has written, and overwrites them with the result.
         let twice = match finish.has_epilogue() && library_epilogue(spec).is_none() {
             true => Traffic::of(output.space, 2 * output.bytes()),
             false => Traffic::NONE,
@@ -310,7 +312,7 @@ impl Operation for Gemm {
         let tensors = [&spec.inputs[0], &spec.inputs[1], output];
         let operand_of = [0, 1, spec.inputs.len()];
         let walk = batches(spec);
-        // The innermost dimension that is left is the library's batch; each index of the others is a product of its own.
+        // The innermost remaining dimension is the library's batch; each index of the others is a separate product.
         let (batch, inner) = match walk.dims.last() {
             Some(&last) => (last, walk.dims.len() - 1),
             None => (1, 0),
@@ -327,7 +329,7 @@ impl Operation for Gemm {
         let matrix = |operand: usize, transposed: bool, index: usize| {
             let tensor = tensors[operand];
             let rank = tensor.dims.len();
-            // A matrix of one row has no distance between rows; libraries want at least the length of one.
+            // A matrix of one row has an arbitrary row stride; libraries require at least the length of a row.
             let row = if tensor.dims[rank - 2] == 1 { tensor.dims[rank - 1] } else { tensor.strides[rank - 2] };
             let offset = offsets[operand][index];
             Matrix {
@@ -392,7 +394,7 @@ impl Gemm {
         Gate::of(spec, self.factors())
     }
 
-    /// Number of inputs that come before the bias.
+    /// Number of inputs before the bias.
     fn factors(&self) -> usize {
         match self {
             Gemm::Plain => 2,
@@ -401,14 +403,14 @@ impl Gemm {
     }
 }
 
-/// Number of inputs of a product that come before the bias.
+/// Number of inputs of a product before the bias.
 pub fn factors(spec: &Spec) -> usize {
     if scales(spec).is_some() { 4 } else { 2 }
 }
 
-/// Fails if a sum of products of `i8` may be too large for `i32`, or if something follows it that is for fractions.
+/// Fails if a sum of products of `i8` may overflow `i32`, or if an epilogue that needs floating-point numbers follows.
 fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
-    /// Products of 128 × 128 that a sum has room for.
+    /// Number of products of 128 × 128 whose sum fits `i32`.
     const MOST: u64 = (1 << 31) / (128 * 128) - 1;
     if call.attrs.word("epilogue") != "none" {
         let why = "products of i8 are whole numbers".to_owned();
@@ -422,13 +424,13 @@ fn whole_sums_fit(call: &Call, k: u64) -> Result<(), OpError> {
     Ok(())
 }
 
-/// Sides of the blocks that a factor belongs to.
+/// Side of the blocks of a matrix that share a scaling factor.
 const BLOCK: u64 = 128;
 
-/// Elements to whose multiples the rows of the factors of blocks of `b` are padded: cuBLASLt reads them so.
+/// The scaling factors of blocks of `b` have rows padded to a multiple of this many elements, as cuBLASLt requires.
 const BLOCK_ROW: u64 = 4;
 
-/// Fails unless there is a factor for each matrix, for each row of the first and each column of the second, or for each block.
+/// Fails unless there is one scaling factor for each matrix, for each row of `a` and column of `b`, or for each block.
 fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(), OpError> {
     let [a, b] = [2, 3].map(|input| call.inputs[input].tensor);
     let row = |size: u64, tensor: &Tensor| tensor.dims.len() == 1 && tensor.dims[0] == size && rank == 2;
@@ -467,12 +469,12 @@ fn factors_fit(call: &Call, (m, n, k): (u64, u64, u64), rank: usize) -> Result<(
         return Ok(());
     }
     match [2, 3].into_iter().find(|&input| !call.inputs[input].tensor.contiguous()) {
-        Some(input) => Err(gaps("factors have to lie side by side: copy the slice first")(input)),
+        Some(input) => Err(gaps("factors have to be contiguous: copy the slice first")(input)),
         None => Ok(()),
     }
 }
 
-/// The factors of both matrices; `None` without.
+/// Returns the scaling factors of both matrices; `None` without.
 fn scales(spec: &Spec) -> Option<Scales> {
     let factors = spec.inputs.get(2..4).filter(|_| spec.operation.name() == Gemm::Scaled.name())?;
     let form = match factors {
@@ -483,13 +485,13 @@ fn scales(spec: &Spec) -> Option<Scales> {
     Some(Scales { operands: [2, 3], form })
 }
 
-/// The inputs, with both matrices multiplied by their factors in `room`.
+/// Returns the inputs with both matrices multiplied by their scaling factors, which are stored in `room`.
 fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) -> Vec<&'a [f64]> {
     let mut all = inputs.to_vec();
     let Some(Scales { form, .. }) = scales(spec) else { return all };
     let (m, n, k, _) = sizes(spec);
     let depth = k.div_ceil(BLOCK);
-    // Row and term of `a`, and column and term of `b`, by the place of an element in memory.
+    // Row and term in `a`, and column and term in `b`, of an element at an index in memory.
     let turned = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));
     let in_a = |place: u64| if turned[0] { (place % m, place / m) } else { (place / k, place % k) };
     let in_b = |place: u64| if turned[1] { (place / k, place % k) } else { (place % n, place / n) };
@@ -504,7 +506,7 @@ fn unscaled<'a>(spec: &Spec, inputs: &[&'a [f64]], room: &'a mut [Vec<f64>; 2]) 
         (ScaleForm::Blocks, (column, term)) => column / BLOCK * depth + term / BLOCK,
     };
     let [a, b] = room;
-    // One factor serves all matrices of a batch.
+    // All matrices of a batch have the same scaling factor.
     *a = inputs[0].iter().zip(0..).map(|(value, place)| value * inputs[2][factor_a(place) as usize]).collect();
     *b = inputs[1].iter().zip(0..).map(|(value, place)| value * inputs[3][factor_b(place) as usize]).collect();
     (all[0], all[1]) = (a, b);
@@ -517,7 +519,7 @@ fn rows_columns(tensor: &Tensor, transposed: bool) -> (u64, u64) {
     if transposed { (columns, rows) } else { (rows, columns) }
 }
 
-/// The leading dimensions of the output with as few dimensions as possible, and the strides of `a`, `b` and `c` along them.
+/// Returns the leading dimensions of the output, merged where possible, and the strides of `a`, `b` and `c` along them.
 fn batches(spec: &Spec) -> Geometry {
     let output = &spec.outputs[0];
     let lead = output.dims.len() - 2;
@@ -530,13 +532,14 @@ fn batches(spec: &Spec) -> Geometry {
     collapse(dims, &[&spec.inputs[0], &spec.inputs[1], output].map(strides))
 }
 
-/// The epilogue that a library may compute with the product; `None` where a kernel computes it, or where there is none.
+/// Returns the epilogue that a library may compute with the product; `None` if a kernel computes it, or if there is
+/// none.
 fn library_epilogue(spec: &Spec) -> Option<super::Epilogue> {
-    // Products of several batches have one kernel behind all of them.
+    // A product with several batches has one kernel after all of them.
     Finish::of(spec).in_library(spec).filter(|_| batches(spec).dims.len() <= 1)
 }
 
-/// Writes the sums that the function of the epilogue is applied to.
+/// Writes the sums, which are the inputs of the epilogue's function.
 fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
     let mut room = [Vec::new(), Vec::new()];
     let inputs = &*unscaled(spec, inputs, &mut room);
@@ -551,7 +554,7 @@ fn sums(spec: &Spec, inputs: &[&[f64]], output: &mut [f64]) {
     }
 }
 
-/// Rows, columns, depth and number of products.
+/// Returns rows, columns, depth, and number of products.
 fn sizes(spec: &Spec) -> (u64, u64, u64, u64) {
     let (m, k) = rows_columns(&spec.inputs[0], spec.attrs.bool("transpose_a"));
     let (_, n) = rows_columns(&spec.inputs[1], spec.attrs.bool("transpose_b"));

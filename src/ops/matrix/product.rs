@@ -8,10 +8,10 @@ use crate::base::parallel;
 use super::super::{Spec, Tensor};
 use super::sizes;
 
-/// Rows or columns of the result that one thread computes at least, so that each part of a factor is used often enough.
+/// Minimum number of rows or columns of the result per thread, so that each part of a factor is reused.
 const LEAST: usize = 64;
 
-/// The factors of one product of a batch, as they are multiplied: `a` is m × k, `b` is k × n.
+/// The factors of one product of a batch: `a` is m × k, `b` is k × n.
 #[derive(Clone, Copy)]
 pub struct Factors<'a> {
     pub a: ArrayView2<'a, f64>,
@@ -19,12 +19,12 @@ pub struct Factors<'a> {
 }
 
 impl<'a> Factors<'a> {
-    /// The factors of each product of the batch; `inputs` lie without gaps.
+    /// Returns the factors of each product of the batch; `inputs` have no gaps.
     pub fn of(spec: &Spec, inputs: &[&'a [f64]]) -> impl Iterator<Item = Factors<'a>> {
         let (m, n, k, batch) = sizes(spec);
         let (m, n, k) = (m as usize, n as usize, k as usize);
         let (transpose_a, transpose_b) = (spec.attrs.bool("transpose_a"), spec.attrs.bool("transpose_b"));
-        // A matrix without leading dimensions serves all products.
+        // A matrix without leading dimensions is used by all products.
         let step = |tensor: &Tensor, size: usize| if tensor.dims.len() > 2 { size } else { 0 };
         let (step_a, step_b) = (step(&spec.inputs[0], m * k), step(&spec.inputs[1], k * n));
         let (all_a, all_b) = (inputs[0], inputs[1]);
@@ -34,14 +34,15 @@ impl<'a> Factors<'a> {
         })
     }
 
-    /// The matrix with these rows and columns that begins `values`, which hold it or its transpose without gaps.
+    /// Returns the matrix with these rows and columns at the start of `values`, which hold it or its transpose without
+    /// gaps.
     pub fn matrix(values: &'a [f64], (rows, columns): (usize, usize), transposed: bool) -> ArrayView2<'a, f64> {
         let shape = if transposed { (columns, rows) } else { (rows, columns) };
         let view = ArrayView2::from_shape(shape, &values[..rows * columns]).expect("as many as the shape has");
         if transposed { view.reversed_axes() } else { view }
     }
 
-    /// The same factors, borrowed for a shorter time.
+    /// Returns the same factors, borrowed for a shorter time.
     pub fn view(&self) -> Factors<'_> {
         Factors { a: self.a.view(), b: self.b.view() }
     }
@@ -65,7 +66,7 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// Writes the product of `a` and `b` to `c`, the longer side of which is shared among the host's cores.
+/// Writes the product of `a` and `b` to `c`. The host's cores divide its longer side.
 pub fn multiply(a: ArrayView2<f64>, b: ArrayView2<f64>, mut c: ArrayViewMut2<f64>) {
     let axis = if c.nrows() >= c.ncols() { Axis(0) } else { Axis(1) };
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());

@@ -1,22 +1,23 @@
-//! How the vendors' libraries divide a product among blocks, as far as its time depends on it.
+//! Model of how the vendors' libraries divide a product among blocks.
 //!
-//! Compared with 300 random products on an H200, the times that follow are off by a factor of 1.4 on average
+//! Compared with 300 random products on an H200, times from this model are off by a factor of 1.4 on average
 //! (docs/measurements/2026-11-23-unseen-shapes.md).
 
 use super::super::occupancy::UNITS;
 use super::*;
 
-/// Rows and columns of the part of the result that one block computes. The libraries use larger parts where there are many,
-/// and smaller ones where there are few; this lies between.
+/// Rows and columns of a block's tile. The libraries use larger tiles for large results and smaller ones for small
+/// results; this value is in between.
 const TILE: u64 = 64;
 
-/// The same where each row and each column has a factor: few tiles take as long as if all were of this size.
+/// Rows and columns of a tile with a scaling factor for each row and column: even a few tiles take as long as if all
+/// had this size.
 const SCALED_TILE: u64 = 128;
 
-/// Depth of a block at least, where blocks share the depth since there are fewer tiles than compute units.
+/// Minimum depth per block, if blocks share the depth because there are fewer tiles than SMs.
 const LEAST_DEPTH: u64 = 512;
 
-/// Bytes at whose multiples rows have to begin for the fast kernels (NVIDIA, "Matrix Multiplication Background User's Guide").
+/// Alignment of rows in bytes that the fast kernels require (NVIDIA, "Matrix Multiplication Background User's Guide").
 const ALIGNMENT: u64 = 16;
 
 /// Returns the number of blocks, and how they divide the product.
@@ -26,7 +27,7 @@ pub fn tiling(gemm: &Gemm, spec: &Spec) -> (u64, Tiling) {
     let is_narrow = spec.inputs[0].dtype.size() <= 2;
     let is_alone = !is_narrow || library_epilogue(spec).is_none();
     if matches!(gemm, Gemm::Plain) && m.min(n) <= 1 && is_alone {
-        // A kernel without matrix units, which reads rows of any alignment.
+        // A kernel without matrix units can read rows of any alignment.
         let blocks = (m.max(n).div_ceil(TILE) * batch).max(UNITS);
         return (blocks, Tiling { flops: flops(m, n), ..Tiling::default() });
     }

@@ -36,7 +36,7 @@ pub fn tolerance(
         let count = length as f64;
         let sizes: Vec<f64> = row.iter().map(|x| x.abs()).collect();
         let size = sizes.iter().sum::<f64>() / count;
-        // Error of the mean: of its sum, and of merging the means of parts.
+        // Errors of the mean: from its sum, and from merging the means of parts.
         let off = if norm.centred { sum_error(compute, &sizes) / count + 8.0 * unit * size } else { 0.0 };
         let spread = row.iter().map(|x| (x - mean).abs()).sum::<f64>() / count;
         let moved = sum_error(compute, &squares) / count + 12.0 * unit * variance + 2.0 * off * spread + off * off;

@@ -62,7 +62,7 @@ impl Operation for GroupNorm {
         if let Some(operand) = call.inputs[..1].iter().chain(outputs).find(|operand| !is_whole(&operand.tensor)) {
             return Err(OpError::Gaps {
                 op: self.name(),
-                help: "the channels of a sample have to lie one behind the other: `copy` the slice first",
+                help: "the channels of a sample have to be contiguous: `copy` the slice first",
                 at: operand.span.into(),
             });
         }

@@ -1,18 +1,18 @@
-//! The kernel of a norm: the threads of a row have it in registers, or read it twice where it is too long.
+//! The kernel of a norm. The threads of a row hold it in registers; a row that is too long is read twice.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::super::occupancy::share;
 use super::super::rows::{Rows, Sharing, common_pack};
 use super::*;
 
-/// Instructions for each element, with a mean or without, and for each thread: addresses, and what threads tell each other.
+/// Instructions per element, with a mean and without one, and per thread, for addresses and for exchanging values.
 const EACH: f64 = 7.0;
 const EACH_CENTRED: f64 = 10.0;
 const OF_A_THREAD: f64 = 150.0;
 
-/// How threads share rows.
+/// Division of rows among threads.
 pub struct Split {
-    /// The rows of `y`, `x`, and of what is added and its sum, if there are any.
+    /// Rows of `y` and `x`, followed by those of the added input and the sum, if there are any.
     rows: Rows,
     sharing: Sharing,
 }
@@ -24,12 +24,12 @@ impl Split {
             tensors.extend([&spec.inputs[1], &spec.outputs[1]]);
         }
         let rows = Rows::of(&tensors);
-        // A pack has one weight, or one for each element.
+        // All elements of a pack share a weight, or each has its own.
         let pack = match channels.alike {
             1 => common_pack(&tensors),
             alike => common_pack(&tensors).min(1 << alike.trailing_zeros().min(u64::BITS - 1)),
         };
-        // Elements that the registers of a thread hold: 32 floats, or half as many beside those that are added.
+        // Number of elements in the registers of a thread: 32 floats, or half as many if a second input is added.
         let most = if norm.adds || norm.compute(spec) == DType::F64 { 16 } else { 32 };
         let sharing = Sharing::of(&rows, pack, most);
         Split { rows, sharing }
@@ -50,7 +50,7 @@ impl Split {
             reread: if self.sharing.whole { Traffic::NONE } else { Traffic::of(again.space, again.bytes()) },
             blocks: self.blocks(),
             share: share(self.sharing.block()),
-            // A square, an addition, a subtraction and a product for each element, or less.
+            // At most a square, an addition, a subtraction and a multiplication per element.
             ..spec.streaming_cost(4.0 * elements, 1)
         }
     }
@@ -105,7 +105,7 @@ impl Split {
             true => &ADDED.replace("TYPE", x),
         };
         let again = if norm.adds { "read(kept, st, j, v[k])" } else { "read(from, sx, j, v[k])" };
-        // The first weight of a row is that of its group.
+        // The first weight of a row depends on its group.
         let of_group = if channels.groups > 1 { "first_weight + " } else { "" };
         if channels.groups > 1 {
             params.extend(["u64 groups".to_owned(), "u64 each".to_owned()]);
@@ -116,7 +116,7 @@ impl Split {
             params.push("u32 alike".to_owned());
             args.push(Arg::U32(channels.alike as u32));
         }
-        // How a weight or a bias is read: one for a pack, or as many at once as lie at a multiple of their size.
+        // Access to a weight or bias: one load per pack, or loads of as many elements as are aligned.
         let column = |input: usize, name: &str| {
             let tensor = &spec.inputs[input];
             if channels.alike > 1 {
@@ -141,7 +141,7 @@ impl Split {
         let bias = if inputs > norm.rows() + 1 { " + biass[i]" } else { "" };
         result +=
             &format!("EACH v[k][i] = (v[k][i] - all.mean) * scale{weight}{bias};\n      write(to, sy, j, v[k]);\n");
-        // Registers are read again for the squares: two sums take less than means that are joined.
+        // Reads the registers a second time for the squares: two sums take fewer instructions than merging means.
         let finish = "  C scale = f_rsqrt(all.squares / C(n) + eps);\n  if (!live) return;\n";
         body += &match whole {
             true => format!(
@@ -164,7 +164,8 @@ impl Split {
     }
 }
 
-/// Reads and adds a piece of two rows, and writes the sum. What is normalized is the sum as it is stored.
+/// Kernel text that reads and adds a piece of two rows and writes the sum. The sum is normalized as it is stored, after
+/// rounding.
 const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
     C u[K][V];
     EACH_PACK(start) { read(other, sr, j, u[k]); }
@@ -172,11 +173,13 @@ const ADDED: &str = r#"    EACH_PACK(start) { read(from, sx, j, v[k]); }
     if (live) { EACH_PACK(start) { write(kept, st, j, v[k]); } }
 "#;
 
-/// Functions on a piece of a row, and across the threads of a row. `T` threads share a row, and each has `K` packs of `V`
-/// elements of a piece. Means of parts are joined as Chan, Golub and LeVeque do ("Updating formulae and a pairwise
-/// algorithm for computing sample variances", 1979): a variance that is small beside the mean keeps its digits.
+/// Kernel text: functions on a piece of a row, and across the threads of a row. `T` threads share a row; each has `K`
+/// packs of `V` elements of a piece. Means of parts are merged by the method of Chan, Golub and LeVeque ("Updating
+/// formulae and a pairwise algorithm for computing sample variances", 1979), which keeps the precision of a variance
+/// that is small relative to the mean.
 pub const HELPERS: &str = r#"
-// Packs of a thread lie `T` packs apart, so that neighbours read neighbours. `EVEN` pieces need no look at the end.
+// The packs of a thread are `T` packs apart, so that neighbouring threads read neighbouring packs. `EVEN` pieces need
+// no bounds check.
 #define EACH_PACK(start) \
   _Pragma("unroll") for (u32 k = 0; k < K; k++) \
     if (u32 j = (start) + (k * T + lane) * V; EVEN || j < n)
@@ -201,7 +204,7 @@ template <typename E> __device__ inline void write(E* to, i64 step, u32 j, const
   }
 }
 
-// Elements of a weight or a bias, of which `W` can be read as one.
+// Loads the elements of a weight or bias, `W` at a time.
 template <int W, typename E> __device__ inline void columns(const E* from, i64 step, i64 j, C* v) {
   if (W > 1) {
 #pragma unroll
@@ -215,8 +218,8 @@ template <int W, typename E> __device__ inline void columns(const E* from, i64 s
   }
 }
 
-// Elements of a row: how many, their mean, and the sum of the squares of the differences to it. Without a mean, of the
-// squares.
+// Statistics of elements of a row: their number, their mean, and the sum of squared differences to the mean; without a
+// mean, the sum of squares.
 struct Part { C count, mean, squares; };
 
 __device__ inline Part join(Part a, Part b) {
@@ -249,8 +252,8 @@ __device__ inline C shuffled(C a, int mask) { return SHUFFLE_XOR(a, mask); }
 struct Join { __device__ Part operator()(Part a, Part b) const { return join(a, b); } };
 struct Sum { __device__ C operator()(C a, C b) const { return a + b; } };
 
-// Joins the sums of a row's threads; each thread gets the total. The thread with the lower number is the first operand, so
-// that both threads of a pair get the same bits.
+// Combines the values of a row's threads; each thread receives the total. The thread with the lower number is the first
+// operand, so both threads of a pair compute the same bits.
 template <typename P, typename F> __device__ inline P across(P a, F joined) {
 #pragma unroll
   for (int mask = 1; mask < (T < 32 ? T : 32); mask *= 2) {
@@ -273,7 +276,7 @@ template <typename P, typename F> __device__ inline P across(P a, F joined) {
   return a;
 }
 
-// The mean and the squares of a row that registers hold.
+// Statistics of a row in registers.
 __device__ inline Part of_row(const C (&v)[K][V], u32 n, u32 lane) {
   Part a = Part();
   if (CENTRED) {

@@ -1,5 +1,5 @@
-//! Norms of rows: `rms_norm` and `layer_norm`, both of a sum that is kept, `add_rms_norm` and `add_layer_norm`, and those of
-//! channels, `group_norm`, `instance_norm` and `batch_norm`.
+//! Norms of rows (`rms_norm`, `layer_norm`), of rows of a sum that is also an output (`add_rms_norm`,
+//! `add_layer_norm`), and of channels (`group_norm`, `instance_norm`, `batch_norm`).
 
 mod accuracy;
 mod batch;
@@ -19,9 +19,9 @@ use kernel::Split;
 
 /// A norm of rows.
 pub struct Norm {
-    /// The mean of a row is subtracted first.
+    /// Whether the mean of a row is subtracted first.
     pub centred: bool,
-    /// Two inputs are added first, and their sum is an output too.
+    /// Whether two inputs are added first; their sum is then a second output.
     pub adds: bool,
 }
 
@@ -82,7 +82,7 @@ impl Operation for Norm {
         if self.adds {
             let residual = &call.inputs[1].tensor;
             if (residual.dtype, residual.dims) != (x.dtype, x.dims) {
-                let help = "what is added has the type and the shape of `x`";
+                let help = "`residual` needs the type and the shape of `x`";
                 return Err(call.differs(0, format!("this is {x}"), 1, format!("this is {residual}"), help));
             }
         }
@@ -138,7 +138,7 @@ impl Operation for Norm {
 }
 
 impl Call<'_> {
-    /// Fails unless inputs and outputs are floating-point tensors, and a weight or a bias has an element for each channel,
+    /// Fails unless inputs and outputs are floating-point tensors, and weight and bias have an element per channel,
     /// which is dimension 1 of the first input.
     fn needs_channels(&self) -> Result<(), OpError> {
         for input in self.inputs {
@@ -161,42 +161,42 @@ impl Call<'_> {
 
 /// The mapping from the elements of a row to their weights and biases.
 struct Channels {
-    /// Rows that have weights of their own, one after the other.
+    /// Number of consecutive rows that have different weights.
     groups: u64,
-    /// Weights of a row.
+    /// Number of weights per row.
     each: u64,
-    /// Neighbours in a row that share a weight.
+    /// Number of neighbouring elements of a row that share a weight.
     alike: u64,
 }
 
 impl Channels {
-    /// One weight for each column, whatever the row.
+    /// Returns the mapping with one weight per column, the same for all rows.
     fn of(spec: &Spec) -> Channels {
         Channels { groups: 1, each: row_length(spec) as u64, alike: 1 }
     }
 
-    /// The number of the weight of an element.
+    /// Returns the index of an element's weight.
     fn place(&self, row: usize, column: usize) -> usize {
         row % self.groups as usize * self.each as usize + column / self.alike as usize
     }
 }
 
-/// The statistics of a row.
+/// Statistics of a row.
 struct Statistics {
     mean: f64,
-    /// The mean of the squares of the differences to `mean`.
+    /// Mean of the squared differences to `mean`.
     variance: f64,
-    /// The factor of each difference to the mean.
+    /// Factor of each difference to the mean: 1 / √(variance + eps).
     scale: f64,
 }
 
 impl Norm {
-    /// The first inputs, which have a row for each row of the output. The others have an element for each column.
+    /// Number of first inputs that have a row for each row of the output. The other inputs have an element per column.
     fn rows(&self) -> usize {
         1 + usize::from(self.adds)
     }
 
-    /// The reference's result.
+    /// Computes the reference result.
     fn normalize(&self, spec: &Spec, channels: &Channels, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let (length, eps) = (row_length(spec), spec.attrs.number("eps"));
         let (y, total) = outputs.split_at_mut(1);
@@ -215,7 +215,7 @@ impl Norm {
         }
     }
 
-    /// Computes the reference's result, and returns how far a correct implementation may be from it.
+    /// Computes the reference result, and returns its tolerances.
     fn tolerances(
         &self,
         spec: &Spec,
@@ -239,7 +239,7 @@ impl Norm {
         Statistics { mean, variance, scale: 1.0 / (variance + eps).sqrt() }
     }
 
-    /// The type that a kernel computes in.
+    /// Type in which the kernel computes.
     fn compute(&self, spec: &Spec) -> DType {
         compute_type(spec)
     }

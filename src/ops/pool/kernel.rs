@@ -4,31 +4,32 @@ use super::super::kernel::{BLOCK, c_type, index_type, replaced, source};
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Windows of more elements have a warp each, and larger ones a block.
+/// A warp computes a window with more than `LARGE` elements, a block one with more than `LARGER`; otherwise a thread
+/// does.
 const LARGE: u64 = 64;
 const LARGER: u64 = 1024;
 
-/// Windows of at most that many elements are read at once.
+/// Maximum number of elements of a window that a thread reads at once.
 const AT_ONCE: u64 = 32;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// The results of windows.
+    /// Computes the results of windows.
     Forward,
-    /// The places of the largest elements of windows, in the workspace.
+    /// Finds the index of the maximum of each window, stored in the workspace.
     Places,
-    /// The gradients of elements.
+    /// Computes the gradients of elements.
     Backward,
 }
 
-/// The shape that a kernel is generated for.
+/// Generates the kernels of a pool.
 pub struct Kernels<'a> {
     pub spec: &'a Spec,
     pub shape: Shape,
 }
 
-/// Places of windows. Unused dimensions come first, with one element and one window.
+/// Kernel text: positions of windows. Unused dimensions come first, with one element and one window.
 const WINDOWS: &str = r#"
 #define EACH_DIM(j) _Pragma("unroll") for (int j = 0; j < 3; j++)
 struct Steps { i64 sample, channel, at[3]; };
@@ -49,7 +50,7 @@ __device__ inline i64 offset_of(u32 plane, const u32 (&at)[3], const Steps& step
   EACH_DIM(j) offset += at[j] * steps.at[j];
   return offset;
 }
-// The elements of a window that are inside.
+// Returns the range of a window's elements that are inside the tensor.
 __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
   Range range;
   EACH_DIM(j) {
@@ -68,7 +69,7 @@ __device__ inline Range range_of(const u32 (&window)[3], const Sizes& sizes) {
 __device__ inline C divisor_of(const Range& range) {
   u32 inside = 1;
   EACH_DIM(j) inside *= range.to[j] - range.from[j];
-  // Elements outside count too, and there may be more of them than a number of 32 bits holds.
+  // Padding counts too, and the number of elements may exceed 32 bits.
   return COUNTS_PADDING ? (C)((u64)SIZE(0) * SIZE(1) * SIZE(2)) : (C)inside;
 }
 struct Best {
@@ -85,7 +86,7 @@ struct Best {
 };
 "#;
 
-/// One window by `LANES` threads, which read several elements before they use the first.
+/// Kernel text: computes one window with `LANES` threads, which read several elements before they use the first.
 const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   u32 lane = threadIdx.x % LANES;
   if (index >= count) return;
@@ -104,7 +105,7 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   };
   auto visit = [&](u32 a, u32 b, u32 c) { take(read(a, b, c), a, b, c); };
 #if LANES == 1 && !ADAPTIVE && AT_ONCE
-  // Places before the first element are large numbers.
+  // Positions before the first element wrap around to large numbers.
 #define EACH_PLACE \
   _Pragma("unroll") for (u32 e = 0; e < SIZE(0) * SIZE(1) * SIZE(2); e++) \
     if (u32 a = window[0] * STRIDE(0) + e / (SIZE(1) * SIZE(2)) * DILATION(0) - PADDING(0), \
@@ -124,7 +125,7 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
     u32 row = i / columns, slab = row / rows;
     a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;
   };
-  // Behind the last element, the last one is read once more.
+  // Past the last element, reads the last one again.
   for (u32 first = lane; first < all; first += 4 * LANES) {
     C values[4];
     u32 a[4], b[4], c[4];
@@ -170,7 +171,7 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
 #endif
 "#;
 
-/// One element by a thread, which goes over the windows that have it.
+/// Kernel text: a thread computes the gradient of one element from the windows that contain it.
 const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   if (index >= count) return;
   u32 own[3], plane = plane_of(index, sizes.x, own);
@@ -202,10 +203,10 @@ const BACKWARD: &str = r#"  Index index = (Index)GLOBAL_INDEX;
   store<C>(dx[offset_of(plane, own, so, sizes)], sum);
 "#;
 
-/// Elements from the first one of a window to its last one.
+/// Kernel text: defines `SPAN`, the extent of a window including elements that dilation skips.
 const SPAN: &str = "#define SPAN(j) (DILATION(j) * (SIZE(j) - 1) + 1)\n";
 
-/// Lines of the texts above, and those that dilated windows have instead.
+/// Substitutions in the texts above for dilated windows.
 const DILATED: [(&str, &str); 7] = [
     (
         "to = from + SIZE(j) - PADDING(j);
@@ -234,20 +235,21 @@ const DILATED: [(&str, &str); 7] = [
     b = range.from[1] + (row - slab * rows) * DILATION(1);
     c = range.from[2] + (i - row * columns) * DILATION(2);",
     ),
-    // Windows that span the element: where one leaves it out, the element is not its largest.
+    // Visits windows whose span includes the element. If dilation skips the element in a window, the element is not its
+    // maximum.
     (
         "from[j] = padded < SIZE(j) ? 0 : (padded - SIZE(j)) / STRIDE(j) + 1;",
         "from[j] = padded < SPAN(j) ? 0 : (padded - SPAN(j)) / STRIDE(j) + 1;",
     ),
 ];
 
-/// Sizes of three dimensions, of which the first are left out.
+/// Extends sizes to three dimensions, with `absent` for the missing first ones.
 fn three(sizes: Dims, absent: u64) -> Vec<u64> {
     std::iter::repeat_n(absent, 3 - sizes.len()).chain(sizes.iter().copied()).collect()
 }
 
 impl Kernels<'_> {
-    /// Threads of a window.
+    /// Number of threads per window.
     fn lanes(&self) -> u64 {
         let window = self.shape.window();
         if window <= LARGE || self.has_short_rows() {
@@ -259,8 +261,9 @@ impl Kernels<'_> {
         }
     }
 
-    /// True if windows have rows that are shorter than a warp, and there are enough windows to occupy the device with a thread
-    /// for each: threads of neighbouring windows then read neighbouring elements, and those of one window would not.
+    /// True if rows of windows are shorter than a warp, and there are enough windows to occupy the device with one
+    /// thread each. Then threads of neighbouring windows read neighbouring elements, which several threads of one
+    /// window would not.
     fn has_short_rows(&self) -> bool {
         self.shape.window_row() < WARP && self.windows() >= UNITS * UNIT_THREADS
     }
@@ -273,12 +276,12 @@ impl Kernels<'_> {
         self.shape.planes * self.shape.elements() as u64
     }
 
-    /// Windows or elements that have threads, and the threads of each.
+    /// Returns the number of windows or elements that are computed, and the number of threads for each.
     fn count(&self, task: Task) -> (u64, u64) {
         if task == Task::Backward { (self.elements(), 1) } else { (self.windows(), self.lanes()) }
     }
 
-    /// The cost of the results, or of all kernels of the gradients.
+    /// Returns the cost of the forward kernel, or of all kernels of the gradient.
     pub fn cost(&self, task: Task) -> Cost {
         let (count, lanes) = self.count(task);
         let terms = self.windows() as f64 * self.shape.window() as f64;
@@ -295,7 +298,7 @@ impl Kernels<'_> {
         }
     }
 
-    /// Strides of samples and channels, and of the spatial dimensions.
+    /// Returns the strides of samples, channels and spatial dimensions as an argument.
     fn steps(&self, operand: usize) -> Arg {
         let strides = self.spec.operand(operand).strides;
         let spatial = Dims::from_slice(&strides[2..]).expect("fewer dimensions than the tensor has");
@@ -337,7 +340,7 @@ impl Kernels<'_> {
         };
         let is_dilated = shape.is_dilated();
         let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
-        // The largest numbers that indices and the bounds of windows are computed from.
+        // Upper bounds of the numbers from which indices and window ranges are computed.
         let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
         let index = index_type(bounds.max().unwrap_or(0).max(count * lanes + u64::from(BLOCK)));
         let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };

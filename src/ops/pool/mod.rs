@@ -140,7 +140,7 @@ impl Call<'_> {
         let dilation = dilation?.expect("it has a default");
         let is_dilated = dilation.iter().any(|&distance| distance > 1);
         if is_dilated && self.attrs.word("mode") != "max" {
-            let why = "a mean goes over neighbours".to_owned();
+            let why = "an average pools adjacent elements".to_owned();
             return Err(self.bad_option("dilation", why, "remove `dilation`, or write `mode: max`"));
         }
         if self.attrs.bool("adaptive") {

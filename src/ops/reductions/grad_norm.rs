@@ -73,7 +73,7 @@ impl Operation for GradNorm {
             if !input.tensor.contiguous() {
                 return Err(OpError::Gaps {
                     op: self.name(),
-                    help: "a gradient has to lie in memory without gaps: `copy` the slice first",
+                    help: "a gradient has to be contiguous: `copy` the slice first",
                     at: input.span.into(),
                 });
             }

@@ -1,5 +1,5 @@
-//! The kernels of a reduction. Their text is put together from the function's accumulator, the expression, and the way in
-//! which threads divide the work. Partial results are joined in a fixed order, so that results are the same in every run.
+//! The kernels of a reduction. Their text consists of the function's accumulator, the expression, and the division of
+//! the work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index
 use super::split::Along;
 use super::*;
 
-/// The statement that stores a result.
+/// The end of a kernel: the statement that stores a result, and the declarations that this statement needs.
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
     pub before: String,
-    /// Further parameters of the kernel that stores results, and their arguments.
+    /// Additional parameters of the kernel that stores results, and their arguments.
     pub params: Vec<(String, Arg)>,
-    /// The statement that stores `total` in `TO`; `which` is the number of the result.
+    /// Statement that stores `total` in `TO`. `which` is the index of the result.
     pub store: String,
 }
 
 impl Finish {
-    /// The result of a function that has this many terms.
+    /// Returns the statement that stores the result of a function of this many terms.
     pub fn plain(function: Function, terms: u64) -> Finish {
         let (store, params) = match function {
             Function::Mean => ("store<C>(TO, total.v / C(count))", vec![("u64 count".to_owned(), Arg::U64(terms))]),
@@ -30,8 +30,8 @@ impl Finish {
         Finish { before: String::new(), params, store: store.to_owned() }
     }
 
-    /// The outputs of an expression, stored in `places`. Its inputs are these C expressions, of the type that the kernel
-    /// computes in.
+    /// Returns statements that store the outputs of an expression in `places`. `inputs` are C expressions of the
+    /// compute type.
     pub fn expression(result: &Expression, inputs: &[String], places: &[&str], compute: DType) -> Finish {
         let constants = result.constants();
         let is_one = places.len() == 1;
@@ -59,7 +59,8 @@ impl Finish {
     }
 }
 
-/// Kernel text of a thread's part of a result: `none` has no terms, `take` adds a term, `join` adds those of another thread.
+/// Returns kernel text of an accumulator, the state of a thread for one result: `none` is the initial state, `take`
+/// adds a term, `join` merges the state of another thread.
 fn accumulator(function: Function) -> String {
     let plain = |none: &str, joined: &str| {
         format!(
@@ -71,8 +72,8 @@ __device__ inline void take(Acc& a, C x, u64) {{ Acc b = {{x}}; a = join(a, b); 
 "#
         )
     };
-    // A thread takes its terms in their order, so that of equals it has the first. One that is no better than `none` has a
-    // place all the same: `settled` gives it that of the thread's first term.
+    // A thread takes its terms in order, so it keeps the first of equal terms. If no term is better than `none`,
+    // `settled` sets the position to that of the thread's first term.
     let place = |before: &str, none: &str| {
         let no_better = if before == ">" { "<=" } else { ">=" };
         format!(
@@ -96,7 +97,7 @@ __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place
 "#
         )
     };
-    // Returns the better of two values; NaN is better than any.
+    // Returns the better of two values; NaN wins over any number.
     let better = |before: &str| format!("a.v {before} b.v || a.v != a.v ? a.v : b.v");
     match function {
         Function::Sum | Function::Mean => plain("0", "a.v + b.v"),
@@ -111,7 +112,7 @@ __device__ inline void settled(Acc& a, u64 first) {{ if (a.place == ~0u) a.place
     }
 }
 
-/// Several sums, each of one output of the expression.
+/// Returns an accumulator of several sums, one for each output of the expression.
 fn sums(count: u8) -> String {
     format!(
         r#"#define SUMS {count}
@@ -126,8 +127,8 @@ __device__ inline void take(Acc& a, const Values& x, u64) {{ EACH_SUM a.v[s] += 
     )
 }
 
-/// The largest term so far, and the sum of the exponentials of the differences to it; where `adds`, the sum of the terms
-/// too. A term that is as large counts one: the difference of two infinities is no number.
+/// Returns an accumulator of the largest term so far and the sum of exponentials relative to it; with `adds`, also of
+/// the sum of the terms. A term equal to the largest counts as 1, because the difference of two infinities is NaN.
 fn log_sum_exp(adds: bool) -> String {
     let with = |text: &'static str| if adds { text } else { "" };
     format!(
@@ -151,7 +152,7 @@ __device__ inline void take(Acc& a, C x, u64) {{
     a.sum += x == a.most ? C(1) : f_exp(x - a.most);
   }}
 }}
-// Several terms, of which those are live that have a bit.
+// Takes several terms, of which those with a bit set are valid.
 template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live) {{
   C most = a.most;
 #pragma unroll
@@ -175,7 +176,7 @@ template <int N> __device__ inline void take(Acc& a, const C (&all)[N], u32 live
     )
 }
 
-/// Joins what the threads of a result have, which are neighbours.
+/// Kernel text that combines the accumulators of a result's threads, which are neighbours.
 const ACROSS_NEIGHBOURS: &str = r#"
 __device__ inline Acc across(Acc a) {
 #pragma unroll
@@ -193,7 +194,8 @@ __device__ inline Acc across(Acc a) {
 }
 "#;
 
-/// Joins what the threads of results have, `W` results each: threads `B` apart have the same results. The first has all.
+/// Kernel text that combines accumulators of `W` results per thread. Threads `B` apart have the same results; the first
+/// of them receives the totals.
 const ACROSS_ROWS: &str = r#"
 __device__ inline void across(Acc (&a)[W], u32 side, u32 lane) {
   if (T == 1) return;
@@ -213,7 +215,7 @@ __device__ inline void across(Acc (&a)[W], u32 side, u32 lane) {
 }
 "#;
 
-/// The kernel that goes over the terms, and a second one where several blocks share a result.
+/// Returns the kernel that reads the terms, and a second one if several blocks share a result.
 pub fn launches(
     name: &str,
     function: Function,
@@ -233,7 +235,7 @@ pub fn launches(
     launches
 }
 
-/// The data that both kernels share.
+/// Data that both kernels use.
 struct Common<'a> {
     function: Function,
     compute: DType,
@@ -244,7 +246,7 @@ struct Common<'a> {
 }
 
 impl Common<'_> {
-    /// Definitions before a kernel of blocks of `threads` × `beside` threads that have `held` results each.
+    /// Returns the definitions before a kernel whose blocks have `threads` × `beside` threads with `held` results each.
     fn before(&self, threads: u64, beside: u64, held: u64, across: &str) -> String {
         format!(
             "{}typedef {} C;\n#define T {threads}\n#define B {beside}\n#define W {held}\n{}{across}{}",
@@ -255,7 +257,7 @@ impl Common<'_> {
         )
     }
 
-    /// The workspace: for each part, what it has of each result.
+    /// Returns the workspace argument: for each part, its accumulator of each result.
     fn workspace(&self) -> Arg {
         let fields = match self.function {
             Function::ArgMax | Function::ArgMin | Function::LogSumExp => 2,
@@ -268,7 +270,7 @@ impl Common<'_> {
         Arg::Workspace(parts * self.split.results * size)
     }
 
-    /// The parameters and arguments of both kernels.
+    /// Returns the parameters and arguments of a kernel.
     fn parameters(&self, stores: bool) -> (Vec<String>, Vec<Arg>) {
         let Split { kept, results, .. } = self.split;
         let mut params = vec![
@@ -314,11 +316,11 @@ impl Common<'_> {
         params.extend(["u64 groups".to_owned(), "u32 parts".to_owned()]);
         args.extend([Arg::U64(split.groups()), Arg::U32(parts as u32)]);
 
-        // How each input is read along a pack: all elements as one, so many at a time, or each by itself.
+        // Access to each input along a pack: all elements at once, several at a time, or one by one.
         let mut read = String::new();
         let mut rest = String::new();
         let mut held = String::new();
-        // Elements of the first pack before those of the row.
+        // Number of elements between the start of the first pack and the start of the row.
         let mut lead = String::new();
         let mut elements = Vec::new();
         for i in 0..count {
@@ -480,7 +482,7 @@ impl Common<'_> {
         self.kernel(source(name, &before, &params, &body), split.blocks(), split.block(), args)
     }
 
-    /// The kernel that joins parts.
+    /// Returns the kernel that combines the parts.
     fn second(&self, name: &str) -> Launch {
         let (beside, threads, blocks) = self.split.second();
         let (mut params, mut args) = self.parameters(true);

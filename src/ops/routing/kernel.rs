@@ -50,7 +50,7 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     ];
     // Experts are ranked by their elements, or by scores of the compute type.
     let ranked = if choice.by_score { compute } else { probs.dtype };
-    // A few keys stay in registers; otherwise each round reads the row again.
+    // If there are few keys per thread, they stay in registers; otherwise each round reads the row again.
     let held = experts.div_ceil(TOGETHER);
     let held = if held <= if is_wide(ranked) { 8 } else { 16 } { held } else { 0 };
     let before = format!(

@@ -1,20 +1,20 @@
-//! How far rounding may move the results of a chain: what the expression before the core is off by moves the core's result
-//! further than its own rounding does, and both go through the expression behind it.
+//! Rounding error bounds of a chain. Errors of the expression before the core are amplified by the core, and both
+//! errors pass through the expression after it.
 
 use super::super::ball::{Ball, Precision};
 use super::*;
 
-/// Slack for products of two errors, which the bounds below leave out.
+/// Margin for products of two errors, which the bounds below omit.
 const SECOND_ORDER: f64 = 1.0 + 1e-3;
 
-/// Writes the results of a chain, and returns how far a correct implementation may be from each.
+/// Writes the results of a chain, and returns their tolerances.
 pub fn enclose(chain: &RowChain, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) -> Vec<Tolerance> {
     let Some(expression) = spec.expression.as_deref() else { return Vec::new() };
     let dims = spec.outputs[0].dims;
     let (precision, count) = (Precision::of(compute_type(spec)), outputs[0].len());
     let tensors = chain.tensors(spec);
     let (mut balls, mut before) = (Vec::new(), vec![Ball::exact(0.0); count]);
-    // What the core works on does not depend on its result.
+    // The core's operand does not depend on the core's result.
     let mut result = vec![0.0; count];
     each_element(dims, &tensors, (&result, inputs), count, |index, elements| {
         expression.enclose(precision, elements, &mut balls);
@@ -65,7 +65,7 @@ pub fn enclose(chain: &RowChain, spec: &Spec, inputs: &[&[f64]], outputs: &mut [
     allowed.into_iter().map(Tolerance::Within).collect()
 }
 
-/// Calls `work` with the index of each element of the result and the elements of all tensors that belong to it.
+/// Calls `work` with the index of each element of the result and the corresponding elements of all tensors.
 fn each_element(
     dims: Dims,
     tensors: &[Tensor],
@@ -85,7 +85,8 @@ fn each_element(
 }
 
 impl RowChain {
-    /// Adds for each element of a row how far the core's result moves where its operands move within their balls.
+    /// Adds to `radii`, for each element of a row, the change of the core's result when its operands vary within their
+    /// balls.
     fn moved(&self, plain: &Spec, row: &[Ball], result: &[f64], radii: &mut Vec<f64>) {
         if row.iter().all(|ball| ball.radius == 0.0) {
             radii.extend(row.iter().map(|_| 0.0));
@@ -97,7 +98,7 @@ impl RowChain {
             return;
         }
         if self.0 == Core::Softmax {
-            // Each exponential grows by its own radius, and their sum shrinks by the largest.
+            // Each exponential grows by its own radius, and the sum of the others shrinks by the largest.
             let scale = plain.attrs.number("scale").abs();
             let grown = |(ball, y): (&Ball, &f64)| y.abs() * (scale * (ball.radius + most)).exp_m1();
             radii.extend(row.iter().zip(result).map(grown));

@@ -1,5 +1,5 @@
-//! The kernel of a chain: the threads of a row have it in registers, or compute what is before the core twice where it is too
-//! long.
+//! The kernel of a chain. The threads of a row hold it in registers; for a row that is too long, the expression before
+//! the core is computed twice.
 
 use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
 use super::super::layout::broadcast_strides;
@@ -8,30 +8,30 @@ use super::super::occupancy::{UNITS, share};
 use super::super::rows::{Rows, Sharing, common_pack};
 use super::*;
 
-/// Tensors of a whole row up to which a thread has 32 elements in registers, and not 16.
+/// Maximum number of tensors with a full row for which a thread holds 32 elements in registers instead of 16.
 const FEW: usize = 2;
 
-/// How threads share rows.
+/// Division of rows among threads.
 pub struct Split {
-    /// The rows of the outputs, then of the inputs, which repeat where they are smaller.
+    /// Rows of the outputs, then of the inputs, which are broadcast if smaller.
     rows: Rows,
-    /// Elements of each input that can be read as one.
+    /// For each input, the number of elements per load.
     widths: Vec<u64>,
     sharing: Sharing,
 }
 
-/// A function of the kernel, made of an expression.
+/// A kernel function generated from an expression.
 struct Function {
     text: String,
     name: &'static str,
-    /// Numbers of the chain's inputs that are its arguments: 0 is the core's result, [`BEFORE`] what the core works on.
+    /// Inputs of the chain that are its arguments: 0 is the core's result, [`BEFORE`] the core's operand.
     inputs: Vec<usize>,
-    /// Prefix of the kernel's parameters for its constants, and their values.
+    /// Prefix of the kernel parameters that hold its constants, and their values.
     prefix: &'static str,
     constants: Vec<f64>,
 }
 
-/// The input that stands for what the core works on, behind all that a spec can have.
+/// Number of the input that represents the core's operand; larger than any input number of a spec.
 const BEFORE: usize = u8::MAX as usize;
 
 impl Split {
@@ -96,7 +96,7 @@ impl Split {
         })
     }
 
-    /// The kernel's parameters and their arguments.
+    /// Returns the kernel's parameters and arguments.
     fn parameters(&self, core: Core, spec: &Spec, functions: &[Function; 2]) -> (Vec<String>, Vec<Arg>) {
         let Split { rows, .. } = self;
         let compute = compute_type(spec);
@@ -124,7 +124,8 @@ impl Split {
         all.into_iter().unzip()
     }
 
-    /// Text that finds a thread's row in each tensor, and reads the inputs that have one value for it.
+    /// Returns text that computes the address of a thread's row in each tensor, and reads inputs with one value per
+    /// row.
     fn pointers(&self, spec: &Spec) -> String {
         let index = index_type(self.rows.count);
         let mut text = format!(
@@ -132,7 +133,7 @@ impl Split {
              bool live = row < rows;\n  {index} at = ({index})(live ? row : 0);\n"
         );
         for (place, tensor) in spec.inputs.iter().chain(&spec.outputs).enumerate() {
-            // In the walk, outputs come first.
+            // Outputs come first in the geometry.
             let (constant, which) = match place < spec.inputs.len() {
                 true => ("const ", spec.outputs.len() + place),
                 false => ("", place - spec.inputs.len()),
@@ -150,7 +151,7 @@ impl Split {
         self.rows.steps[spec.outputs.len() + input] == 0
     }
 
-    /// Text that reads a pack of each input of a function.
+    /// Returns text that reads a pack of each input of a function.
     fn reads(&self, spec: &Spec, function: &Function) -> String {
         let read = |&number: &usize| match number {
             0 | BEFORE => String::new(),
@@ -164,7 +165,8 @@ impl Split {
         function.inputs.iter().map(read).collect()
     }
 
-    /// A call of a function for element `i` of a pack: `result` is the core's result, `targets` are what it assigns.
+    /// Returns the call of a function for element `i` of a pack. `result` is the core's result; the function assigns
+    /// its outputs to `targets`.
     fn call(&self, spec: &Spec, function: &Function, result: &str, targets: &[String]) -> String {
         let argument = |&number: &usize| match number {
             0 => result.to_owned(),
@@ -177,12 +179,12 @@ impl Split {
         format!("{}({})", function.name, all.collect::<Vec<_>>().join(", "))
     }
 
-    /// Text that computes the rows.
+    /// Returns text that computes the rows.
     fn work(&self, core: Core, spec: &Spec, [before, behind]: &[Function; 2]) -> String {
         let (inputs, outputs, whole) = (spec.inputs.len(), spec.outputs.len(), self.sharing.whole);
         let values = self.call(spec, before, "", &[]);
         let fill = format!("EACH_PACK(start) {{ {}EACH v[k][i] = {values}; }}\n", self.reads(spec, before));
-        // Registers hold exponentials in place of what they are of, unless that is needed once more.
+        // Exponentials replace their arguments in the registers, unless the arguments are needed again.
         let keeps = behind.inputs.contains(&BEFORE);
         let (part, joined, result) = match core {
             Core::Softmax if whole && keeps => (SUM_AGAIN, "", "f_exp(v[k][i] * scale - top) * share"),
@@ -219,8 +221,8 @@ impl Split {
     }
 }
 
-/// The functions before the core and behind it. The second reads what the core works on, where it needs that, instead of
-/// computing it again.
+/// Returns the functions before and after the core. If the second one needs the core's operand, it reads the stored
+/// value instead of computing it again.
 fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
     let (before, numbers) = expression.part(&expression.outputs()[..1]);
     let mut behind = Expression::default();
@@ -257,7 +259,7 @@ fn functions(expression: &Expression, outputs: usize) -> [Function; 2] {
     [function(before, "before", "b", numbers, 1), function(behind, "behind", "c", behind_numbers, outputs)]
 }
 
-/// The largest element of a row, and the sum of exponentials relative to it, of its parts.
+/// Kernel text: the largest element of a row, and the sum of exponentials relative to it.
 const SOFTMAX: &str = r#"
 #define LOWEST (-C(INFINITE))
 struct Top { C value = LOWEST; };
@@ -279,7 +281,7 @@ struct Beside {
 };
 "#;
 
-/// The softmax of a row that registers hold.
+/// Kernel text: the softmax of a row in registers.
 const SUM: &str = r#"  Top largest;
   EACH_PACK(0) { EACH if (v[k][i] * scale > largest.value) largest.value = v[k][i] * scale; }
   C top = across(largest, Larger()).value, sum = 0;
@@ -287,7 +289,7 @@ const SUM: &str = r#"  Top largest;
   C share = C(1) / across(sum, Sum());
 "#;
 
-/// The same, where what exponentials are of is needed once more.
+/// Kernel text: the softmax of a row in registers if the arguments of the exponentials are needed again.
 const SUM_AGAIN: &str = r#"  Top largest;
   EACH_PACK(0) { EACH if (v[k][i] * scale > largest.value) largest.value = v[k][i] * scale; }
   C top = across(largest, Larger()).value, sum = 0;
@@ -295,7 +297,7 @@ const SUM_AGAIN: &str = r#"  Top largest;
   C share = C(1) / across(sum, Sum());
 "#;
 
-/// A piece of a longer row. The sum is scaled each time that a larger element comes.
+/// Kernel text: a piece of a longer row. The sum is rescaled whenever a larger element is found.
 const PEAK: &str = r#"    C most = all.top;
     EACH_PACK(start) { EACH if (v[k][i] * scale > most) most = v[k][i] * scale; }
     if (most > all.top) { all.sum *= f_exp(all.top - most); all.top = most; }
@@ -307,12 +309,12 @@ const SHARE: &str = r#"  all = across(all, Beside());
   C top = all.top, share = C(1) / all.sum;
 "#;
 
-/// The norm of a row that registers hold, and of a piece of a longer one.
+/// Kernel text: the norm of a row in registers, and of a piece of a longer row.
 const ROW: &str = "  all = of_row(v, n, lane);\n";
 const FACTOR: &str = "  C factor = f_rsqrt(all.squares / C(n) + eps);\n";
 const PART: &str = "    all = join(all, part_of(v, start, n, lane));\n";
 const JOIN: &str = "  all = across(all, Join());\n  C factor = f_rsqrt(all.squares / C(n) + eps);\n";
 
-/// The sum of a row, or of a piece of it.
+/// Kernel text: the sum of a row or of a piece of it.
 const ADD: &str = "  EACH_PACK(start) { EACH all += v[k][i]; }\n";
 const TOTAL: &str = "  C total = across(all, Sum());\n";

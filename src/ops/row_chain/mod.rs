@@ -1,5 +1,5 @@
-//! Softmax, norms and sums of rows with functions of an element before and behind them, in one kernel. Only fusion makes
-//! these operations: no text names them.
+//! Softmax, norms and sums of rows fused with elementwise expressions before and after them. Only fusion creates these
+//! operations; no file can name them.
 
 mod accuracy;
 mod kernel;
@@ -13,19 +13,19 @@ use super::reductions::{Extent, Function, Group};
 use super::*;
 use kernel::Split;
 
-/// The operation along rows in the middle of a chain, which works on values that an expression computes.
+/// The core of a chain: its operation along rows, which is applied to the values of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Core {
     Softmax,
     RmsNorm,
     LayerNorm,
-    /// The sum of a row, which all of its elements see.
+    /// The sum of a row, broadcast to all its elements.
     Sum,
     Mean,
 }
 
-/// A core with expressions before and behind it. The spec's expression has the core's result as input 0 and the spec's
-/// inputs as the next ones. Its first output is what the core works on; the others are the spec's outputs.
+/// A core with expressions before and after it. In the spec's expression, input 0 is the core's result and the next
+/// inputs are the spec's; output 0 is the core's operand and the next outputs are the spec's.
 pub struct RowChain(Core);
 
 static SOFTMAX: RowChain = RowChain(Core::Softmax);
@@ -34,7 +34,7 @@ static LAYER_NORM: RowChain = RowChain(Core::LayerNorm);
 static SUM: RowChain = RowChain(Core::Sum);
 static MEAN: RowChain = RowChain(Core::Mean);
 
-/// Instructions of a sum for each element, and for each row.
+/// Instructions of a sum per element and per row.
 const OF_AN_ELEMENT: f64 = 2.0;
 const OF_A_ROW: f64 = 1000.0;
 
@@ -43,7 +43,7 @@ const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 impl Core {
     const ALL: [Core; 5] = [Core::Softmax, Core::RmsNorm, Core::LayerNorm, Core::Sum, Core::Mean];
 
-    /// The chain's operation.
+    /// The operation of a chain with this core.
     pub fn operation(self) -> &'static dyn Operation {
         match self {
             Core::Softmax => &SOFTMAX,
@@ -54,7 +54,7 @@ impl Core {
         }
     }
 
-    /// Name of the operation of the catalogue that does the same without expressions.
+    /// Name of the catalogue operation that computes the core alone.
     fn plain(self) -> &'static str {
         match self {
             Core::Softmax => "softmax",
@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    /// The reduction whose result all elements of a row see; `None` for other cores.
+    /// The reduction whose result is broadcast to the row; `None` for other cores.
     fn reduction(self) -> Option<Function> {
         match self {
             Core::Softmax | Core::RmsNorm | Core::LayerNorm => None,
@@ -78,15 +78,16 @@ impl Core {
 /// An operation as a chain along rows.
 pub struct Form {
     pub core: Core,
-    /// As that of a [`RowChain`].
+    /// Expression in the form that [`RowChain`] describes.
     pub expression: Expression,
-    /// The shape of the rows.
+    /// Shape of the rows.
     pub dims: Dims,
-    /// The operation's own result is a value for each row, and not one for each element.
+    /// Whether the operation has one result per row instead of one per element.
     pub is_reduction: bool,
 }
 
-/// An operation that a chain can be made of: a softmax, a norm, a sum along rows or a chain. `None` for others.
+/// Returns the chain that an operation is equivalent to: a softmax, a norm, a sum along rows, or a chain; `None` for
+/// other operations.
 pub fn form(spec: &Spec) -> Option<Form> {
     let name = spec.operation.name();
     let dims = spec.outputs.first()?.dims;
@@ -109,7 +110,7 @@ pub fn form(spec: &Spec) -> Option<Form> {
         return Some(Form { core, expression, dims, is_reduction: true });
     }
     let before = expression.push(Node::Input(1))?;
-    // A weight and a bias are functions of an element behind the core.
+    // Weight and bias become elementwise functions after the core.
     for (input, function) in (2..=spec.inputs.len()).zip([Binary::Multiply, Binary::Add]) {
         let operand = expression.push(Node::Input(input as u8))?;
         result = expression.push(Node::Binary(function, result, operand))?;
@@ -119,28 +120,28 @@ pub fn form(spec: &Spec) -> Option<Form> {
     Some(Form { core, expression, dims, is_reduction: false })
 }
 
-/// True if blocks keep a device busy with a chain: rows that are few and too long for one block each are divided better
-/// without expressions.
+/// True if a chain with one block per row keeps the device busy. Rows that are few and long are divided better without
+/// expressions.
 pub fn suits(spec: &Spec) -> bool {
     Split::of(spec).keeps_busy()
 }
 
 impl RowChain {
-    /// The core alone, without gaps, in the type that the kernel computes in; `None` for a reduction.
+    /// Returns the spec of the core alone, without gaps, in the compute type; `None` for a reduction.
     fn plain(&self, spec: &Spec) -> Option<Spec> {
         let tensor = self.tensor(spec);
         let operation = find(self.0.plain()).filter(|_| self.0.reduction().is_none())?;
         Some(Spec { operation, expression: None, inputs: vec![tensor], outputs: vec![tensor], ..spec.clone() })
     }
 
-    /// What the core works on, and its result, as a tensor without gaps.
+    /// Returns the core's operand, which has the shape of its result, as a tensor without gaps.
     fn tensor(&self, spec: &Spec) -> Tensor {
         let dims = spec.outputs[0].dims;
         let (dtype, strides) = (compute_type(spec), dims.contiguous_strides());
         Tensor { dtype, dims, strides, space: Space::Device, align: 16 }
     }
 
-    /// The tensors of the expression's inputs: the core's result, then the spec's inputs.
+    /// Returns the tensors of the expression's inputs: the core's result, then the spec's inputs.
     fn tensors(&self, spec: &Spec) -> Vec<Tensor> {
         std::iter::once(self.tensor(spec)).chain(spec.inputs.iter().copied()).collect()
     }

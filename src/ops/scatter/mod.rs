@@ -55,7 +55,7 @@ impl Operation for Scatter {
                 format!("this is {x}"),
                 1,
                 format!("this is {}", i.tensor),
-                "the first dimensions of what is scattered have to be those of the indices",
+                "the first dimensions of the scattered tensor have to be those of the indices",
             ));
         }
         if let Some(w) = call.inputs.get(2) {
@@ -73,7 +73,7 @@ impl Operation for Scatter {
         let Some(output) = call.outputs[0] else {
             return Err(OpError::OutputMissing {
                 op: "scatter",
-                help: "write `-> y`: the indices do not tell how many rows there are",
+                help: "write `-> y`: the number of rows does not follow from the indices",
                 at: call.span.into(),
             });
         };

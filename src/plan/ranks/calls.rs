@@ -114,7 +114,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Channel of a rank's call. Copies between ranks match by their source location, whatever their streams.
+    /// Channel of a rank's call. Copies between ranks match by their source location, independent of their streams.
     pub fn channel(&self, step: usize, op: OpId, group: GroupId, rank: u32) -> Channel {
         if let Some(peer) = self.program.cycle[step].peer(op) {
             return (CROSSINGS, 0, peer.crossing);

@@ -2,7 +2,7 @@
 //! other.
 //!
 //! Simulates each rank's operations in the order of its plan; a collective completes when all participants have
-//! arrived. What never completes is a deadlock.
+//! arrived. An operation that never completes is a deadlock.
 
 mod calls;
 mod pairs;

@@ -1,4 +1,4 @@
-//! Errors of mismatched or deadlocked ranks: what two of them do, and where.
+//! Errors of mismatched or deadlocked ranks, with the operations of two of them and their locations.
 
 use rustc_hash::FxHashMap;
 
@@ -63,7 +63,7 @@ pub fn differ(progress: &Progress, first: CallSite, second: CallSite) -> PlanErr
     PlanError::Differ { first, second, what, at: spans[0].into(), here, second_at, there, help }
 }
 
-/// Texts about what one rank sends and the other expects, if their counts differ; otherwise `None`.
+/// Texts about the counts that one rank sends and the other expects; `None` if they are equal.
 fn uneven(progress: &Progress, first: CallSite, second: CallSite) -> Option<[String; 2]> {
     let (a, b) = (progress.call(first), progress.call(second));
     let group = &progress.tables.of(first.0.rank).program.groups[a.group.index()];

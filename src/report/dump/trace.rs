@@ -8,7 +8,7 @@ use crate::schedule::Schedule;
 
 use super::operation;
 
-/// The traces of the same iteration as text. `device` describes the device, and says if it was simulated.
+/// The traces of the same iteration as text. `device` describes the device, including whether it was simulated.
 pub fn trace(program: &Program, schedule: &Schedule, device: &str, streams: &Trace, graph: &Trace) -> String {
     let mut text = format!(
         "{device}: when each operation started and ended, in ns\n{:<28} {:<10} {:>17} {:>17}\n",

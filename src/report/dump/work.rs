@@ -32,7 +32,7 @@ impl Hashing {
     }
 }
 
-/// SHA-256, in hexadecimal, of what all ranks execute. `schedules` has one entry for each rank.
+/// SHA-256, in hexadecimal, of the work that all ranks execute. `schedules` has one entry for each rank.
 pub fn plan_hash(ranks: &[Rank], schedules: &[Schedule]) -> String {
     let mut hashing = Hashing::default();
     for (rank, schedule) in ranks.iter().zip(schedules) {
@@ -60,8 +60,8 @@ pub fn computes(spec: &Spec) -> String {
     hashing.short()
 }
 
-/// Writes what one rank executes: memories with their contents, launches, operations with their slices, and the
-/// schedule. Source locations, parameters and metrics are not included.
+/// Writes the work of one rank: memories with their contents, launches, operations with their slices, and the schedule.
+/// Source locations, parameters and metrics are not included.
 pub fn work(program: &Program, placed: &Schedule, out: &mut dyn Write) -> fmt::Result {
     for id in (0..program.memories.len()).map(MemoryId::from) {
         writeln!(out, "memory {}", memory(program, id))?;

@@ -3,7 +3,7 @@
 use super::{Check, Outcome, Page};
 use crate::base::workflow;
 
-/// An error for each failed check, a warning for what is doubtful or missing, and a notice for everything else.
+/// An error for each failed check, a warning for each doubtful or missing figure, and a notice for everything else.
 pub fn github(pages: &[Page]) -> String {
     let mut out = String::new();
     let mut say = |level: &str, title: &str, text: &str| {

@@ -8,10 +8,10 @@ use super::{ABSENT, Page, Table};
 /// Number of spaces between two columns.
 const SPACE: usize = 2;
 
-/// Least width of a column of words in characters, which breaks lines if there is no room for all of a cell.
+/// Minimum width in characters of a column of words; longer cells are broken into lines.
 const WORDS: usize = 14;
 
-/// Sections separated by empty lines, then the summary and warnings.
+/// Returns the sections separated by empty lines, then the summary and warnings.
 pub fn text(pages: &[Page]) -> String {
     text_within(pages, None)
 }
@@ -94,13 +94,13 @@ fn write_table(table: &Table, width: Option<usize>, out: &mut String) {
     out.push('\n');
 }
 
-/// How a table is written in a given width.
+/// Form of a table in a given width.
 enum Fit {
-    /// As it is.
+    /// Writes the table as it is.
     Whole,
-    /// With lines broken in columns of words, in this width.
+    /// Breaks lines in columns of words, with this column width.
     Broken(u16),
-    /// As a list, because the numbers alone need more.
+    /// Writes a list, because the columns of numbers alone are too wide.
     List,
 }
 

@@ -155,7 +155,7 @@ fn points(along: &Along, curve: &Curve, shown: Shown, cases: &[&Case]) -> Vec<Po
         .collect()
 }
 
-/// True if a case is the one at a point of a curve.
+/// True if a case has `value` along the axes of the curve, and the curve's values on all other axes.
 fn is_at(case: &Case, along: &Along, curve: &Curve, value: &str) -> bool {
     let own: Vec<&str> = along.axes.iter().filter_map(|axis| case.values.get(axis)).map(String::as_str).collect();
     own.join(", ") == value && curve.held.iter().all(|(name, held)| case.values.get(name) == Some(held))

@@ -1,4 +1,4 @@
-//! Two sides aligned by operation: how long the operations of each name take on both.
+//! Two sides aligned by operation: the time of the operations of each name on both sides.
 
 use crate::base::Nanos;
 use crate::measure::compare::{CaseComparison, Comparison, OperationRow};

@@ -42,7 +42,7 @@ pub fn health(records: &[RunRecord]) -> Option<Gallery> {
     Gallery::of("health", "Clock, power and temperature", &notes, "Run", pictures.collect())
 }
 
-/// The readings of one figure: after how many iterations, and the value.
+/// Readings of one value, each with the number of iterations before it.
 fn readings(variant: &Variant, device: usize, figure: &Figure) -> Vec<(usize, u32)> {
     let after =
         |block: &BlockRecord| Some((block.first + block.iterations, (figure.value)(block.health.get(device)?)?));

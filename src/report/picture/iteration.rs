@@ -62,7 +62,7 @@ fn draw(name: &str, variant: &Variant) -> Option<Picture> {
             rank.analysis.iter().flat_map(|analysis| &analysis.critical_path.operations).copied().collect();
         bars.iter().for_each(|bar| draw_bar(&mut rows.shapes, bar, row, path.contains(&bar.operation.id)));
     }
-    // Whoever sees the picture alone has to know whether it is simulated.
+    // A picture that is shown alone must state whether it is simulated.
     rows.shapes.push(Shape::label((0.0, streams.len() as f64 * ROW + 17.0), name));
     Some(rows.picture(format!("One iteration, {name}")))
 }

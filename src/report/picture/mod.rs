@@ -86,7 +86,7 @@ pub struct Gallery {
     /// Name in files: `curve`.
     pub name: &'static str,
     pub title: String,
-    /// How to read the pictures.
+    /// Explanations of the pictures.
     pub notes: Vec<String>,
     /// The choices; empty for a single picture.
     pub choices: Vec<Choice>,
@@ -153,7 +153,7 @@ fn word(text: &str) -> String {
 }
 
 impl Serialize for Picture {
-    /// What the page draws: the plots, or the shapes with their size.
+    /// Serializes the data that the page draws: the plots, or the shapes with their size.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Picture { width, height, description, shapes, plots } = self;
         let mut fields = serializer.serialize_struct("Picture", 4)?;

@@ -1,4 +1,4 @@
-//! Launch modes and runs aligned by operation: how long the operations of each name take in each of them.
+//! Launch modes and runs aligned by operation: the time of the operations of each name in each of them.
 
 use indexmap::{IndexMap, IndexSet};
 

@@ -150,7 +150,7 @@ fn title(point: &Point) -> String {
     format!("{name} {shape}: {}{}{count}, {}", Rate(point.rate(), "FLOP/s"), limit.unwrap_or_default(), point.time)
 }
 
-/// True if a value can be that of a device: an edited record may have any.
+/// True if a device can have this value. An edited record may contain any number.
 fn is_possible(value: f64) -> bool {
     (1e-30..1e30).contains(&value)
 }
@@ -179,7 +179,7 @@ fn roofs(operations: &[OperationRecord]) -> Roofs {
             "memory" if operation.bytes > 0 => {
                 roofs.memory = roofs.memory.or(Some(operation.bytes as f64 / ideal.seconds()));
             }
-            // Links, and the cache, whose share of an operation's bytes is not in the record.
+            // Links are left out, and so is the cache: its share of an operation's bytes is not in the record.
             _ if operation.category == "copy" || operation.category == "collective" || bound == "cache" => {}
             _ if is_possible(peak) => {
                 roofs.compute.entry(bound.to_owned()).or_insert(peak);
@@ -193,7 +193,7 @@ fn roofs(operations: &[OperationRecord]) -> Roofs {
 fn draw_roofs(chart: &mut Chart, roofs: &Roofs, x: Scale, y: Scale) {
     let Area { left, right, top, .. } = AREA;
     for (name, peak) in &roofs.compute {
-        // A flat roof begins at the slope.
+        // The flat roof begins at the slope.
         let from = roofs.memory.map_or(left, |memory| x.at((peak / memory).max(x.least)));
         let text = format!("{name}: {}", Rate(*peak, "FLOP/s"));
         chart.shapes.push(Shape::line("whisker", (from, y.at(*peak)), (right, y.at(*peak))));

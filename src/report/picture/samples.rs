@@ -1,4 +1,4 @@
-//! The samples of a series: how they are distributed, and one after the other.
+//! The samples of a series: their distribution, and their order in time.
 
 use crate::base::{Nanos, counted};
 use crate::measure::record::{RunRecord, Times};
@@ -44,7 +44,7 @@ fn draw(name: &str, times: &Times) -> Option<Picture> {
     Some(Picture { width: WIDTH, height: BOTTOM + 42.0, description, shapes, plots: plots.into() })
 }
 
-/// How many samples lie in each of equal parts of the range.
+/// Plots the number of samples in each of equal parts of the range.
 fn distribution(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     let range = (most - least).0 as f64;
     let mut counts = [0usize; BINS];
@@ -63,7 +63,7 @@ fn distribution(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     }
 }
 
-/// The samples one after the other.
+/// The samples in the order in which they were taken.
 fn order(samples: &[Nanos], least: Nanos, most: Nanos) -> Plot {
     let points = samples.len().min(POINTS);
     let mut series = Series::new("", 0, Style::Points, []);

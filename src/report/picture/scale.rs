@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How values are spread along an axis.
+/// Spacing of values along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Spread {

@@ -63,7 +63,7 @@ fn bars(all: &[(String, &SplitRecord)], most: Nanos, description: String) -> Pic
     let shown = &all[..all.len().min(BARS)];
     let mut rows = Rows::new(&shown.iter().map(|(name, _)| name).collect::<Vec<_>>(), most.0 as f64);
     for (row, (_, split)) in shown.iter().enumerate() {
-        // Operations that were faster than alone leave less of that part than it had alone.
+        // If operations were faster than alone, their part is smaller than their time alone.
         let sooner = split.stretch_ns.unwrap_or_default().min(Nanos(0));
         let mut at = 0.0;
         for (part, class, time) in parts(split) {

@@ -1,4 +1,4 @@
-//! The plan of an iteration: its operations by stream, what each waits for and why, and slack.
+//! The plan of an iteration: operations by stream, their dependencies with reasons, and slack.
 
 use indexmap::IndexSet;
 
@@ -106,7 +106,7 @@ fn graph(name: &str, iteration: &Iteration) -> Picture {
     Picture {
         width: (NAMES + columns * COLUMN).max(WIDTH),
         height: streams.len() as f64 * STREAM + 16.0,
-        description: format!("{name}: operations by stream, and what each waits for"),
+        description: format!("{name}: operations by stream, with their dependencies"),
         shapes,
         plots: Vec::new(),
     }

@@ -39,7 +39,7 @@ pub fn cases(cases: &[&Case]) -> Option<Gallery> {
             let several = record.variants.len() > 1;
             record.variants.iter().map(move |variant| {
                 let launch = if several { format!(", {}", launched(&variant.launch)) } else { String::new() };
-                // The end says how the times came about, so that the beginning is cut.
+                // The beginning of a name is cut, because its end has the launch mode and the marks.
                 let end = format!("{launch}{}", marks(record));
                 let room = LETTERS.saturating_sub(end.chars().count());
                 (format!("{}{end}", shortened(&case.name, room)), "fill-part-1", pace.times(variant))

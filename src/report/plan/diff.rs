@@ -145,7 +145,7 @@ fn only(sign: &str, side: &KeyedDocument, operation: &Operation, lines: &mut Str
     let _ = writeln!(lines, "{sign} {} on {}", described(operation), side.place(operation));
 }
 
-/// Describes what changed in an operation that both plans have.
+/// Describes the changes of an operation that both plans have.
 fn both(a: &KeyedDocument, b: &KeyedDocument, before: &Operation, after: &Operation, lines: &mut String) {
     let (from, to) = (a.place(before), b.place(after));
     if from != to {

@@ -14,7 +14,7 @@ pub fn json(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Reads a document. The error describes what is wrong.
+/// Reads a document. The error describes the mistake in the text.
 pub fn parse(text: &str) -> Result<PlanDocument, String> {
     #[derive(Deserialize)]
     #[serde(expecting = "a plan")]

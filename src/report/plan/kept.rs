@@ -18,8 +18,8 @@ pub struct Found {
     pub to: OpId,
 }
 
-/// Finds all values that are kept in an iteration, in the order in which they are written. Gradients that a `grad` is
-/// given or computes are not among them.
+/// Finds all values that are kept in an iteration, in the order in which they are written. Gradients themselves are not
+/// included.
 pub fn find(program: &Program, step: &Step) -> Vec<Found> {
     let gradients: FxHashMap<LabelId, &Gradient> =
         program.gradients.iter().map(|gradient| (gradient.label, gradient)).collect();
@@ -27,7 +27,7 @@ pub fn find(program: &Program, step: &Step) -> Vec<Found> {
         return Vec::new();
     }
     let gradient_of = |op: OpId| above(program, step.op(op).label).find_map(|label| gradients.get(&label).copied());
-    // Memory that a gradient reads because its forward operations did: the writer is one of these, or of no gradient.
+    // Memory is kept if a gradient reads it for its forward operation, whose writer must not belong to a gradient.
     let keeps = |gradient: &Gradient, memory: MemoryId, writer: OpId| {
         let is_forward = || above(program, step.op(writer).label).any(|label| label == gradient.of);
         !gradient.own.contains(&memory) && (gradient_of(writer).is_none() || is_forward())

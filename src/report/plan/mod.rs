@@ -118,7 +118,7 @@ pub struct Iteration {
 /// Memory that is kept until a gradient has been computed with its contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// What holds the value: `output of h`.
+    /// Description of the memory, such as `output of h`.
     pub memory: Text,
     /// The space of the memory, such as `device`.
     pub space: Text,
@@ -159,8 +159,8 @@ pub struct Operation {
     /// The sends and receives of a copy between ranks; `None` for other operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
-    /// Who computes it, such as a library or a generated kernel; `None` where its kind says so, and in documents of earlier
-    /// versions.
+    /// Implementation of the operation, such as a library or a generated kernel; `None` if it follows from the kind,
+    /// and in documents of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried_out: Option<Text>,
     pub flops: f64,
@@ -169,7 +169,7 @@ pub struct Operation {
     pub duration_ns: Nanos,
     /// Earliest start: when everything that it waits for is complete.
     pub start_ns: Nanos,
-    /// How much later it may end without making the critical path longer.
+    /// Time by which the operation may end later without lengthening the critical path.
     pub slack_ns: Nanos,
     /// True if it is on the critical path.
     pub critical: bool,
@@ -199,7 +199,7 @@ pub struct Slice {
 pub struct Edge {
     pub from: u32,
     pub to: u32,
-    /// How many iterations earlier `from` is.
+    /// Number of iterations by which `from` is earlier.
     pub distance: u32,
     #[serde(flatten)]
     pub reason: Reason,
@@ -224,7 +224,7 @@ pub enum Reason {
     Sync,
 }
 
-/// How two operations access the same memory, the later one first: read after write, and so on.
+/// Accesses of two operations to the same memory, the later one first: read after write, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hazard {
@@ -269,7 +269,7 @@ impl PlanDocument {
         }
     }
 
-    /// All parts with what they hold, in the order of execution.
+    /// Iterates over all parts of the plan in the order of execution, each with its slot.
     fn parts(&self) -> impl Iterator<Item = (Slot, &Iteration)> {
         self.slots().into_iter().filter_map(|slot| Some((slot, self.at(slot)?)))
     }

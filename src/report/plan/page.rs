@@ -1,4 +1,4 @@
-//! The document as a report: operations, what they wait for, and which operations of several ranks belong together.
+//! The document as a report: operations, their dependencies, and which operations of several ranks belong together.
 
 use crate::plan::ranks::{Pair, Rank};
 use crate::report::page::{ABSENT, Page, Section, Table};

@@ -188,9 +188,9 @@ fn kept(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Operations whose kind does not say who computes them.
+/// Lists operations whose implementation does not follow from their kind.
 fn carried_out(iteration: &Iteration, out: &mut impl Write) -> io::Result<()> {
-    /// Operations that a line names.
+    /// Maximum number of operations that a line names.
     const NAMED: usize = 8;
     let mut ways: IndexMap<&str, Vec<u32>> = IndexMap::new();
     for operation in &iteration.operations {

@@ -97,7 +97,7 @@ struct RankData<'a> {
     observer_effect: Option<f64>,
     /// Nanoseconds to add to the times of spans, which gives times on the clock that all ranks of the variant share.
     shift_ns: Nanos,
-    /// How far the shift may be off in either direction; `None` without a common clock.
+    /// Maximum error of the shift in either direction; `None` without a common clock.
     clock_error_ns: Option<Nanos>,
     analysis: &'a Option<AnalysisRecord>,
     operations: OperationColumns,
@@ -157,7 +157,8 @@ struct OperationColumns {
     bus_bytes: Vec<Option<f64>>,
     /// Number of operations that each waits for.
     after_count: Vec<usize>,
-    /// These operations, those of the first operation first, each as the difference of the two numbers.
+    /// Numbers of these operations, those of the first operation first, each as the difference to the number of the
+    /// operation that waits.
     after_distance: Vec<i64>,
     time_ns: Vec<Option<Nanos>>,
     transfer_ns: Vec<Option<Nanos>>,
@@ -214,8 +215,8 @@ impl<'a> RunData<'a> {
     }
 }
 
-/// The files that operations come from. A record names a file relative to the workload's folder, and a place as it was
-/// given.
+/// The files that operations come from. The record stores a file's path relative to the workload's folder, but
+/// operations name it as the user gave it.
 fn sources(record: &RunRecord) -> Vec<SourceData<'_>> {
     let texts: Vec<(&str, String)> = record.source.iter().flat_map(Source::texts).collect();
     let ranks = record.variants.iter().flat_map(|variant| &variant.ranks);

@@ -1,8 +1,9 @@
 //! Results as one HTML page that needs nothing else: the page, its style and its program lie in `assets/view`.
 //!
-//! The page may be opened from a mail, and names in a record may come from anybody. So its content security policy
-//! allows only the style and the program that are written here, by their hashes. The data are compressed and written in
-//! base64, which has no character that HTML gives a meaning. The program shows texts as text, never as HTML.
+//! The page may be opened from a mail, and names in a record may come from untrusted sources. Therefore its content
+//! security policy allows only the style and the program of the page itself, by their hashes. The data are compressed
+//! and written in base64, which has no character that HTML gives a meaning. The program shows texts as text, never as
+//! HTML.
 
 mod base64;
 mod data;
@@ -125,7 +126,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Reports without pictures.
+    /// Returns a page with reports only, without pictures.
     pub fn reports(pages: Vec<Page>) -> View<'static> {
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
         View { title: names.join(" | "), runs: &[], galleries: Vec::new(), pages }

@@ -7,12 +7,13 @@ use crate::plan::Use;
 use super::mask::Factor;
 use super::scene::{Found, Scene};
 
-/// Finds products of queries with keys whose softmax weighs values, and that nothing else reads.
+/// Finds products of queries with keys, followed by a softmax and a product with values, whose intermediate results
+/// nothing else reads.
 pub fn find(scene: &Scene) -> Vec<Found> {
     scene.step.ids().filter_map(|op| around(scene, op)).collect()
 }
 
-/// The operations that compute an attention, while they are followed from the softmax.
+/// The operations of an attention, collected from its softmax in both directions.
 struct Chain {
     /// All operations of the attention except its last product.
     ops: Vec<OpId>,
@@ -130,7 +131,7 @@ fn is_plain(spec: &Spec) -> bool {
         && spec.attrs.word("epilogue") == "none"
 }
 
-/// The product whose results the softmax sees, through factors, a mask and casts that nothing else reads.
+/// The product whose results the softmax reads, through factors, a mask and casts that nothing else reads.
 fn scores(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
     let mut reader = Use { op: softmax, input: 0 };
     loop {
@@ -157,7 +158,7 @@ fn before(scene: &Scene, op: OpId, chain: &mut Chain) -> Option<Use> {
     Some(Use { op, input: factor.input })
 }
 
-/// The product that the softmax's results go into, perhaps through a cast.
+/// The product that reads the softmax's results, perhaps through a cast.
 fn weighed(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
     let mut op = softmax;
     loop {
@@ -172,7 +173,7 @@ fn weighed(scene: &Scene, softmax: OpId, chain: &mut Chain) -> Option<OpId> {
     }
 }
 
-/// The queries of a product, before a factor that only this product reads.
+/// The queries of a product; the input of the scaling if only this product reads its result.
 fn queries(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
     let reader = Use { op: scores, input: 0 };
     let scaled = scene.source(reader).filter(|&op| scene.reader(op) == Some(reader));
@@ -181,7 +182,7 @@ fn queries(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
     let spec = scene.spec(op)?;
     let before = Use { op, input: factor.input };
     let same = spec.inputs[factor.input].dtype == spec.outputs[0].dtype;
-    // The elements of a head have to lie side by side, as in the result.
+    // The elements of a head must be contiguous, as in the result.
     if !same || scene.spec(scores)?.inputs[0].dims != spec.outputs[0].dims {
         return Some(reader);
     }
@@ -189,7 +190,7 @@ fn queries(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
     Some(before)
 }
 
-/// The keys of a product, with a position in each row; before a transpose that only this product reads.
+/// The keys of a product, with one position per row; the input of the transpose if only this product reads its result.
 fn keys(scene: &Scene, scores: OpId, chain: &mut Chain) -> Option<Use> {
     let reader = Use { op: scores, input: 1 };
     if scene.spec(scores)?.attrs.bool("transpose_b") {

@@ -11,7 +11,7 @@ use super::scene::{Found, Scene};
 /// Finds needless casts.
 pub fn find(scene: &Scene) -> Vec<Found> {
     let casts: Vec<OpId> = scene.step.ids().filter(|&op| scene.named(op, "cast").is_some()).collect();
-    // A round trip removes two casts, so it goes before advice about the first of them.
+    // A round trip removes two casts, so it is preferred to advice about the first of them.
     let round_trips = casts.iter().filter_map(|&op| round_trip(scene, op));
     let others = casts.iter().filter_map(|&op| widened(scene, op).or_else(|| of_constant(scene, op)));
     round_trips.chain(others).collect()
@@ -28,7 +28,7 @@ fn holds_all(to: DType, from: DType) -> bool {
     to == from || to.is_float() && from.is_float() && to.size() > from.size() && finer()
 }
 
-/// A cast to a type that holds all values, and back: its readers can read what was cast at first.
+/// A cast to a type that holds all values, and back: readers of the result can read the original.
 fn round_trip(scene: &Scene, op: OpId) -> Option<Found> {
     let (wide, narrow) = types(scene.spec(op)?);
     // A cast to the same type is a round trip by itself.
@@ -62,7 +62,7 @@ fn round_trip(scene: &Scene, op: OpId) -> Option<Found> {
     Some(Found { message, help: format!("let the operations behind it read {named}"), places, changes })
 }
 
-/// Whether a reader writes elements of a slice, which it could then not read.
+/// Whether a reader also writes elements of a slice, so that it could not read the slice instead.
 fn overwrites(scene: &Scene, reader: Use, view: ViewId) -> bool {
     scene.step.outputs(reader.op).iter().any(|&output| scene.program.views.overlap(output, view))
 }

@@ -62,7 +62,7 @@ fn viewed(scene: &Scene, op: OpId) -> Option<Found> {
     })
 }
 
-/// A transpose whose readers are products, which can take a matrix as it is.
+/// A transpose whose readers are products, which can read the matrix without it by an option.
 fn turned(scene: &Scene, op: OpId) -> Option<Found> {
     let spec = scene.spec(op).filter(|spec| exchanges_last(spec))?;
     let mut changes = vec![(op, None)];

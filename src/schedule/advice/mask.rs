@@ -1,4 +1,4 @@
-//! Maps that multiply each element by one number, perhaps behind a causal mask: what `attention` does by its options.
+//! Maps that multiply each element by one number, possibly with a causal mask. `attention` has options for both.
 
 use crate::base::{OpId, ViewId};
 use crate::model::MemoryKind;
@@ -10,7 +10,7 @@ use super::scene::Scene;
 /// Value below which a score counts as masked: its weight is zero in every type.
 const MASKED: f64 = -1e4;
 
-/// Pairs of a query and a key up to which all are evaluated; of larger masks, some rows are.
+/// Maximum number of pairs of a query and a key that are all evaluated; of larger masks, only some rows are.
 const ALL: u64 = 1 << 16;
 
 /// Rows of a larger mask that are evaluated.
@@ -18,11 +18,11 @@ const ROWS: u64 = 16;
 
 /// The effect of a `map` on the elements of one of its inputs.
 pub struct Factor {
-    /// The input that the elements come from.
+    /// The index of the input that the elements come from.
     pub input: usize,
-    /// The number that they are multiplied by; above 0.
+    /// The factor of the elements; above 0.
     pub scale: f64,
-    /// Whether the elements of keys after a query's own place become hugely negative, so that their weights are 0.
+    /// Whether elements of keys after the query's own position become so negative that their weights are 0.
     pub causal: bool,
 }
 
@@ -97,7 +97,7 @@ struct Evaluated<'a> {
 }
 
 impl Evaluated<'_> {
-    /// The output element for this value of the unknown input.
+    /// The output element if the unknown input has the value `score`.
     fn value(&self, score: f64, row: u64, column: u64) -> Option<f64> {
         let inputs = self.known.iter().map(|known| known.as_ref().map_or(score, |known| known.at(row, column)));
         let inputs: Vec<[f64; 1]> = inputs.map(|value| [value]).collect();
@@ -120,8 +120,8 @@ impl Evaluated<'_> {
         [1.0, -2.5, 700.0].into_iter().all(masked)
     }
 
-    /// The factor of the keys that a query sees, if it sees exactly the keys up to its own position. The last query has
-    /// the position of the last key.
+    /// Returns the factor of the keys that a query attends to, if these are exactly the keys up to its own position;
+    /// `None` otherwise. The last query has the position of the last key.
     fn causal(&self) -> Option<f64> {
         let dims = self.spec.outputs[0].dims;
         let (queries, keys) = (dims[dims.len() - 2], dims[dims.len() - 1]);

@@ -1,8 +1,8 @@
-//! Advice about a plan: operations that another form of the text would save, and roughly what this gains.
+//! Advice about a plan: operations that another form of the text would save, and the approximate gain.
 //!
-//! Each kind of advice is a row of [`KINDS`]: its code, and the function that finds it in a slot of the cycle. A finding
-//! says which operations vanish or change, so all kinds have their gains from one calculation. Times come from a
-//! profile; nothing here is measured.
+//! Each kind of advice is a row of [`KINDS`]: its code, and the function that finds it in a slot of the cycle. A
+//! finding lists the operations that vanish or change, from which the gain of every kind is calculated in the same way.
+//! Times come from a profile; nothing here is measured.
 
 mod attention;
 mod casts;
@@ -59,10 +59,10 @@ const LEAST: f64 = 0.01;
 /// Number of operations above which a program gets no advice, since finding it would take seconds.
 const MAX_OPERATIONS: usize = 200_000;
 
-/// Roughly what following a piece of advice gains in an iteration, on average over the cycle. All of it is modelled.
+/// Estimated gain per iteration from following a piece of advice, averaged over the cycle. All values are modelled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// Time of the operations that vanish, less what replaces them takes, each alone on the device.
+    /// Time of the operations that vanish minus the time of their replacements, each alone on the device.
     pub most_ns: Nanos,
     /// Time of all operations, one after the other.
     pub whole_ns: Nanos,
@@ -185,7 +185,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
         let mut claimed: BTreeSet<OpId> = BTreeSet::new();
         for kind in KINDS {
             for found in (kind.find)(&scene) {
-                // A reader that only changes an input or an option stays what it is.
+                // A reader that only changes an input or an option keeps its cost.
                 let stays = |op: OpId, spec: &Option<Spec>| {
                     let before = scene.spec(op).map(|spec| spec.operation.name());
                     spec.as_ref().map(|spec| spec.operation.name()) == before

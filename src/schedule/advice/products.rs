@@ -24,7 +24,7 @@ pub fn find(scene: &Scene) -> Vec<Found> {
     order.into_iter().flat_map(|key| joined(scene, &alike[&key])).collect()
 }
 
-/// Whether a product has one matrix on the right, and adds nothing to what is there.
+/// Whether a product has a single matrix on the right and does not accumulate.
 fn is_simple(spec: &Spec) -> bool {
     spec.inputs[1].dims.len() == 2 && !spec.attrs.bool("accumulate")
 }
@@ -46,7 +46,7 @@ fn joined(scene: &Scene, ops: &[OpId]) -> Vec<Found> {
 fn goes_with(scene: &Scene, first: OpId, op: OpId) -> bool {
     let (Some(a), Some(b)) = (scene.spec(first), scene.spec(op)) else { return false };
     let left = scene.step.inputs(first)[0];
-    // The weights have to be there already, in memory that a text can declare in another way.
+    // The weights must already be written, in memory that the text can declare differently.
     let settled = |view: &ViewId| {
         let kind = scene.program.memory(scene.program.views.memory(*view)).kind;
         kind != MemoryKind::Scratch && scene.kept(*view, first, op)

@@ -97,7 +97,7 @@ impl<'a> Tokens<'a> {
         }
         match before {
             "(" | "[" | "." => false,
-            // In a range no space follows; `..` alone, for a whole dimension, is separated like a value.
+            // No space follows in a range. `..` alone, for a whole dimension, is separated like a value.
             ".." | "..=" => !self.follows_operand(left),
             // Two minus signs in a row must stay apart.
             "-" => self.follows_operand(left) || behind == "-",

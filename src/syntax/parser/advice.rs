@@ -54,7 +54,7 @@ impl<'a> FailurePoint<'a> {
         self.before.ends_with(|c: char| c.is_ascii_digit())
     }
 
-    /// The innermost bracket that is open there.
+    /// The innermost bracket that is open at the point of failure; `None` if there is none.
     fn inside(&self) -> Option<char> {
         let mut closed = 0;
         for byte in self.before.bytes().rev() {
@@ -95,7 +95,7 @@ fn reserved(place: &FailurePoint) -> Option<String> {
         Some(format!("`{word}` is a reserved word and cannot be a name: write another, such as `my_{word}`"))
     };
     let (word, before) = (place.word(), place.word_before());
-    // The parser takes a reserved word for the name of an option until the colon is missing.
+    // The parser treats a reserved word as the name of an option until the colon is missing.
     if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
         return no_name(before);
     }
@@ -386,7 +386,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
     if matches!(place.inside(), Some('(' | '{')) && place.tokens == [":"] {
         return Some(format!("an option has a colon and a value: `{}: …`", place.word_before()));
     }
-    // The parser took a declaration for a part of the expression above it.
+    // The parser treated a declaration as a part of the expression above it.
     let begun = place.word_before();
     if place.expects("*") && lead(begun, true).is_some() && begun != place.lead() {
         return Some(format!("`{begun}` begins a declaration: the text before it is not complete"));
@@ -419,7 +419,7 @@ fn missing(place: &FailurePoint) -> Option<String> {
     }
 }
 
-/// Help for an unexpected token, if nothing more is known.
+/// Help for an unexpected token, if no other help applies.
 fn stray(place: &FailurePoint) -> Option<String> {
     let found = place.found;
     if place.lead() == "require" && found == "," {

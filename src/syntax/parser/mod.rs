@@ -1,4 +1,4 @@
-//! Pieces to syntax tree, by pest.
+//! Parses pieces to a syntax tree with pest.
 
 mod advice;
 mod decl;
@@ -49,7 +49,7 @@ pub fn parse_module(text: &str, base: u32, limits: &Limits, names: Interner) -> 
 fn parse_with(text: &str, base: u32, limits: &Limits, old: OldTrees) -> Built {
     let mut errors = Vec::new();
     let mut pieces = split::split(text, base, limits.nesting, Clues::Indentation, &mut errors).unwrap_or_default();
-    // Only the formatter needs it.
+    // Only the formatter needs the outline.
     pieces.outline = Default::default();
     build(text, base, &pieces, errors, old)
 }
@@ -93,7 +93,7 @@ pub fn build(text: &str, base: u32, pieces: &Pieces, mut errors: Vec<SyntaxError
     let comments = pieces.trivia.iter().map(|trivia| trivia.span);
     let comments = comments.filter(|span| text[(span.start - base) as usize..].starts_with("//")).collect();
     let mut ast = Ast { about, decls, names, comments, unparsed: apart(unparsed) };
-    // Other errors of such a file may only be forms that this version does not know.
+    // Other errors in a file for a newer version may only be forms that this version lacks.
     if let Some((wanted, at)) = ast.language().filter(|(wanted, _)| *wanted > LANGUAGE) {
         errors = vec![SyntaxError::NewerLanguage { wanted, known: LANGUAGE, at: at.into() }];
         ast.decls = Vec::new();
@@ -118,7 +118,7 @@ fn apart(mut spans: Vec<SrcSpan>) -> Vec<SrcSpan> {
 /// Parses a single expression, such as the value of `--set`. Its names are interned in `names`.
 pub fn parse_expr(text: &str, base: u32, limits: &Limits, names: &mut Interner) -> Result<Expr, Vec<SyntaxError>> {
     let mut errors = Vec::new();
-    // Only checks the nesting.
+    // Only checks the nesting limit.
     let _ = split::split(&format!("let value = {text}"), base, limits.nesting, Clues::None, &mut errors);
     if let Some(error) = errors.into_iter().find(|error| matches!(error, SyntaxError::TooDeep { .. })) {
         return Err(vec![error]);
@@ -195,7 +195,7 @@ impl<'a> Builder<'a> {
                 Some(Parts { pairs: piece.into_inner(), base: span.start })
             }
             Err(error) if matches!(error.variant, ErrorVariant::CustomError { .. }) => {
-                // Only pest's guard against stack overflow makes it fail with a message of its own.
+                // The parser fails with a message of its own only if pest's guard against stack overflow stops it.
                 self.too_long(span);
                 None
             }

@@ -65,7 +65,7 @@ pub struct OldTrees {
 }
 
 impl OldTrees {
-    /// No trees, and the names of another text.
+    /// Returns an empty set of trees, with the names of another text.
     pub fn with_names(names: Interner) -> OldTrees {
         OldTrees { names, ..OldTrees::default() }
     }
@@ -156,12 +156,12 @@ struct Edited {
     by: i64,
 }
 
-/// By how many bytes a tree moves.
+/// Number of bytes by which a tree moves.
 #[derive(Clone, Copy)]
 struct Moved(i64);
 
 impl Edited {
-    /// How a range moves; `None` if the edit touches it.
+    /// Returns the shift of a range; `None` if the edit touches it.
     fn moved(&self, span: SrcSpan) -> Option<Moved> {
         match span {
             _ if span.end() <= self.start => Some(Moved(0)),

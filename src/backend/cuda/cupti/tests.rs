@@ -1,4 +1,5 @@
-//! The library's side is a double: it makes records of the calls that it announces, as the real one lays them out.
+//! Tests against a double of the library, which delivers records of the calls that it announces, in the layout of the
+//! real library.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
@@ -15,7 +16,7 @@ type Waiting = (u32, u32, u64, u64, u64);
 
 static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 
-/// Size of every record of the double. The real ones have several sizes; the library steps from one to the next.
+/// Size of every record of the double. Real records have several sizes, and the library iterates over them.
 const SIZE: usize = 216;
 
 unsafe extern "C" fn version(version: *mut u32) -> i32 {
@@ -55,7 +56,7 @@ unsafe extern "C" fn register(requested: Requested, completed: Completed) -> i32
 
 unsafe extern "C" fn enable(kind: u32) -> i32 {
     lock(&ENABLED).push(kind);
-    // As where copies between devices come with the other copies.
+    // Simulates versions that record copies between devices with the other copies.
     if kind == MEMCPY_PEER { 1 } else { 0 }
 }
 
@@ -67,7 +68,7 @@ unsafe extern "C" fn disable(kind: u32) -> i32 {
 unsafe extern "C" fn flush_all(_: u32) -> i32 {
     let Some((requested, completed)) = *lock(&REGISTERED) else { return 0 };
     let waiting = std::mem::take(&mut *lock(&WAITING));
-    // A few records a buffer, so that there are several buffers.
+    // Uses a few records per buffer, so that there are several buffers.
     for records in waiting.chunks(3) {
         let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
         // SAFETY: the buffer has the size that is returned, which three records do not exceed.
@@ -121,7 +122,7 @@ unsafe extern "C" fn dropped(_: *mut c_void, _: u32, count: *mut usize) -> i32 {
     LOST_BUFFERS.load(Ordering::Relaxed) as i32
 }
 
-/// The handle of a node is its number here.
+/// In this double, the handle of a node is its number.
 unsafe extern "C" fn node_id(node: *mut c_void, id: *mut u64) -> i32 {
     // SAFETY: as above.
     unsafe { *id = node.addr() as u64 };
@@ -152,7 +153,7 @@ static DOUBLE: Table = Table {
 
 static NEXT: AtomicU64 = AtomicU64::new(100);
 
-/// Makes a call that the library announces twice, and whose work it records. Returns the call's number.
+/// Makes a call that the library announces twice and records. Returns the call's number.
 fn call(kind: u32, node: u64) -> u32 {
     let number = NEXT.fetch_add(1, Ordering::Relaxed) as u32;
     let mut data = [0u64; 9];
@@ -177,13 +178,14 @@ fn node(callback: u32, id: u64, original: u64) {
     unsafe { noted(std::ptr::from_ref(&DOUBLE).cast_mut().cast(), RESOURCE, callback, data.as_ptr().cast()) };
 }
 
-/// The library keeps one state for the whole process, so all cases are in one test, which runs them in turn.
+/// The library's state belongs to the process, so one test runs all cases one after another.
 #[test]
 fn records_are_collected_and_everything_is_detached() {
     let cupti = Cupti { table: &DOUBLE, version: 130_001, path: "double" };
     assert_eq!(cupti.name(), "CUPTI 13.0");
 
-    // Another profiler, or no permission: a reason in words, and nothing stays enabled.
+    // Another profiler is attached, or permission is missing: the error has the reason in words, and nothing stays
+    // enabled.
     for (code, why) in [
         (MULTIPLE_SUBSCRIBERS, "another profiler is attached to the process"),
         (INSUFFICIENT_PRIVILEGES, "the driver permits only administrators to use CUPTI"),
@@ -195,7 +197,7 @@ fn records_are_collected_and_everything_is_detached() {
     }
     SUBSCRIBES.store(0, Ordering::Relaxed);
 
-    // Two ranks of a process, of which this thread is one.
+    // Two ranks of a process; this thread is one of them.
     cupti.begin().expect("it attaches");
     cupti.begin().expect("it is attached");
     assert_eq!(lock(&ENABLED).len(), KINDS.len());
@@ -205,7 +207,7 @@ fn records_are_collected_and_everything_is_detached() {
     cupti.set_cause(None);
     let foreign = call(CONCURRENT_KERNEL, 0);
     lock(&WAITING).push((38, foreign, 0, 1, 2));
-    // The nodes of a graph, which is cloned twice; one belongs to no operation.
+    // The nodes of a graph that is cloned twice; one node belongs to no operation.
     cupti.set_cause(cause(4));
     node(NODE_CREATED, 11, 0);
     cupti.set_cause(None);
@@ -235,7 +237,7 @@ fn records_are_collected_and_everything_is_detached() {
     });
     assert_eq!((activities.as_slice(), dropped), (expected.as_slice(), 0));
     assert_eq!((lock(&ENABLED).len(), FINALIZED.load(Ordering::Relaxed)), (KINDS.len(), 0), "a rank still records");
-    // The records of the other rank were read with those of this one. Its buffers were too few.
+    // The records of the other rank were read together with those of this one. The other rank dropped records.
     DROPPED.store(2, Ordering::Relaxed);
     let (activities, dropped) = cupti.end(&HashSet::from([foreign])).expect("there are records");
     assert_eq!((activities.len(), dropped), (1, 2));
@@ -243,7 +245,7 @@ fn records_are_collected_and_everything_is_detached() {
     assert_eq!(FINALIZED.load(Ordering::Relaxed), 1);
     assert!(lock(&FULL).is_empty() && !lock(&EMPTY).is_empty(), "buffers are kept for the next pass");
 
-    // A later pass knows nothing of this one, and a failure of the library still detaches.
+    // A later pass does not see records of this one, and the library is detached even if one of its functions fails.
     cupti.begin().expect("it attaches again");
     LOST_BUFFERS.store(7, Ordering::Relaxed);
     let why = cupti.end(&HashSet::new()).unwrap_err();

@@ -29,7 +29,8 @@ use crate::backend::gpu::products::Chooser;
 use crate::backend::gpu::stamps::{self, Stamps};
 use crate::backend::gpu::streams;
 
-/// Copies of its operands that a library's convolution may make in the workspace, in another order of dimensions.
+/// Number of copies of its operands in another order of dimensions that a library's convolution may make in the
+/// workspace.
 const CONVOLUTION_COPIES: u64 = 2;
 
 /// Workspace of a lane's matrix products in bytes: NVIDIA's recommendation for Hopper.
@@ -234,8 +235,7 @@ impl<A: Api> GpuDriver<A> {
         Ok(())
     }
 
-    /// Size in bytes of each lane's workspace: the largest that a matrix product, a convolution, attention or a
-    /// kernel of the lane needs.
+    /// Size in bytes of each lane's workspace: the maximum of its matrix products, convolutions, attention and kernels.
     /// Operations of a lane run one after the other, so they share it. `room` is the device memory that is left.
     fn workspace_bytes(&self, room: u64) -> Vec<u64> {
         // Libraries get a fixed budget; kernels state the bytes that they need.
@@ -425,7 +425,7 @@ impl<A: Api> GpuDriver<A> {
     fn infer_engines(&mut self, id_exchange: &IdExchange) -> Result<(), ExecError> {
         if self.kernels.has(&engines::source()) {
             id_exchange.note_progress();
-            // A process does not know what the other ranks are doing, so it writes only its own memory.
+            // A process cannot synchronize with the other ranks here, so it writes only its own memory.
             let others = self.inter_process.is_empty();
             let found = engines::infer(self.api.as_ref(), &self.kernels, &self.calls, others);
             self.notes.extend(found.map_err(device)?);

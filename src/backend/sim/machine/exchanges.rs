@@ -42,7 +42,7 @@ pub struct ChannelSide {
 pub struct Exchange {
     /// The collectives that it calls.
     pub calls: Vec<Collective>,
-    /// Its channels.
+    /// The sides of the exchange, one per channel.
     pub sides: Vec<ChannelSide>,
     /// Compute units that it occupies.
     pub units: u64,
@@ -53,7 +53,7 @@ pub struct Exchange {
 /// An exchange in progress on one device.
 #[derive(Debug)]
 struct ActiveExchange {
-    /// Number of channels on which it waits for others or for a transfer.
+    /// Number of channels on which this exchange waits for other ranks or for a transfer.
     open: u32,
     groups: Vec<u32>,
 }
@@ -206,7 +206,7 @@ impl Machine {
             let needed = self.meetings.exchanges[exchange].sides[place].needed;
             let first = self.meetings.arrived.get(&(channel, turn)).and_then(|there| there.first().copied());
             if channel.pair.is_none() && first.is_some_and(|first| !self.alike(first.exchange, exchange)) {
-                // Neither this one nor the other ever completes.
+                // Two different collectives meet on the channel, so neither ever completes.
                 continue;
             }
             let there = self.meetings.arrived.entry((channel, turn)).or_default();

@@ -31,7 +31,7 @@ impl Machine {
             longest_gap: _,
             blocks,
             meetings,
-            // Both follow from what ranks wait for.
+            // Both fields follow from the state of the ranks that wait.
             awaited: _,
             awaited_lanes: _,
             moved: _,

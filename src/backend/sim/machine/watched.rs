@@ -24,19 +24,19 @@ impl Machine {
         *observed = [start.or(observed[0]), end.or(observed[1])];
     }
 
-    /// Notes from now on how many compute units of a device are occupied.
+    /// Records from now on how many compute units of a device are occupied.
     pub fn watch_units(&mut self, device: usize) {
         self.watched[device] = Some(Vec::new());
         self.note_units(device);
     }
 
-    /// The times at which the number of occupied units of a device has changed since [`Machine::watch_units`], each with
-    /// the number in 1/32 from then on. Nothing is noted any more.
+    /// The times at which the number of occupied units of a device has changed since [`Machine::watch_units`], each
+    /// with the number in 1/32 from then on. Recording ends.
     pub fn take_units(&mut self, device: usize) -> Vec<(Time, u32)> {
         self.watched[device].take().unwrap_or_default()
     }
 
-    /// Notes the occupied units of a device after a change, if somebody watches.
+    /// Records the occupied units of a device after a change, if the device is watched.
     pub(super) fn note_units(&mut self, device: usize) {
         let occupied = (self.capacity - self.devices[device].free) as u32;
         let Some(changes) = &mut self.watched[device] else { return };

@@ -1,4 +1,4 @@
-//! The launch of a grouped product: how blocks share the tiles of all groups.
+//! Launches of a grouped product: how blocks divide the tiles of all groups.
 
 use super::super::super::kernel::{bounds, c_type, source};
 use super::super::super::layout::in_packs;
@@ -7,47 +7,48 @@ use super::super::super::occupancy::UNITS;
 use super::super::super::warpgroups;
 use super::*;
 
-/// How a grouped product is cut into tiles, each of which a block computes at a time. Blocks stay until no tile is left.
+/// Division of a grouped product into tiles. A block computes one tile at a time and takes tiles until none is left (a
+/// persistent kernel).
 pub struct Tiling {
     shape: Shape,
     /// Rows and columns of a tile.
     rows: u64,
     columns: u64,
-    /// Threads of a block, and warps of it that share the rows at most, where there are no instructions for four warps together.
+    /// Threads of a block, and maximum number of its warps that share the rows on devices without `wgmma`.
     threads: u64,
     row_warps: u64,
-    /// Parts of the depth that are in shared memory at the same time, at most.
+    /// Maximum number of stages, the parts of the depth that are in shared memory at the same time.
     stages: u64,
-    /// Blocks that a compute unit holds at the same time.
+    /// Number of blocks that are resident on an SM or compute unit.
     resident: u64,
-    /// Whether matrix units multiply. Otherwise each thread has 4 × 4 elements of a tile.
+    /// Whether matrix units are used. Otherwise each thread computes 4 × 4 elements of a tile.
     by_units: bool,
-    /// Whether blocks may share the depth of tiles. The kernel decides by the ends of the groups.
+    /// Whether blocks may share the depth of tiles. The kernel decides at run time, from the sizes of the groups.
     splits: bool,
 }
 
-/// Terms of the sums that are in shared memory together.
+/// Depth of a stage in terms.
 const DEPTH: u64 = 64;
 
-/// The mean rows of a group up to which tiles have as many.
+/// Mean number of rows per group up to which tiles have as many rows.
 const SMALL_ROWS: u64 = 32;
 
-/// Steps of a block's share of the depth, at least.
+/// Minimum number of steps in a block's share of the depth.
 const LEAST_STEPS: u64 = 12;
 
-/// Steps that joining the parts of a tile takes the time of.
+/// Cost of adding the parts of a tile, as a number of steps.
 const JOIN_STEPS: u64 = 10;
 
-/// Rounds of tiles beyond which the blocks that the last round leaves idle are not worth a second kernel.
+/// Number of rounds of tiles beyond which idle blocks in the last round do not justify a second kernel.
 const ROUNDS: u64 = 8;
 
-/// Blocks that join the parts of one tile.
+/// Number of blocks that add the parts of one tile.
 const JOINERS: u64 = 16;
 
-/// Bytes of a shared tile's description in the workspace.
+/// Bytes of the description of a shared tile in the workspace.
 const SHARED_TILE: u64 = 28;
 
-/// Groups up to which four stages of the largest tiles fit beside what a block keeps of each group.
+/// Maximum number of groups for which four stages of the largest tiles fit in shared memory beside the table of groups.
 const FEW_GROUPS: u64 = 383;
 
 impl Tiling {
@@ -68,13 +69,14 @@ impl Tiling {
             return Tiling { by_units: false, ..with(64, 64, 256, 1, 1, 4) };
         }
         let small = with(32, 128, 128, 1, 4, 2);
-        // The rows of a group, if all groups have the same number. Tiles that hold turned columns have 64 of them at least.
+        // Number of rows of a group if all groups have equal size. Tiles with transposed columns have at least 64
+        // columns.
         let mean = shape.rows / shape.groups.max(1);
         if mean <= SMALL_ROWS && !shape.in_depth && !spec.attrs.bool("transpose_a") {
             return small;
         }
-        // The larger a tile, the less often its factors are read: tilings with their speed beside the first one's. That of the
-        // second was measured on an H200 (480 and 490 TFLOP/s), the others are estimates.
+        // Larger tiles read their factors less often. Each tiling has its speed relative to the first. That of the
+        // second was measured on an H200 (480 and 490 TFLOP/s); the others are estimates.
         let all = [
             (with(192, 256, 384, 3, 4, 1), 1.0),
             (with(128, 256, 256, 2, 4, 1), 0.97),
@@ -91,13 +93,13 @@ impl Tiling {
         Tiling { splits: best.may_share(), ..best }
     }
 
-    /// Blocks that the device holds at the same time.
+    /// Number of resident blocks on the device.
     fn at_once(&self) -> u64 {
         UNITS * self.resident
     }
 
-    /// Steps of the depth that a block takes at most if the groups have equal sizes: where blocks compute whole tiles, and where
-    /// they share them.
+    /// Maximum number of steps of the depth per block if the groups have equal sizes: if blocks compute whole tiles,
+    /// and if they share them.
     fn steps(&self) -> (u64, u64) {
         let groups = if self.shape.in_depth { self.shape.groups.max(1) } else { 1 };
         let (tiles, steps) = (self.tiles(), (self.shape.depth / groups).div_ceil(DEPTH).max(1));
@@ -105,26 +107,26 @@ impl Tiling {
         (tiles.div_ceil(self.at_once()) * steps, (tiles * steps).div_ceil(blocks) + JOIN_STEPS)
     }
 
-    /// Whether some sizes of the groups let blocks share the depth with a gain.
+    /// Whether blocks gain from sharing the depth for some sizes of the groups.
     fn may_share(&self) -> bool {
         let (whole, shared) = self.steps();
-        // One group of the depth may have all of it.
+        // One group may have the whole depth.
         let uneven =
             self.shape.in_depth && self.shape.groups > 1 && self.shape.depth / DEPTH > 2 * (LEAST_STEPS + JOIN_STEPS);
         self.tiles() < ROUNDS * self.at_once() && (shared < whole || uneven)
     }
 
-    /// Bytes of the sums of shared tiles, two for each block, and of their descriptions.
+    /// Bytes of the partial sums of shared tiles, two for each block, and of the tiles' descriptions.
     fn workspace(&self) -> u64 {
         self.at_once() * (2 * 4 * self.rows * self.columns + SHARED_TILE)
     }
 
-    /// Bytes for the end of each group and the tiles up to it.
+    /// Bytes of the table with the end of each group and the number of tiles up to it.
     fn table(&self) -> u64 {
         (2 * 4 * (self.shape.groups + 1)).next_multiple_of(512)
     }
 
-    /// Tiles of all groups, if their sizes are equal.
+    /// Number of tiles of all groups, if they have equal sizes.
     fn tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let of_rows = match in_depth {
@@ -134,7 +136,7 @@ impl Tiling {
         of_rows * columns.div_ceil(self.columns)
     }
 
-    /// The most tiles that any sizes of groups give.
+    /// Maximum number of tiles, over all sizes of groups.
     fn most_tiles(&self) -> u64 {
         let Shape { in_depth, groups, rows, columns, .. } = self.shape;
         let of_rows = match in_depth {
@@ -209,7 +211,7 @@ impl Tiling {
             self.columns,
             u32::from(self.splits),
         );
-        // A group may begin at any place, so packs of elements along it do not lie at multiples of their size.
+        // A group may begin at any position, so packs along it may be unaligned.
         let [along_a, along_b] = match in_depth {
             true => [!turned[0], turned[1]],
             false => [turned[0], false],
@@ -266,7 +268,7 @@ impl Tiling {
     }
 }
 
-/// Kernel text that defines `finished`, the epilogue of a sum.
+/// Returns kernel text that defines `finished`, the epilogue of a sum.
 fn function(spec: &Spec) -> String {
     let expression = finish(spec).expression();
     let constants = expression.constants().iter().enumerate();

@@ -1,4 +1,5 @@
-//! `grouped_gemm`: products of groups of rows, or of parts of the depth, whose sizes are data.
+//! `grouped_gemm`: products of groups of rows, or of parts of the depth. The sizes of the groups are known only at run
+//! time.
 
 mod kernel;
 mod text;
@@ -20,13 +21,13 @@ use kernel::Tiling;
 /// `grouped_gemm(a, b, ends -> c)`, as `torch._grouped_mm`.
 pub struct GroupedGemm;
 
-/// Inputs of a product: both factors and the ends of the groups.
+/// Number of inputs of the product: both factors and the ends of the groups.
 const FACTORS: usize = 3;
 
-/// The most groups: a block keeps where each of them ends in shared memory.
+/// Maximum number of groups: a block keeps the end of each in shared memory.
 const MOST_GROUPS: u64 = 1024;
 
-/// The most rows, columns or terms of a sum: places are numbered by 32 bits.
+/// Maximum number of rows, columns or terms of a sum: positions have 32 bits.
 const MOST_ROWS: u64 = 1 << 31;
 
 const OPTIONS: [OptionSpec; 3] = [
@@ -172,7 +173,8 @@ impl Operation for GroupedGemm {
         }
     }
 
-    /// One kernel, whose blocks find the tiles of each group from the ends; and if blocks share tiles, one that adds the parts.
+    /// Returns a kernel whose blocks compute the tiles of each group from the ends; and if blocks share tiles, a kernel
+    /// that adds the parts.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
@@ -199,7 +201,7 @@ impl Operation for GroupedGemm {
     }
 }
 
-/// Compares the product `c` of a device, without its gate, with the reference.
+/// Compares the device's product `c`, without its gate, with the reference.
 fn check_product(spec: &Spec, inputs: &[&[f64]], c: &[f64]) -> Check {
     let (rounding, flops) = (rounding(spec), spec.cost().flops);
     let (mut all, mut end) = (Check::none(), 0);
@@ -208,22 +210,22 @@ fn check_product(spec: &Spec, inputs: &[&[f64]], c: &[f64]) -> Check {
         all.add(&found, |index| range.start as u64 + index);
         end = range.end;
     }
-    // Rows behind the last group.
+    // Rows behind the last group must be zero.
     let found = compare(spec.outputs[0].dtype, &c[end..], &vec![0.0; c.len() - end], &Tolerance::Exact);
     all.add(&found, |index| end as u64 + index);
     all
 }
 
-/// The sizes of a grouped product.
+/// Sizes of a grouped product.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Whether groups are parts of the depth, and each has a matrix of the result. They are parts of the rows otherwise.
+    /// Whether groups are parts of the depth, each with a matrix of the result. Otherwise they are parts of the rows.
     in_depth: bool,
     groups: u64,
-    /// Rows and columns of the result of all groups, or of each of them if they are parts of the depth.
+    /// Rows and columns of the result: of all groups together, or of each group if groups are parts of the depth.
     rows: u64,
     columns: u64,
-    /// Terms of each sum, or of the sums of all groups if they are parts of the depth.
+    /// Number of terms of each sum; over all groups if groups are parts of the depth.
     depth: u64,
 }
 
@@ -235,13 +237,13 @@ impl Shape {
         Shape { in_depth, groups: spec.inputs[2].dims[0], rows, columns, depth }
     }
 
-    /// The length of the dimension that groups are parts of.
+    /// Length of the dimension that is divided into groups.
     fn length(&self) -> u64 {
         if self.in_depth { self.depth } else { self.rows }
     }
 }
 
-/// The type in which products are formed.
+/// Arithmetic of the products.
 fn arithmetic(spec: &Spec) -> Arithmetic {
     match spec.inputs[0].dtype {
         DType::F64 => Arithmetic::F64,
@@ -251,7 +253,7 @@ fn arithmetic(spec: &Spec) -> Arithmetic {
     }
 }
 
-/// The steps after the sums. Each function of an epilogue is zero at zero, so rows without a group stay zero.
+/// Returns the steps after the sums. Every epilogue function is zero at zero, so rows without a group stay zero.
 fn finish(spec: &Spec) -> Finish {
     Finish::of_sums(Function::of_word(spec))
 }
@@ -260,7 +262,8 @@ fn rounding(spec: &Spec) -> Rounding {
     Rounding::once(spec, finish(spec), arithmetic(spec))
 }
 
-/// The groups' parts of a length. An end below one before it makes an empty group, and one beyond the length is the length.
+/// Returns the range of each group within a length. An end below the previous one gives an empty group; an end beyond
+/// the length is clamped to it.
 fn groups(ends: &[f64], length: u64) -> impl Iterator<Item = Range<usize>> {
     let mut begin = 0;
     ends.iter().map(move |&end| {
@@ -271,7 +274,7 @@ fn groups(ends: &[f64], length: u64) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The product of each group that has elements in the result, and the range of these. Inputs lie without gaps.
+/// Returns the product of each nonempty group and its range in the result. Inputs have no gaps.
 fn parts<'a>(spec: &Spec, inputs: &[&'a [f64]]) -> impl Iterator<Item = (Range<usize>, Factors<'a>)> {
     let shape = Shape::of(spec);
     let [turned_a, turned_b] = ["transpose_a", "transpose_b"].map(|name| spec.attrs.bool(name));

@@ -1,24 +1,27 @@
-//! The texts of the kernels. [`super::kernel`] defines their names.
+//! Source text of the kernels. [`super::kernel`] defines the macros that they use.
 
-/// The order of the tiles, and how blocks share them. A block has `BM` rows and `BN` columns of one group's result at a time.
+/// Order of the tiles, and how blocks share them. A block computes a tile of `BM` rows and `BN` columns of one group at
+/// a time.
 ///
-/// Tiles of a group follow each other, those of `BAND` rows of tiles column by column, so that blocks that run together read
-/// the same rows and columns.
+/// The tiles of a group are consecutive. Within each band of `BAND` rows of tiles, the order is column by column, so
+/// that concurrent blocks read the same rows and columns.
 ///
-/// With `SPLIT`, blocks share the depth of the last tiles if that takes fewer steps ("stream-k": Osama et al., "Stream-K:
-/// work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second kernel adds up the
-/// parts of a tile. Which block has which steps follows from the ends alone, so equal inputs give equal results.
+/// With `SPLIT`, blocks share the depth of the last tiles if that takes fewer steps ("stream-k": Osama et al.,
+/// "Stream-K: work-centric parallel decomposition for dense matrix-matrix multiplication on the GPU", 2023). A second
+/// kernel adds up the parts of a tile. The assignment of steps to blocks depends only on the ends of the groups, so
+/// results are reproducible.
 pub const SCHEDULE: &str = r#"
 #define BAND 16
 struct Strides { i64 group, row, column; };
 struct Larger { __device__ u32 operator()(u32 a, u32 b) const { return a > b ? a : b; } };
-// A block's part of a tile: steps of the depth, of as many as the tile has.
+// A block's part of a tile: a range of steps of the depth, and the tile's number of steps.
 struct Part {
   u32 tile, first, last, steps;
   __device__ inline bool is_whole() const { return first == 0 && last == steps; }
 };
 struct Total { __device__ u32 operator()(u32 a, u32 b) const { return a + b; } };
-// Joins each of `count` numbers in shared memory with all before it. `room` has as many.
+// Replaces each of `count` numbers in shared memory by the combination of all numbers up to it. `room` has space for as
+// many numbers.
 template <typename F> __device__ inline void join_all(u32* values, u32* room, u32 count, F join) {
   for (u32 step = 1; step < count; step *= 2) {
     for (u32 i = threadIdx.x; i < count; i += THREADS) room[i] = i < step ? values[i] : join(values[i], values[i - step]);
@@ -29,19 +32,19 @@ template <typename F> __device__ inline void join_all(u32* values, u32* room, u3
 }
 struct Place {
   u32 group;
-  // The first row and column of the tile, and the end of the rows that belong to the group.
+  // First row and column of the tile, and end of the group's rows.
   u32 row, column, row_end;
-  // The terms of the sums.
+  // Range of the terms of the sums.
   u32 depth, depth_end;
 };
 struct Schedule {
-  // For each group its end, and the rows of tiles of all groups up to it. Where groups are rows, those behind the last are a
-  // group without terms. Where they are parts of the depth, all groups have as many tiles, and the second number counts the
-  // steps of one tile of each group up to it.
+  // For each group, its end, and the number of rows of tiles up to it. If groups are rows, the rows behind the last
+  // group form an additional group without terms. If groups are parts of the depth, all groups have the same number of
+  // tiles, and the second number counts the steps of one tile of each group up to it.
   const u32 *ends, *tiles;
   u32 groups, parts, columns, total, row_tiles, steps;
 
-  // `table` has two numbers for each group and two more, which stay; `room` has half as many.
+  // `table` has two numbers per group and two more, and must stay valid; `room` has half as many.
   __device__ inline Schedule(u32* table, u32* room, const I* given, u64 step, u32 groups, u32 rows, u32 columns, u32 depth) {
     row_tiles = (rows + BM - 1) / BM;
     steps = steps_of(depth);
@@ -68,10 +71,10 @@ struct Schedule {
     total = (IN_DEPTH ? groups * row_tiles : tiles[parts - 1]) * this->columns;
   }
 
-  // Steps of a tile; one without terms takes one too.
+  // Number of steps of a tile; a tile without terms takes one step.
   __device__ static inline u32 steps_of(u32 terms) { return terms == 0 ? 1 : (terms + BK - 1) / BK; }
 
-  // The first part of the table whose sum, times `each`, is beyond a number.
+  // Returns the first entry of the table whose sum times `each` exceeds `number`.
   __device__ inline u32 find(u32 number, u32 each) const {
     u32 low = 0, high = parts - 1;
     while (low < high) {
@@ -93,7 +96,7 @@ struct Schedule {
     return {group, begin + row, column, end, 0, group < groups ? depth : 0};
   }
 
-  // Steps of all tiles before one.
+  // Number of steps of all earlier tiles.
   __device__ inline u32 steps_before(u32 tile) const {
     if (IN_DEPTH) {
       u32 each = row_tiles * columns, group = tile / each;
@@ -105,7 +108,7 @@ struct Schedule {
     return tile < filled ? tile * steps : filled * steps + (tile - filled);
   }
 
-  // The rest of a tile from a step on, of the steps of all tiles.
+  // Returns the part of a tile that begins at this step, counted over all tiles.
   __device__ inline Part part(u32 step) const {
     if (IN_DEPTH) {
       u32 each = row_tiles * columns, group = find(step, each), before = group > 0 ? tiles[group - 1] : 0;
@@ -119,12 +122,13 @@ struct Schedule {
 };
 
 #if SPLIT
-// How blocks share the depth of the last tiles: each has as many steps, whichever tiles they belong to.
+// Division of the last tiles' depth among blocks: each block has the same number of steps, which can belong to several
+// tiles.
 struct Shares {
-  // The first tile whose steps are shared, the steps before it, and the steps of all tiles.
+  // First tile whose steps are shared, number of steps before it, number of steps of all tiles, and number of blocks.
   u32 tile, begin, end, blocks;
 
-  // `room` has two numbers for each group.
+  // `room` has space for two numbers per group.
   __device__ inline Shares(const Schedule& schedule, u32* room) {
     u32 total = schedule.total, at_once = gridDim.x;
     u32 most = schedule.steps;
@@ -140,7 +144,7 @@ struct Shares {
     end = schedule.steps_before(total);
     blocks = (end - begin) / LEAST_STEPS;
     blocks = blocks > at_once ? at_once : blocks < 1 ? 1 : blocks;
-    // Time in steps if blocks compute whole tiles, and if they share them.
+    // Time in steps if blocks compute whole tiles, and if they share tiles.
     u32 whole = (total - tile + at_once - 1) / at_once * most, shared = (end - begin) / blocks + JOIN_STEPS;
     if (shared >= whole) tile = total, begin = end;
   }
@@ -150,21 +154,20 @@ struct Shares {
   }
 };
 
-// A tile that several blocks share, which begins in the steps of one of them: as many blocks after it have the rest.
+// A tile that several blocks share. It begins among the steps of one block; the next `others` blocks have the rest.
 struct Shared { Place place; u32 others; };
 #endif
 "#;
 
-/// How the warps of a block share a tile, and how many parts of the depth are in shared memory. Tiles lie there as columns of
-/// 64 elements of memory, with the turns of [`super::super::super::mma`], which are those that Hopper's instructions for four
-/// warps read.
+/// Division of a tile among the warps of a block, and the stages in shared memory. A stage holds columns of 64 elements
+/// with the swizzle of [`super::super::super::mma`], which `wgmma` reads directly.
 pub const TILES: &str = r#"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && BM % 64 == 0
 #define WARPGROUPS 1
 #else
 #define WARPGROUPS 0
 #endif
-// Shared memory of a block, by device.
+// Bytes of shared memory of a block, by device.
 #if !MMA
 #define ROOM (64 << 10)
 #elif __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030
@@ -176,9 +179,9 @@ pub const TILES: &str = r#"
 #endif
 #define STAGE ((BM + BN) * BK)
 #define STAGES_THAT_FIT ((ROOM - TABLE) / (2 * STAGE))
-// Without asynchronous copies, more than one stage is of no use.
+// Without asynchronous copies, more than one stage has no benefit.
 #define STAGES (!MMA ? 1 : STAGES_THAT_FIT < STAGES_AT_MOST ? STAGES_THAT_FIT : STAGES_AT_MOST)
-// Stages that are loaded ahead. Instructions for four warps may still read the one before.
+// Number of stages that are loaded ahead. `wgmma` may still be reading the stage before.
 #define AHEAD (WARPGROUPS ? STAGES - 2 : STAGES - 1)
 #define WARPS (THREADS / LANES)
 #define ROW_WARPS (WARPS < ROW_WARPS_AT_MOST ? WARPS : ROW_WARPS_AT_MOST)
@@ -186,13 +189,13 @@ pub const TILES: &str = r#"
 #define NT (WARPGROUPS ? BN / 16 : BN / 16 / (WARPS / ROW_WARPS))
 #define ROW_STEP (WARPGROUPS ? 64 : 16)
 #define EACH(i, n) _Pragma("unroll") for (int i = 0; i < (n); i++)
-// The first row and column, within a tile, of a warp's sums.
+// First row and column of a warp's sums within a tile.
 __device__ inline u32 first_row() {
   u32 warp = threadIdx.x / LANES;
   return WARPGROUPS ? warp / 4 * (MT * 64) + warp % 4 * 16 : warp % ROW_WARPS * (MT * 16);
 }
 __device__ inline u32 first_column() { return WARPGROUPS ? 0 : threadIdx.x / LANES / ROW_WARPS * (NT * 16); }
-// Writes the sums of a place of a warp's share in a tile.
+// Writes a warp's sums of a tile.
 __device__ inline void store_sums(O* c, const Strides& sc, const Place& place, u32 columns, u32 m, u32 n, const Sums& sum) {
   O* own = c + (IN_DEPTH ? place.group * sc.group : 0);
   EACH(h, LANE_ROWS) {
@@ -212,21 +215,22 @@ __device__ inline void store_sums(O* c, const Strides& sc, const Place& place, u
   }
 }
 #if SPLIT
-// The sums of a block's part of a tile that begins in its steps, or of one that has begun before.
+// Memory for the partial sums of a block: one part for a tile that begins in its steps, one for a tile that began
+// earlier.
 __device__ inline Pack<f32, 4>* own_parts(Pack<f32, 4>* workspace, u32 block, bool begins) {
   return workspace + (u64)(2 * block + begins) * (BM * BN / 4);
 }
 #endif
 "#;
 
-/// The product of 16-bit factors.
+/// Product of 16-bit factors.
 pub const UNITS: &str = r#"#if MMA
   extern __shared__ __align__(1024) Pack<u32, 4> memory[];
 #else
   extern __shared__ Pack<u32, 4> memory[];
 #endif
   u16* stages = (u16*)memory;
-  // The loads of the first tile come after all use of the room.
+  // The table is built before the first loads overwrite the shared memory that it uses temporarily.
   Schedule schedule((u32*)(stages + STAGES * STAGE), (u32*)stages, ends, se, groups, rows, columns, depth);
   u32 own_row = first_row(), own_column = first_column();
   auto tile_a = [&](u32 stage) { return stages + stage * STAGE; };
@@ -266,7 +270,7 @@ pub const UNITS: &str = r#"#if MMA
 #else
   u32 whole = schedule.total;
 #endif
-  // Takes the next tile, or the block's part of one, and begins to load it. Returns whether there is any.
+  // Takes the next tile, or the block's part of one, and starts to load it. Returns false if there is none.
   auto advance = [&]() -> bool {
     if (tile < whole) {
       next = schedule.place(tile, rows, depth);
@@ -356,7 +360,7 @@ pub const UNITS: &str = r#"#if MMA
 #if WARPGROUPS
     multiply_pending<0>();
 #endif
-    // The first steps of the next tile are on their way while this one is written.
+    // The first stages of the next tile are loaded while the results of this one are written.
     __syncthreads();
     more = advance();
 #if SPLIT
@@ -374,7 +378,7 @@ pub const UNITS: &str = r#"#if MMA
   }
 "#;
 
-/// Adds up the parts of each shared tile, in the order of its blocks, which is that of its depth.
+/// Adds the parts of each shared tile in block order, which is the order of the depth.
 pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace, gridDim.x, false))[blockIdx.x];
   if (shared.others == 0) return;
   for (u32 own = blockIdx.y; own < MT * NT; own += gridDim.y) {
@@ -393,7 +397,7 @@ pub const JOIN: &str = r#"  Shared shared = ((const Shared*)own_parts(workspace,
   }
 "#;
 
-/// The product of factors of 32 or 64 bits: each thread has 4 × 4 elements of a tile.
+/// Product of factors of 32 or 64 bits: each thread computes 4 × 4 elements of a tile.
 pub const ELEMENTS: &str = r#"  __shared__ u32 table[2 * (MOST_GROUPS + 1)], room[MOST_GROUPS + 1];
   __shared__ C left[16][BM + 4], right[16][BN + 4];
   Schedule schedule(table, room, ends, se, groups, rows, columns, depth);
