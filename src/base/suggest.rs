@@ -44,6 +44,15 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
     near.or(longer.filter(|_| !several))
 }
 
+/// The candidates, those with the least edit distance first; of equally near ones, the alphabetically first. For few and short
+/// names.
+pub fn similar<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let wrong: String = wrong.to_lowercase().chars().take(MAX_LENGTH).collect();
+    let mut all: Vec<&str> = candidates.into_iter().collect();
+    all.sort_by_cached_key(|candidate| (strsim::damerau_levenshtein(&wrong, candidate), *candidate));
+    all
+}
+
 /// Number of bytes that only one of the texts has: at most twice the edit distance if letters have one byte each. With
 /// longer letters it may exceed that, which at worst loses a suggestion.
 fn unlike(a: &str, b: &str) -> usize {

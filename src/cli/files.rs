@@ -180,8 +180,22 @@ pub fn bytes_from(name: &str, reader: impl Read, kind: FileKind) -> Result<Vec<u
     Ok(bytes)
 }
 
+/// First bytes of files that are no texts in UTF-8, with what they are and what to do.
+const FOREIGN: [(&[u8], &str, &str); 6] = [
+    (b"\x1f\x8b", "it is compressed by gzip", "unpack it with `gunzip` first"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed by zstd", "unpack it with `unzstd` first"),
+    (b"\xfd7zXZ", "it is compressed by xz", "unpack it with `unxz` first"),
+    (b"PK\x03\x04", "it is a ZIP archive", "unpack it with `unzip` first"),
+    (b"\xff\xfe", "its text is in UTF-16", "save it as UTF-8"),
+    (b"\xfe\xff", "its text is in UTF-16", "save it as UTF-8"),
+];
+
 /// The text of a file with these bytes.
 pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
+    if let Some((_, why, help)) = FOREIGN.iter().find(|(begin, ..)| bytes.starts_with(begin)) {
+        let (name, why, help) = (name.to_owned(), (*why).to_owned(), Some((*help).to_owned()));
+        return Err(InputError::Unreadable { name, why, help });
+    }
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         InputError::Unreadable {
