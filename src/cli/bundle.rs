@@ -61,13 +61,10 @@ pub fn bundle(args: BundleArgs) -> CliResult {
         None => Path::new(Path::new(&args.file).file_name().unwrap_or_default()).with_extension(container::BUNDLE),
     };
     output::check_file(&path)?;
-    let record = match &args.record {
-        Some(record) => Some(container::record(record)?),
-        // The record whose text is bundled belongs to it.
-        None if args.file.ends_with(".json") => Some(container::record(Path::new(&args.file))?),
-        None => None,
-    };
-    let bundle = gather(&args, record)?;
+    // The record whose text is bundled belongs to it.
+    let own = || Some(PathBuf::from(&args.file)).filter(|_| args.file.ends_with(".json"));
+    let record = args.record.clone().or_else(own).map(|path| Ok::<_, InputError>((container::record(&path)?, path)));
+    let bundle = gather(&args, record.transpose()?)?;
     let held_record = bundle.record.is_none() && path.is_file() && container::record(&path).is_ok();
     output::write_file(&path, bundle.to_text().as_bytes())?;
     let path = path.display();
@@ -108,7 +105,7 @@ fn place(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// Collects everything that a file needs.
-fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliError> {
+fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bundle, CliError> {
     let file = project::resolve(&args.file)?;
     let config = args.config.config.iter().map(|pair| format!("--config={pair}"));
     let words: Vec<String> = [file.clone(), "--backend=sim".to_owned()].into_iter().chain(config).collect();
@@ -146,8 +143,8 @@ fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliErr
     }
     let mut parts = parts(gathered, &workload, &mut runs, highest, by_name);
     let record = match record {
-        Some(record) => {
-            check_record(&record, &file, &settled, &loaded)?;
+        Some((record, path)) => {
+            check_record((&record, &path), &file, &settled, &loaded)?;
             Some(recorded(record, &mut parts))
         }
         None => None,
@@ -274,9 +271,14 @@ fn common(a: &Path, b: &Path) -> PathBuf {
 
 /// Fails unless a record is of the program that is bundled: of its text, its parameters, and everything else that decides what
 /// runs. `file` is the file that is bundled.
-fn check_record(record: &RunRecord, file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<(), InputError> {
+fn check_record(
+    (record, path): (&RunRecord, &Path),
+    file: &str,
+    args: &ExecArgs,
+    loaded: &Loaded,
+) -> Result<(), InputError> {
     let workload = loaded.workload();
-    let bad = |why: &str, help: &str| InputError::bad_value("`--record`", &record.workload.name, why, help);
+    let bad = |why: &str, help: &str| InputError::bad_value("`--record`", &path.display().to_string(), why, help);
     if record.workload.sha256 != workload.sha256 {
         let stem = |name: &str| name.rsplit('/').next().unwrap_or(name).to_owned();
         let why = match stem(&record.workload.name) == stem(&workload.name) {
@@ -286,9 +288,8 @@ fn check_record(record: &RunRecord, file: &str, args: &ExecArgs, loaded: &Loaded
         return Err(bad(&why, &format!("run what is bundled: `aorta exec {file} --json PATH`")));
     }
     let shown = |value: Option<String>| value.unwrap_or_else(|| "absent".to_owned());
-    let param = |name: &String| {
-        (name.clone(), record.workload.params.get(name).cloned(), workload.params.get(name).cloned())
-    };
+    let param =
+        |name: &String| (name.clone(), record.workload.params.get(name).cloned(), workload.params.get(name).cloned());
     let mut compared: Vec<(String, Option<String>, Option<String>)> = workload.params.keys().map(param).collect();
     let fused = |is: bool| Some(is.to_string());
     let number = |number: Option<u32>| number.map(|number| number.to_string());
@@ -302,7 +303,8 @@ fn check_record(record: &RunRecord, file: &str, args: &ExecArgs, loaded: &Loaded
     let differs = compared.into_iter().filter(|(_, a, b)| a != b);
     let differs: Vec<String> =
         differs.map(|(name, a, b)| format!("`{name}` is {} there and {} in {file}", shown(a), shown(b))).collect();
-    let help = format!("run what is bundled: `aorta exec {file} --json PATH`; or bundle the record, with its own values");
+    let help =
+        format!("run what is bundled: `aorta exec {file} --json PATH`; or bundle the record, with its own values");
     if differs.is_empty() { Ok(()) } else { Err(bad(&differs.join(", "), &help)) }
 }
 

@@ -49,21 +49,8 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     let mut failed = None;
     let mut warned = false;
     for file in &args.files {
-        let path = project::resolve(file)?;
-        if path.ends_with(".ron") {
-            output::print(&match kinds::supporting(&path)? {
-                Some((kind, text)) => {
-                    let about = kinds::describe(kind, &path, &text)?;
-                    let missing = if kind == RonKind::Ranges { ranges(&path, &args.config)? } else { String::new() };
-                    format!("{file}: good: {about}{missing}\n")
-                }
-                None if suite::is_suite(&path)? => suite::check(&path, &args.config, how)?,
-                None => scenario(file, &args.workload, &args.config)?,
-            });
-            continue;
-        }
         // Every file is checked. The errors of all but the last are shown here, those of the last by the caller.
-        match check(file, &args, &settings, how) {
+        match check_file(file, &args, &settings, how) {
             Ok(warnings) => warned |= warnings > 0,
             Err(error) => {
                 if let Some(before) = failed.replace(error) {
@@ -77,6 +64,24 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
         None if warned && args.strict => Ok(CHECK_FAILED),
         None => Ok(DONE),
     }
+}
+
+/// Checks a file of any kind, and returns the number of warnings.
+fn check_file(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
+    let path = project::resolve(file)?;
+    if !path.ends_with(".ron") {
+        return check(file, args, settings, how);
+    }
+    output::print(&match kinds::supporting(&path)? {
+        Some((kind, text)) => {
+            let about = kinds::describe(kind, &path, &text)?;
+            let missing = if kind == RonKind::Ranges { ranges(&path, &args.config)? } else { String::new() };
+            format!("{file}: good: {about}{missing}\n")
+        }
+        None if suite::is_suite(&path)? => suite::check(&path, &args.config, how)?,
+        None => scenario(file, &args.workload, &args.config)?,
+    });
+    Ok(0)
 }
 
 /// Checks the ranges on metrics of workloads that the file at `path` can name. Returns a note on the other workloads.
@@ -146,7 +151,7 @@ fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
     rows.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// Checks one file for each world size and returns the number of warnings.
+/// Checks a workload or a module for each world size and returns the number of warnings.
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
     if let Some(user) = load::user_of_module(&text, settings)? {

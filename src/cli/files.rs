@@ -115,7 +115,16 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             // Only for files that the command line names: other files learn nothing of their surroundings.
-            let near = nearest(path).filter(|_| matches!(kind, FileKind::Scenario | FileKind::Suite));
+            let is_argument = matches!(
+                kind,
+                FileKind::Scenario
+                    | FileKind::Suite
+                    | FileKind::Bundle
+                    | FileKind::Record
+                    | FileKind::Runs
+                    | FileKind::Plan
+            );
+            let near = nearest(path).filter(|_| is_argument);
             let near = near.map(|near| format!("did you mean `{near}`?"));
             unreadable("there is no such file".to_owned(), Some(near.as_deref().unwrap_or(kind.wanted())))
         }

@@ -63,7 +63,8 @@ pub fn unknown(name: &str) -> InputError {
 /// The error for an unknown workload that a file in `folder` names.
 pub fn unknown_in(folder: &Path, name: &str) -> InputError {
     let beside = files::nearest(&folder.join(name));
-    let beside = beside.map(|file| Path::new(&file).strip_prefix(folder).map_or(file.clone(), |file| file.display().to_string()));
+    let beside = beside
+        .map(|file| Path::new(&file).strip_prefix(folder).map_or(file.clone(), |file| file.display().to_string()));
     let near = beside.or_else(|| nearest(name).map(str::to_owned));
     let help = near
         .map(|near| format!("did you mean `{near}`?"))

@@ -53,5 +53,5 @@ pub fn check_runs(path: &str, text: &str) -> Result<(), InputError> {
         }
         RonKind::Scenario => None,
     };
-    found.map_or(Ok(()), |(why, help)| Err(InputError::bad_value("what runs", path, why, &help)))
+    found.map_or(Ok(()), |(why, help)| Err(InputError::bad_value("the file to run", path, why, &help)))
 }

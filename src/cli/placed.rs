@@ -32,11 +32,7 @@ pub type FieldPlace = (Range<usize>, Range<usize>);
 
 /// The error with the lines of a file, given by name and text, in place of the arguments that it stands for. `find` returns the
 /// place of a value in the text; `None` if the file does not give it.
-pub fn in_file(
-    error: CliError,
-    (name, text): (&str, &str),
-    find: &dyn Fn(Given) -> Option<FieldPlace>,
-) -> CliError {
+pub fn in_file(error: CliError, (name, text): (&str, &str), find: &dyn Fn(Given) -> Option<FieldPlace>) -> CliError {
     let CliError::Source { diagnostics, sources, check } = error else { return error };
     let mut extended = SourceMap::clone(&sources);
     let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, check } };

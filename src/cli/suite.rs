@@ -198,7 +198,8 @@ pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticsArg) -> Result<Str
     let mut bad: BTreeMap<usize, CliError> = BTreeMap::new();
     for plan in &mut planned {
         if let Some(mistake) = plan.mistake.take() {
-            bad.entry(plan.case.declared).or_insert_with(|| placed(mistake, &plan.case, (&suite.name, &text), &mistakes));
+            bad.entry(plan.case.declared)
+                .or_insert_with(|| placed(mistake, &plan.case, (&suite.name, &text), &mistakes));
         }
     }
     let last = bad.pop_last();

@@ -66,7 +66,7 @@ fn unknown_field(found: &str, expected: &[&str], help: &str) -> String {
     }
     suggest::did_you_mean(found, expected.to_vec()).unwrap_or_else(|| {
         let near: Vec<&str> = suggest::similar(found, expected.to_vec()).into_iter().take(SIMILAR).collect();
-        format!("the most similar fields are {}; {help}", suggest::listed(&near))
+        format!("{help}; the most similar are {}", suggest::listed(&near))
     })
 }
 

@@ -203,7 +203,8 @@ impl Bundle {
 /// What a text is that does not begin as a bundle, with its line and what to type; `None` if it is unknown.
 fn foreign(text: &str) -> Option<(usize, &'static str, String)> {
     let text = text.trim_start_matches('\u{feff}');
-    let head = (1..).zip(text.lines()).find(|(_, line)| line.trim_start_matches(['>', ' ', '\t']).starts_with(ANY_HEAD));
+    let head =
+        (1..).zip(text.lines()).find(|(_, line)| line.trim_start_matches(['>', ' ', '\t']).starts_with(ANY_HEAD));
     if let Some((line, found)) = head {
         return match found.starts_with(ANY_HEAD) {
             true if line == 1 => None,

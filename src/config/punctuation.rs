@@ -60,7 +60,8 @@ pub(super) fn slips(text: &str) -> Vec<Slip> {
         Ok(tokens) => tokens,
         Err(at) => return unclosed(text, at).into_iter().collect(),
     };
-    let tokens = tokens.into_iter().map(|(token, _)| token).filter(|token| !matches!(token, Token::Comment(_))).collect();
+    let tokens =
+        tokens.into_iter().map(|(token, _)| token).filter(|token| !matches!(token, Token::Comment(_))).collect();
     let file = Level { bracket: "", at: 0, item: Item::default() };
     let mut walker = Walker { text, tokens, levels: vec![file], slips: Vec::new() };
     walker.walk();
@@ -140,7 +141,7 @@ impl<'a> Walker<'a> {
                 Token::Close(close) => self.close(close),
                 Token::Atom(atom) if self.levels.len() == 1 && matches!(next, Some(Token::Colon)) => {
                     let help = format!("write `(` before `{atom}`, and `)` at the end of the file");
-                    let message = "the fields of a file stand between `(` and `)`";
+                    let message = "the fields of a file need `(` and `)` around them";
                     self.slips.push(Slip::new(range(self.text, atom), message, help));
                     return;
                 }
@@ -172,7 +173,8 @@ impl<'a> Walker<'a> {
     /// A blank on the line of one of two places that lie side by side, which a sign can replace.
     fn room(&self, before: usize, behind: usize) -> Option<Range<usize>> {
         let is_blank = |at: &usize| matches!(self.text.as_bytes().get(*at), Some(b' ' | b'\t'));
-        let at = [before, behind.saturating_sub(1)].into_iter().find(|at| (before..behind).contains(at) && is_blank(at))?;
+        let at =
+            [before, behind.saturating_sub(1)].into_iter().find(|at| (before..behind).contains(at) && is_blank(at))?;
         Some(at..at + 1)
     }
 
@@ -185,7 +187,7 @@ impl<'a> Walker<'a> {
         if item.name.is_some() && item.parts == 0 {
             self.without_value(item, at.end);
         } else if item.parts == 0 {
-            self.slips.push(Slip::new(at.clone(), "no value stands before this `,`", "remove it").fixed(at, " "));
+            self.slips.push(Slip::new(at.clone(), "there is no value before this `,`", "remove it").fixed(at, " "));
         }
     }
 
@@ -195,7 +197,8 @@ impl<'a> Walker<'a> {
         let text = self.text[name.clone()].trim_matches('"');
         let help = format!("write a value behind `{text}:`, or remove `{text}`");
         let slip = Slip::new(name.clone(), format!("`{text}` has no value"), help);
-        let by: String = self.text[name.start..end].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
+        let by: String =
+            self.text[name.start..end].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
         self.slips.push(Slip { lost: Some(text.to_owned()), ..slip.fixed(name.start..end, &by) });
     }
 
@@ -243,7 +246,7 @@ impl<'a> Walker<'a> {
     fn atom(&mut self, atom: &'a str, is_name: bool) {
         let at = range(self.text, atom);
         if let Some(inner) = atom.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
-            let slip = Slip::new(at.clone(), "a text stands in double quotes", format!("write `\"{inner}\"`"));
+            let slip = Slip::new(at.clone(), "a text needs double quotes", format!("write `\"{inner}\"`"));
             let fix = (!inner.contains(['"', '\\'])).then(|| format!("\"{inner}\""));
             self.slips.push(fix.iter().fold(slip, |slip, by| slip.fixed(at.clone(), by)));
         }
@@ -267,7 +270,10 @@ impl<'a> Walker<'a> {
             self.missing_comma(at.start);
         }
         let bracket = self.levels.last().map_or("", |level| level.bracket);
-        if is_name && bracket == "(" && let Some(name) = atom.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        if is_name
+            && bracket == "("
+            && let Some(name) = atom.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))
+        {
             let slip = Slip::new(at.clone(), "the name of a field has no quotes", format!("write `{name}`"));
             self.slips.push(slip.fixed(at.clone(), &format!(" {name} ")));
         }
@@ -288,7 +294,7 @@ impl<'a> Walker<'a> {
         }
         if self.levels.len() == 1 && open == "{" {
             let help = "write `(` and `)` instead of `{` and `}`";
-            let slip = Slip::new(at.clone(), "the fields of a file stand between `(` and `)`", help);
+            let slip = Slip::new(at.clone(), "the fields of a file need `(` and `)` around them", help);
             self.slips.push(slip.fixed(at.clone(), "("));
             self.levels.push(Level { bracket: "(", at: at.start, item: Item::default() });
             return;

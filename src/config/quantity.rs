@@ -267,7 +267,8 @@ mod tests {
         for (end, unit) in good {
             assert!(fits(end, unit), "{end} of {unit}");
         }
-        for (end, unit) in [("1", "s"), ("5", "B/s"), ("3", "tokens/s"), ("1ms", ""), ("1ms", "tokens/s"), ("1 a", "b")] {
+        for (end, unit) in [("1", "s"), ("5", "B/s"), ("3", "tokens/s"), ("1ms", ""), ("1ms", "tokens/s"), ("1 a", "b")]
+        {
             assert!(!fits(end, unit), "{end} of {unit}");
         }
     }

@@ -59,7 +59,10 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
             _ => false,
         };
         if !is_consequence {
-            let field = path.iter().rev().find(|entry| entry.key.is_some()).map(|entry| &rest[entry.name.clone()]);
+            // A missing field is found behind the last one.
+            let is_missing = matches!(error.code, Error::MissingStructField { .. });
+            let named = path.iter().rev().find(|entry| entry.key.is_some() && !is_missing);
+            let field = named.map(|entry| &rest[entry.name.clone()]);
             let is_cut = removed.is_some() && !is_value(&error.code);
             let (what, label) = bad_ron(&error.code, field, (&rest[at.clone()], is_cut), help);
             // A bracket that was added stands behind the text.

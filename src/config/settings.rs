@@ -174,7 +174,7 @@ fn pair_layer(pair: &str, written: Written) -> Result<Layer, ConfigError> {
         let names = || SETTINGS.iter().map(|setting| setting.name);
         let similar = || {
             let near: Vec<&str> = suggest::similar(key, names()).into_iter().take(3).collect();
-            format!("the most similar settings are {}; docs/settings.md lists all", suggest::listed(&near))
+            format!("docs/settings.md lists the settings; the most similar are {}", suggest::listed(&near))
         };
         let help = suggest::did_you_mean(key, names()).or_else(|| Some(similar()));
         return Err(ConfigError::UnknownSetting { name: key.to_owned(), help });

@@ -222,7 +222,8 @@ impl Suite {
     /// Every case separately: one for each combination of values of its axes, and for each number of streams.
     pub fn expanded(&self) -> Vec<SuiteCase> {
         let numbered = self.cases.iter().enumerate();
-        let expanded = |(declared, case)| self.expanded_case(case).into_iter().map(move |case| SuiteCase { declared, ..case });
+        let expanded =
+            |(declared, case)| self.expanded_case(case).into_iter().map(move |case| SuiteCase { declared, ..case });
         numbered.flat_map(expanded).collect()
     }
 

@@ -249,7 +249,7 @@ fn scenarios() {
         ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:12", "a text in quotes is expected"]),
         (
             "(workload: \"moe\", colour: 3)",
-            &["there is no field `colour`", "help: the most similar fields are ", "docs/start/05-sharing-a-scenario.md"],
+            &["there is no field `colour`", "; the most similar are ", "docs/start/05-sharing-a-scenario.md"],
         ),
         ("(workload: \"moe\", effort: hasty)", &["a.ron:1:27", "`hasty` is none of `sanity`, `quick` and `full`"]),
         (

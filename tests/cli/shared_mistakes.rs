@@ -53,7 +53,10 @@ fn a_wrong_value_is_underlined_in_the_scenario() {
         ("axes: {set: [1, 2]}", &["it has no name of what varies", "{\"set NAME\": [1, 2]}"]),
         ("axes: {\"streams n\": [1, 2]}", &["`streams` has no name behind it"]),
         ("axes: {\"set n\": [1, 2]}", &["none of the 2 cases can run"]),
-        ("axes: {\"set n\": [16, 32], \"config in_flight\": [1, 2, 3]}, zip: true", &["goes through all axes together"]),
+        (
+            "axes: {\"set n\": [16, 32], \"config in_flight\": [1, 2, 3]}, zip: true",
+            &["goes through all axes together"],
+        ),
         ("axes: {\"set n\": [16, 32]}, sort: \"speed\"", &["`--sort` cannot be `speed`", "no column has this name"]),
         ("sides: {b: \"--set nn=3\"}", &["the side `b`", "there is no parameter `nn`", "a.ron:3:14"]),
         ("sides: {b: \"--preset larg\"}", &["the side `b`", "there is no preset `larg`"]),
@@ -102,7 +105,9 @@ fn wrong_cases_of_a_suite_are_underlined() {
         ),
     ];
     for (case, says) in cases {
-        let text = format!("(\n  description: \"d\",\n  cases: [\n    ({case}),\n    (workload: \"net.aorta\", preset: \"lage\"),\n  ],\n)\n");
+        let text = format!(
+            "(\n  description: \"d\",\n  cases: [\n    ({case}),\n    (workload: \"net.aorta\", preset: \"lage\"),\n  ],\n)\n"
+        );
         sandbox.write("s.ron", text);
         for command in ["check s.ron", "show s.ron"] {
             refused(&sandbox, command, case, says);
@@ -116,7 +121,7 @@ fn wrong_cases_of_a_suite_are_underlined() {
 fn punctuation_says_what_to_type() {
     let sandbox = folder();
     let lines: [(&str, &[&str]); 26] = [
-        ("preset: \"large\",,", &["no value stands before this `,`", "a.ron:3:19", "help: remove it"]),
+        ("preset: \"large\",,", &["there is no value before this `,`", "a.ron:3:19", "help: remove it"]),
         ("preset: \"large\" launch: both", &["a `,` is missing behind `\"large\"`", "write `preset: \"large\",`"]),
         ("authors: [\"A\" \"B\"]", &["a `,` is missing behind `\"A\"`", "a.ron:3:13"]),
         ("launch both", &["a `:` is missing between `launch` and its value", "write `launch: both`"]),
@@ -124,7 +129,7 @@ fn punctuation_says_what_to_type() {
         ("preset=\"large\"", &["a `:` is missing", "write `preset: \"large\"`"]),
         ("params {n: 16}", &["a `:` is missing between `params` and its value", "write `params: …`"]),
         ("launch:", &["`launch` has no value", "or remove `launch`"]),
-        ("preset: 'large'", &["a text stands in double quotes", "write `\"large\"`"]),
+        ("preset: 'large'", &["a text needs double quotes", "write `\"large\"`"]),
         ("\"preset\": \"large\"", &["the name of a field has no quotes", "write `preset`"]),
         ("effort: \"quick", &["the text has no closing quote", "write `\"quick\"`", "a.ron:3:11"]),
         ("# a comment", &["`#` begins no comment", "a comment begins with `//`"]),
@@ -140,7 +145,10 @@ fn punctuation_says_what_to_type() {
         ("authors: \"me\"", &["a list is expected", "write `authors: [\"me\"]`"]),
         ("streams: [1, 2]", &["several values are an axis of a sweep: `axes: {streams: [1, 2]}`"]),
         ("verify: yes", &["write `verify: true`"]),
-        ("json: \"x\"", &["there is no field `json`", "`--json` stays on the command line: a scenario writes no files"]),
+        (
+            "json: \"x\"",
+            &["there is no field `json`", "`--json` stays on the command line: a scenario writes no files"],
+        ),
         ("in_flight: 3", &["there is no field `in_flight`", "write `settings: {in_flight: …}`: it is a setting"]),
     ];
     for (line, says) in lines {
@@ -148,7 +156,10 @@ fn punctuation_says_what_to_type() {
         refused(&sandbox, "check a.ron", line, says);
     }
     let files: [(&str, &[&str]); 9] = [
-        ("workload: \"net.aorta\"", &["the fields of a file stand between `(` and `)`", "write `(` before `workload`"]),
+        (
+            "workload: \"net.aorta\"",
+            &["the fields of a file need `(` and `)` around them", "write `(` before `workload`"],
+        ),
         ("{workload: \"nett.aorta\"}", &["write `(` and `)` instead of `{` and `}`", "nett.aorta"]),
         ("{\"workload\": 3}", &["instead of `{` and `}`", "write `workload`", "a text in quotes is expected"]),
         ("", &["fields between `(` and `)` are expected"]),
@@ -156,7 +167,7 @@ fn punctuation_says_what_to_type() {
         ("(workload: \"nett.aorta\"))", &["`)` closes nothing", "remove it"]),
         ("(workload: \"nett.aorta\"),", &["a file has no `,` behind its fields"]),
         ("(workload: \"nett.aorta\"]", &["`]` does not close the `(` of line 1", "write `)`"]),
-        ("(colour: 3, workload: \"net.aorta\")", &["the most similar fields are ", "lists the fields of a scenario"]),
+        ("(colour: 3, workload: \"net.aorta\")", &["the most similar are ", "lists the fields of a scenario"]),
     ];
     for (text, says) in files {
         sandbox.write("a.ron", text);
@@ -192,14 +203,19 @@ fn files_that_do_not_run_say_what_they_are() {
         ("bundle.txt", &["it is a bundle", "`mv bundle.txt bundle.aortab`"]),
         ("scenario.txt", &["it is a scenario", "`mv scenario.txt scenario.ron`"]),
         ("record.txt", &["it is the record of a run", "`mv record.txt record.json`"]),
-        ("run.aortab/record.json", &["it is the record of a run", "`aorta exec run.aortab`", "`aorta report run.aortab`"]),
+        (
+            "run.aortab/record.json",
+            &["it is the record of a run", "`aorta exec run.aortab`", "`aorta report run.aortab`"],
+        ),
     ];
     for (file, says) in cases {
         for command in ["exec", "bundle", "sweep --streams 1,2"] {
             refused(&sandbox, &format!("{command} {file}"), file, says);
         }
     }
-    for command in ["report run.aortab/record.json", "compare run.aortab run.aortab/record.json", "show run.aortab/record.json"] {
+    for command in
+        ["report run.aortab/record.json", "compare run.aortab run.aortab/record.json", "show run.aortab/record.json"]
+    {
         sandbox.good(&command.split_whitespace().collect::<Vec<_>>());
     }
 }
@@ -207,7 +223,10 @@ fn files_that_do_not_run_say_what_they_are() {
 #[test]
 fn a_text_that_is_no_bundle_says_what_it_is() {
     let sandbox = folder();
-    sandbox.write("run.ron", "(description: \"What it is\", authors: [\"A\", \"B\"], licence: \"MIT\", workload: \"net.aorta\")");
+    sandbox.write(
+        "run.ron",
+        "(description: \"What it is\", authors: [\"A\", \"B\"], licence: \"MIT\", workload: \"net.aorta\")",
+    );
     sandbox.good(&["bundle", "run.ron"]);
     let bundle = sandbox.read("run.aortab");
     sandbox.good(&["exec", "net.aorta", "--backend", "sim", "--effort", "quick", "--json", "run.json"]);
@@ -269,7 +288,8 @@ fn a_changed_header_is_noticed() {
         let shown = sandbox.run(&["show", "x.aortab"]).stdout;
         assert!(shown.contains("  changed     these lines"), "{from}: {shown}");
     }
-    let old: String = bundle.lines().filter(|line| !line.starts_with("hash: ")).map(|line| format!("{line}\n")).collect();
+    let old: String =
+        bundle.lines().filter(|line| !line.starts_with("hash: ")).map(|line| format!("{line}\n")).collect();
     assert_ne!(old, bundle);
     sandbox.write("old.aortab", old);
     sandbox.good(&["exec", "old.aortab"]);
@@ -308,7 +328,10 @@ fn a_record_of_another_program_is_refused() {
 #[test]
 fn partitions_of_a_bundle_and_of_its_folder_belong_together() {
     let sandbox = folder();
-    sandbox.write("sweep.ron", "(workload: \"net.aorta\", backend: \"sim\", effort: quick, axes: {\"set n\": [16, 32, 64]})");
+    sandbox.write(
+        "sweep.ron",
+        "(workload: \"net.aorta\", backend: \"sim\", effort: quick, axes: {\"set n\": [16, 32, 64]})",
+    );
     sandbox.good(&["bundle", "sweep.ron"]);
     sandbox.good(&["unbundle", "sweep.aortab", "-o", "ours"]);
     for (file, name) in [("sweep.aortab", "bundle"), ("ours/sweep.ron", "folder")] {
@@ -321,7 +344,9 @@ fn partitions_of_a_bundle_and_of_its_folder_belong_together() {
     let page = |files: [&str; 2]| sandbox.good(&["report", files[0], files[1]]).replace("ours/net", "net");
     let whole = page(["bundle1.jsonl", "bundle2.jsonl"]);
     assert!(whole.starts_with("net.aorta: 3 cases"), "{whole}");
-    for files in [["folder1.jsonl", "folder2.jsonl"], ["bundle1.jsonl", "folder2.jsonl"], ["folder1.jsonl", "bundle2.jsonl"]] {
+    for files in
+        [["folder1.jsonl", "folder2.jsonl"], ["bundle1.jsonl", "folder2.jsonl"], ["folder1.jsonl", "bundle2.jsonl"]]
+    {
         assert_eq!(page(files), whole, "{files:?}");
     }
     let compared = sandbox.good(&["compare", "bundle1.jsonl,bundle2.jsonl", "folder1.jsonl,folder2.jsonl"]);

@@ -447,7 +447,7 @@ fn suites_are_checked_shown_and_formatted() {
     assert_eq!(sandbox.read("s.ron"), expected);
     good(&sandbox, "fmt --check s.ron");
     sandbox.write("s.ron", "(description: \"d\", cases: [(workload: \"nets/nothing.aorta\")])");
-    refused(&sandbox, "check s.ron", &["there is no such workload"]);
+    refused(&sandbox, "check s.ron", &["no shipped workload `nets/nothing.aorta`"]);
     sandbox.write("bad.ron", "(a: [)");
     refused(&sandbox, "fmt bad.ron", &["aorta::cli::unreadable"]);
 }

@@ -188,7 +188,8 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
 /// Compiles and schedules what a case would run, and checks its limits, so that mistakes are found before any case runs.
 /// Returns the bytes of device memory of the rank that takes most.
 fn examine(arguments: &[String], case: &SuiteCase, topology: Topology) -> Result<Bytes, CaseMistake> {
-    let parsed = exec_args(arguments).map_err(|wrong| mistake(&[], wrong.of("the case", &shell::command(arguments))))?;
+    let parsed =
+        exec_args(arguments).map_err(|wrong| mistake(&[], wrong.of("the case", &shell::command(arguments))))?;
     let loaded = exec::examine(parsed).map_err(|error| mistake(&[], error))?;
     for (name, span) in &case.limits {
         exec::check_span("limit", name, span, &loaded).map_err(|error| mistake(&["limits", name], error))?;

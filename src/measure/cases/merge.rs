@@ -87,7 +87,9 @@ fn difference(a: &Header, b: &Header) -> Option<&'static str> {
     let count = |header: &Header| header.partition.map(|partition| partition.count);
     let name = |header: &Header| header.name.rsplit('/').next().map(str::to_owned);
     // The first argument of a sweep is its file.
-    let options = |header: &Header| header.arguments[usize::from(header.kind == CasesKind::Sweep).min(header.arguments.len())..].to_vec();
+    let options = |header: &Header| {
+        header.arguments[usize::from(header.kind == CasesKind::Sweep).min(header.arguments.len())..].to_vec()
+    };
     let differs = [
         (a.kind != b.kind, "another kind of cases"),
         (name(a) != name(b), "another workload or suite"),
