@@ -91,8 +91,8 @@ pub fn was_read(path: &Path) -> bool {
     path.canonicalize().is_ok_and(is_known)
 }
 
-/// The file beside a missing one that was probably meant: one that has its name and an extension, or a similar name. `None`
-/// if there is none.
+/// The file beside a missing one that was probably meant: one with its name and another extension, or with a similar name.
+/// `None` if there is none.
 pub fn nearest(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -100,9 +100,15 @@ pub fn nearest(path: &Path) -> Option<String> {
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.retain(|name| Path::new(name).extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known)));
     names.sort();
-    let extended = names.iter().find(|file| Path::new(file).file_stem() == Some(name.as_ref()));
-    let near = extended.map(String::as_str).or_else(|| suggest::nearest(name, names.iter().map(String::as_str)))?;
-    Some(folder.map_or_else(|| near.to_owned(), |folder| folder.join(near).display().to_string()))
+    let stem = |file: &str| Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+    let (stems, wanted): (Vec<String>, String) = (names.iter().map(|file| stem(file)).collect(), stem(name));
+    let extended = stems.iter().position(|stem| stem == name || *stem == wanted);
+    let similar = || {
+        let similar = suggest::nearest(&wanted, stems.iter().map(String::as_str))?;
+        stems.iter().position(|stem| stem == similar)
+    };
+    let near = &names[extended.or_else(similar)?];
+    Some(folder.map_or_else(|| near.clone(), |folder| folder.join(near).display().to_string()))
 }
 
 /// Opens a file, and nothing else that a path may lead to.
