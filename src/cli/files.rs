@@ -102,12 +102,11 @@ pub fn nearest(path: &Path) -> Option<String> {
     names.sort();
     let stem = |file: &str| Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
     let (stems, wanted): (Vec<String>, String) = (names.iter().map(|file| stem(file)).collect(), stem(name));
-    let extended = stems.iter().position(|stem| stem == name || *stem == wanted);
-    let similar = || {
-        let similar = suggest::nearest(&wanted, stems.iter().map(String::as_str))?;
-        stems.iter().position(|stem| stem == similar)
-    };
-    let near = &names[extended.or_else(similar)?];
+    let known = stems.iter().find(|stem| *stem == name || **stem == wanted).map(String::as_str);
+    let meant = known.or_else(|| suggest::nearest(&wanted, stems.iter().map(String::as_str)))?;
+    let of_stem = || names.iter().zip(&stems).filter(|(_, stem)| *stem == meant).map(|(file, _)| file);
+    let ending = Path::new(name).extension();
+    let near = of_stem().find(|file| Path::new(file).extension() == ending).or_else(|| of_stem().next())?;
     Some(folder.map_or_else(|| near.clone(), |folder| folder.join(near).display().to_string()))
 }
 
