@@ -49,6 +49,7 @@ fn bundle() -> impl Strategy<Value = Bundle> {
             licence,
             record: recorded.then_some(first),
             parts: parts.into_iter().map(|(name, bytes)| (name, Part::new(bytes))).collect(),
+            is_header_changed: false,
         }
     })
 }
@@ -84,6 +85,21 @@ proptest! {
         if let Ok(read) = Bundle::parse("a.aortab", &edited) {
             // Other digits can mean the same byte.
             prop_assert!(read.parts == bundle.parts || !read.changed().is_empty(), "{edited}");
+        }
+    }
+
+    /// A changed line before the first part never goes unnoticed either, nor does the name of a part.
+    #[test]
+    fn a_change_of_the_header_is_noticed(bundle in bundle(), line in 0usize..20, text in "[ -~]{0,20}") {
+        prop_assume!(bundle.check().is_ok());
+        let written = bundle.to_text();
+        let is_covered = |line: &str| !line.is_empty() && !line.starts_with(['|', '\\']) && !line.starts_with("hash: ");
+        let header: Vec<usize> = written.lines().enumerate().filter(|(_, line)| is_covered(line)).map(|(at, _)| at).collect();
+        let at = header[line % header.len()];
+        let edited: Vec<&str> = written.lines().enumerate().map(|(number, line)| if number == at { text.as_str() } else { line }).collect();
+        let edited = edited.join("\n") + "\n";
+        if let Ok(read) = Bundle::parse("a.aortab", &edited) {
+            prop_assert!(read == bundle || read.is_header_changed || !read.changed().is_empty(), "{edited}");
         }
     }
 
@@ -159,7 +175,10 @@ fn check(text: &str) {
 #[test]
 fn mistakes_name_their_line() {
     let wrong = [
-        ("", "line 1: a bundle begins with the line `aorta bundle 1`"),
+        ("", "line 1: the file is empty"),
+        ("some text\n", "line 1: a bundle begins with the line `aorta bundle 1`"),
+        ("(workload: \"moe\")\n", "line 1: it is a scenario or another RON text"),
+        ("Hello,\naorta bundle 1\n", "line 2: the bundle begins here, behind other text"),
         ("aorta bundle 7\n", "line 1: it is a bundle of another version, and this one reads `aorta bundle 1`"),
         ("aorta bundle 1\ncolour: red\n", "line 2: there is no field `colour`"),
         ("aorta bundle 1\nruns: a\n== ../a text 00\n", "line 3: the name of a part is a path below the bundle"),

@@ -5,7 +5,7 @@ use miette::Diagnostic;
 use proptest::prelude::*;
 
 /// Fields of a scenario: valid, and with a mistake.
-const FIELDS: [(&str, &str); 16] = [
+const FIELDS: [(&str, &str); 24] = [
     ("workload: \"moe\"", "workload: 3"),
     ("effort: quick", "efort: quick"),
     ("streams: 2", "streams: \"2\""),
@@ -22,6 +22,15 @@ const FIELDS: [(&str, &str); 16] = [
     ("authors: [\"A (b), c\", \"D\"]", "authors: [\"A (b), c\", D]"),
     ("warmup: 3", "warmup: 1.5"),
     ("cycle: 2", "fuse: false, fuse: true"),
+    // In the punctuation: each is corrected in a copy of the text, and hides nothing.
+    ("launch: both", "launch both"),
+    ("rounds: 4", "rounds = 4"),
+    ("seed: 4", ", seed: 4"),
+    ("licence: \"MIT\"", "\"licence\": \"MIT\""),
+    ("threshold: \"3%\"", "threshold: '3%'"),
+    ("no_apart: true", "no_apart:"),
+    ("fresh: true, zip: true", "fresh: true zip: true"),
+    ("sides: {a: \"--launch graph\"}", "sides: {a: \"--launch graph\"]"),
 ];
 
 /// The lines of a text on which mistakes are reported; `None` if there are none.

@@ -44,6 +44,19 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
     near.or(longer.filter(|_| !several))
 }
 
+/// The candidates in the order of likeness: those that share a word, then by edit distance; of equally near ones, the
+/// alphabetically first. For few and short names.
+pub fn similar<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let wrong: String = wrong.to_lowercase().chars().take(MAX_LENGTH).collect();
+    let words: Vec<&str> = wrong.split(['_', '-', ' ']).collect();
+    let mut all: Vec<&str> = candidates.into_iter().collect();
+    all.sort_by_cached_key(|candidate| {
+        let shares = candidate.split('_').any(|word| words.contains(&word));
+        (!shares, strsim::damerau_levenshtein(&wrong, candidate), *candidate)
+    });
+    all
+}
+
 /// Number of bytes that only one of the texts has: at most twice the edit distance if letters have one byte each. With
 /// longer letters it may exceed that, which at worst loses a suggestion.
 fn unlike(a: &str, b: &str) -> usize {
@@ -77,6 +90,12 @@ pub fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_share_a_word_are_similar() {
+        let similar = similar("iterations", ["max_operations", "data", "observed_iterations"]);
+        assert_eq!(similar, ["observed_iterations", "max_operations", "data"]);
+    }
 
     #[test]
     fn nearest_name() {

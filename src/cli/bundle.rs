@@ -61,13 +61,10 @@ pub fn bundle(args: BundleArgs) -> CliResult {
         None => Path::new(Path::new(&args.file).file_name().unwrap_or_default()).with_extension(container::BUNDLE),
     };
     output::check_file(&path)?;
-    let record = match &args.record {
-        Some(record) => Some(container::record(record)?),
-        // The record whose text is bundled belongs to it.
-        None if args.file.ends_with(".json") => Some(container::record(Path::new(&args.file))?),
-        None => None,
-    };
-    let bundle = gather(&args, record)?;
+    // The record whose text is bundled belongs to it.
+    let own = || Some(PathBuf::from(&args.file)).filter(|_| args.file.ends_with(".json"));
+    let record = args.record.clone().or_else(own).map(|path| Ok::<_, InputError>((container::record(&path)?, path)));
+    let bundle = gather(&args, record.transpose()?)?;
     let held_record = bundle.record.is_none() && path.is_file() && container::record(&path).is_ok();
     output::write_file(&path, bundle.to_text().as_bytes())?;
     let path = path.display();
@@ -108,7 +105,7 @@ fn place(path: &Path) -> Result<PathBuf, String> {
 }
 
 /// Collects everything that a file needs.
-fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliError> {
+fn gather(args: &BundleArgs, record: Option<(RunRecord, PathBuf)>) -> Result<Bundle, CliError> {
     let file = project::resolve(&args.file)?;
     let config = args.config.config.iter().map(|pair| format!("--config={pair}"));
     let words: Vec<String> = [file.clone(), "--backend=sim".to_owned()].into_iter().chain(config).collect();
@@ -146,7 +143,10 @@ fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliErr
     }
     let mut parts = parts(gathered, &workload, &mut runs, highest, by_name);
     let record = match record {
-        Some(record) => Some(recorded(record, &loaded, &mut parts)?),
+        Some((record, path)) => {
+            check_record((&record, &path), &file, &settled, &loaded)?;
+            Some(recorded(record, &mut parts))
+        }
         None => None,
     };
     parts.sort_unstable_keys();
@@ -158,6 +158,7 @@ fn gather(args: &BundleArgs, record: Option<RunRecord>) -> Result<Bundle, CliErr
         licence: scenario.and_then(|scenario| scenario.licence),
         record,
         parts,
+        is_header_changed: false,
     };
     let why = bundle.check();
     why.map_err(|why| InputError::Unreadable { name: file, why: format!("it cannot be bundled: {why}"), help: None })?;
@@ -268,16 +269,50 @@ fn common(a: &Path, b: &Path) -> PathBuf {
     a.components().zip(b.components()).take_while(|(a, b)| a == b).map(|(part, _)| part).collect()
 }
 
-/// Adds the record of a run, whose text the bundle has. Returns the part's name.
-fn recorded(record: RunRecord, loaded: &Loaded, parts: &mut IndexMap<String, Part>) -> Result<String, InputError> {
-    if record.workload.sha256 != loaded.compiled.sha256 {
-        let why = "it is the record of another text";
-        let help = "run what is bundled again: `aorta exec FILE --json PATH`";
-        return Err(InputError::bad_value("`--record`", &record.workload.name, why, help));
+/// Fails unless a record is of the program that is bundled: of its text, its parameters, and everything else that decides what
+/// runs. `file` is the file that is bundled.
+fn check_record(
+    (record, path): (&RunRecord, &Path),
+    file: &str,
+    args: &ExecArgs,
+    loaded: &Loaded,
+) -> Result<(), InputError> {
+    let workload = loaded.workload();
+    let bad = |why: &str, help: &str| InputError::bad_value("`--record`", &path.display().to_string(), why, help);
+    if record.workload.sha256 != workload.sha256 {
+        let stem = |name: &str| name.rsplit('/').next().unwrap_or(name).to_owned();
+        let why = match stem(&record.workload.name) == stem(&workload.name) {
+            true => format!("the text of {} has changed since that run", workload.name),
+            false => format!("it is a run of {}, and {file} runs {}", record.workload.name, workload.name),
+        };
+        return Err(bad(&why, &format!("run what is bundled: `aorta exec {file} --json PATH`")));
     }
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "absent".to_owned());
+    let param =
+        |name: &String| (name.clone(), record.workload.params.get(name).cloned(), workload.params.get(name).cloned());
+    let mut compared: Vec<(String, Option<String>, Option<String>)> = workload.params.keys().map(param).collect();
+    let fused = |is: bool| Some(is.to_string());
+    let number = |number: Option<u32>| number.map(|number| number.to_string());
+    compared.push(("streams".to_owned(), number(record.settings.streams), number(loaded.compiled.max_streams)));
+    compared.push(("fuse".to_owned(), fused(record.fusion.is_some()), fused(args.workload.fuse)));
+    if args.emulate.is_some() || record.emulated.is_some() {
+        compared.push(("emulate".to_owned(), number(record.emulated), number(args.emulate)));
+    } else if args.ranks.is_some() {
+        compared.push(("ranks".to_owned(), Some(record.settings.ranks.to_string()), number(args.ranks)));
+    }
+    let differs = compared.into_iter().filter(|(_, a, b)| a != b);
+    let differs: Vec<String> =
+        differs.map(|(name, a, b)| format!("`{name}` is {} there and {} in {file}", shown(a), shown(b))).collect();
+    let help =
+        format!("run what is bundled: `aorta exec {file} --json PATH`; or bundle the record, with its own values");
+    if differs.is_empty() { Ok(()) } else { Err(bad(&differs.join(", "), &help)) }
+}
+
+/// Adds the record of a run. Returns the part's name.
+fn recorded(record: RunRecord, parts: &mut IndexMap<String, Part>) -> String {
     let record = RunRecord { source: None, ..record };
     parts.insert(RECORD.to_owned(), Part::new(visible::visible(&record.to_json()).as_bytes().to_vec()));
-    Ok(RECORD.to_owned())
+    RECORD.to_owned()
 }
 
 pub fn unbundle(args: UnbundleArgs) -> CliResult {
@@ -297,6 +332,9 @@ pub fn unbundle(args: UnbundleArgs) -> CliResult {
     }
     for name in bundle.changed() {
         output::eprint(&format!("`{name}` was changed after it was bundled.\n"));
+    }
+    if bundle.is_header_changed {
+        output::eprint("The header or the names of the files were changed after they were bundled.\n");
     }
     for (name, part) in &bundle.parts {
         let path = folder.join(name);
@@ -320,6 +358,9 @@ pub fn describe(file: &str) -> Result<String, CliError> {
     rows.extend(bundle.licence.iter().map(|licence| ("licence", licence.clone())));
     rows.extend(bundle.plan.iter().map(|plan| ("plan", format!("{} on {}", plan.hash, plan.device))));
     rows.extend(bundle.record.iter().map(|record| ("record", record.clone())));
+    if bundle.is_header_changed {
+        rows.push(("changed", "these lines or the names of the files, after they were bundled".to_owned()));
+    }
     let lines = rows.iter().map(|(name, value)| format!("  {name:10}  {}\n", visible::one_line(value)));
     let mut text = format!("{file}\n{}\nFiles\n", lines.collect::<String>());
     let width = bundle.parts.keys().map(|name| name.len()).max().unwrap_or(0);

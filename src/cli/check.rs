@@ -1,13 +1,14 @@
 //! `aorta check`: reports the diagnostics of files without running them.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use clap::Args;
 use miette::Diagnostic;
 
-use crate::base::{counted, shell};
+use crate::base::{counted, shell, visible};
 use crate::compile::{Boxed, Ranks, boxed};
-use crate::config::{Scenario, Settings};
+use crate::config::{Expected, RonKind, Scenario, Settings};
 use crate::ops::user_kernel;
 use crate::plan::Rank;
 use crate::schedule::{self, Topology};
@@ -15,8 +16,8 @@ use crate::schedule::{self, Topology};
 use super::diagnostics::{self, DiagnosticsArg};
 use super::error::CliError;
 use super::{
-    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, exec, kinds, load, output,
-    project, suite, sweep,
+    CHECK_FAILED, CliResult, ConfigArgs, DONE, MAX_RANKS, WorkloadArgs, ab, backends, container, exec, kinds, library,
+    load, output, project, scenario as scenarios, suite, sweep,
 };
 
 #[derive(Debug, Args)]
@@ -48,17 +49,8 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     let mut failed = None;
     let mut warned = false;
     for file in &args.files {
-        let path = project::resolve(file)?;
-        if path.ends_with(".ron") {
-            output::print(&match kinds::supporting(&path)? {
-                Some((kind, text)) => format!("{file}: good: {}\n", kinds::describe(kind, &path, &text)?),
-                None if suite::is_suite(&path)? => suite::check(&path, &args.config)?,
-                None => scenario(file, &args.workload, &args.config)?,
-            });
-            continue;
-        }
         // Every file is checked. The errors of all but the last are shown here, those of the last by the caller.
-        match check(file, &args, &settings, how) {
+        match check_file(file, &args, &settings, how) {
             Ok(warnings) => warned |= warnings > 0,
             Err(error) => {
                 if let Some(before) = failed.replace(error) {
@@ -74,11 +66,51 @@ pub fn run(args: CheckArgs, how: DiagnosticsArg) -> CliResult {
     }
 }
 
+/// Checks a file of any kind, and returns the number of warnings.
+fn check_file(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
+    let path = project::resolve(file)?;
+    if !path.ends_with(".ron") {
+        return check(file, args, settings, how);
+    }
+    output::print(&match kinds::supporting(&path)? {
+        Some((kind, text)) => {
+            let about = kinds::describe(kind, &path, &text)?;
+            let missing = if kind == RonKind::Ranges { ranges(&path, &args.config)? } else { String::new() };
+            format!("{file}: good: {about}{missing}\n")
+        }
+        None if suite::is_suite(&path)? => suite::check(&path, &args.config, how)?,
+        None => scenario(file, &args.workload, &args.config)?,
+    });
+    Ok(0)
+}
+
+/// Checks the ranges on metrics of workloads that the file at `path` can name. Returns a note on the other workloads.
+fn ranges(path: &str, config: &ConfigArgs) -> Result<String, CliError> {
+    let expected = Expected::parse(path, &load::read(Path::new(path), load::FileKind::Expected)?)?;
+    let names: BTreeSet<&String> = expected.ranges.iter().filter_map(|range| range.workload.as_ref()).collect();
+    let mut missing = Vec::new();
+    for name in names {
+        let found = [name.clone(), format!("{name}.aorta")].into_iter().find_map(|name| {
+            let file = scenarios::workload(Path::new(path), &name).ok()?;
+            (library::find(&file).is_some() || container::is_file(Path::new(&file))).then_some(file)
+        });
+        let loaded = found.map(|file| exec::target(&file, &WorkloadArgs::default(), config));
+        let loaded = loaded.and_then(|target| target.and_then(|(args, settings)| exec::compile(&args, &settings)).ok());
+        match loaded {
+            Some(loaded) => exec::check_ranges(path, &loaded)?,
+            None => missing.push(format!("`{name}`")),
+        }
+    }
+    let note = format!("; not checked: metrics of {}, which cannot be found here", missing.join(", "));
+    Ok(if missing.is_empty() { String::new() } else { note })
+}
+
 /// Describes the run of a scenario, a bundle or a record, so that the user can decide whether to start it.
 pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Result<String, CliError> {
     let (settled, settings) = exec::target(file, workload, config)?;
     let set: Vec<&str> = settled.env.iter().map(String::as_str).collect();
-    let mut rows = vec![("runs", shell::command(settled.words()))];
+    let mut rows = settled.scenario.as_deref().map(about).unwrap_or_default();
+    rows.push(("runs", shell::command(settled.words())));
     rows.push(("sets", if set.is_empty() { "no variables".to_owned() } else { shell::command(set) }));
     rows.push(("simulates", settings.profile.clone()));
     if let Some(scenario) = settled.scenario.as_deref() {
@@ -97,6 +129,17 @@ pub fn scenario(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Res
     Ok(format!("{file}: good\n{}", lines.collect::<String>()))
 }
 
+/// Rows for the fields of a scenario that tell a reader what it is.
+fn about(scenario: &Scenario) -> Vec<(&'static str, String)> {
+    let rows = [
+        ("about", scenario.description.clone().unwrap_or_default()),
+        ("authors", scenario.authors.join(", ")),
+        ("licence", scenario.licence.clone().unwrap_or_default()),
+    ];
+    let lines = rows.into_iter().map(|(name, value)| (name, visible::one_line(&value).into_owned()));
+    lines.filter(|(_, value)| !value.is_empty()).collect()
+}
+
 /// Rows for the fields of a scenario that are not arguments of `aorta exec`: its limits, its axes and its sides.
 fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
     let limits: Vec<String> = scenario.limits.iter().map(|(metric, span)| format!("{metric}: {span}")).collect();
@@ -108,7 +151,7 @@ fn beyond_exec(scenario: &Scenario) -> Vec<(&'static str, String)> {
     rows.into_iter().filter(|(_, value)| !value.is_empty()).collect()
 }
 
-/// Checks one file for each world size and returns the number of warnings.
+/// Checks a workload or a module for each world size and returns the number of warnings.
 fn check(file: &str, args: &CheckArgs, settings: &Settings, how: DiagnosticsArg) -> Result<usize, CliError> {
     let text = load::find(file, settings)?;
     if let Some(user) = load::user_of_module(&text, settings)? {

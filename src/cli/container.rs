@@ -69,7 +69,12 @@ pub fn inside(path: &Path) -> Result<Option<Inside>, InputError> {
 
 /// Reads a text file, on the disk or in a container.
 pub fn read(path: &Path, kind: FileKind) -> Result<String, InputError> {
-    files::text(&path.display().to_string(), read_bytes(path, kind)?)
+    let mut text = files::text(&path.display().to_string(), read_bytes(path, kind)?)?;
+    // Some editors write a byte-order mark. In workloads it is part of the text that has a hash.
+    if text.starts_with('\u{feff}') && !matches!(kind, FileKind::Workload(_)) {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 /// Reads a file of any contents, on the disk or in a container.
@@ -124,9 +129,10 @@ pub fn open(file: &Path) -> Result<Arc<Bundle>, InputError> {
         return Ok(bundle);
     }
     let bundle = Arc::new(unchecked(file)?);
-    let changed = bundle.changed();
-    if !changed.is_empty() {
-        let parts: Vec<String> = changed.iter().map(|name| format!("`{name}`")).collect();
+    let parts = bundle.changed().into_iter().map(|name| format!("`{name}`"));
+    let header = bundle.is_header_changed.then(|| "its header or the names of its files".to_owned());
+    let parts: Vec<String> = parts.chain(header).collect();
+    if !parts.is_empty() {
         let error = ConfigError::ChangedPart { file: file.display().to_string(), parts: parts.join(", ") };
         return Err(error.into());
     }

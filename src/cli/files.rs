@@ -91,8 +91,8 @@ pub fn was_read(path: &Path) -> bool {
     path.canonicalize().is_ok_and(is_known)
 }
 
-/// The file beside a missing one that was probably meant: one that has its name and an extension, or a similar name. `None`
-/// if there is none.
+/// The file beside a missing one that was probably meant: one with its name and another extension, or with a similar name.
+/// `None` if there is none.
 pub fn nearest(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -100,9 +100,14 @@ pub fn nearest(path: &Path) -> Option<String> {
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.retain(|name| Path::new(name).extension().is_some_and(|end| ENDINGS.iter().any(|known| end == *known)));
     names.sort();
-    let extended = names.iter().find(|file| Path::new(file).file_stem() == Some(name.as_ref()));
-    let near = extended.map(String::as_str).or_else(|| suggest::nearest(name, names.iter().map(String::as_str)))?;
-    Some(folder.map_or_else(|| near.to_owned(), |folder| folder.join(near).display().to_string()))
+    let stem = |file: &str| Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+    let (stems, wanted): (Vec<String>, String) = (names.iter().map(|file| stem(file)).collect(), stem(name));
+    let known = stems.iter().find(|stem| *stem == name || **stem == wanted).map(String::as_str);
+    let meant = known.or_else(|| suggest::nearest(&wanted, stems.iter().map(String::as_str)))?;
+    let of_stem = || names.iter().zip(&stems).filter(|(_, stem)| *stem == meant).map(|(file, _)| file);
+    let ending = Path::new(name).extension();
+    let near = of_stem().find(|file| Path::new(file).extension() == ending).or_else(|| of_stem().next())?;
+    Some(folder.map_or_else(|| near.clone(), |folder| folder.join(near).display().to_string()))
 }
 
 /// Opens a file; fails for a path to anything else, such as a folder or a pipe.
@@ -115,7 +120,16 @@ fn open(path: &Path, kind: FileKind) -> Result<std::fs::File, InputError> {
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             // Only for files named on the command line: a file must not reveal its surroundings to other files.
-            let near = nearest(path).filter(|_| matches!(kind, FileKind::Scenario | FileKind::Suite));
+            let is_argument = matches!(
+                kind,
+                FileKind::Scenario
+                    | FileKind::Suite
+                    | FileKind::Bundle
+                    | FileKind::Record
+                    | FileKind::Runs
+                    | FileKind::Plan
+            );
+            let near = nearest(path).filter(|_| is_argument);
             let near = near.map(|near| format!("did you mean `{near}`?"));
             unreadable("there is no such file".to_owned(), Some(near.as_deref().unwrap_or(kind.wanted())))
         }
@@ -180,8 +194,22 @@ pub fn bytes_from(name: &str, reader: impl Read, kind: FileKind) -> Result<Vec<u
     Ok(bytes)
 }
 
+/// First bytes of files that are no texts in UTF-8, with what they are and what to do.
+const FOREIGN: [(&[u8], &str, &str); 6] = [
+    (b"\x1f\x8b", "it is compressed by gzip", "unpack it with `gunzip` first"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed by zstd", "unpack it with `unzstd` first"),
+    (b"\xfd7zXZ", "it is compressed by xz", "unpack it with `unxz` first"),
+    (b"PK\x03\x04", "it is a ZIP archive", "unpack it with `unzip` first"),
+    (b"\xff\xfe", "its text is in UTF-16", "save it as UTF-8"),
+    (b"\xfe\xff", "its text is in UTF-16", "save it as UTF-8"),
+];
+
 /// The text of a file with these bytes.
 pub fn text(name: &str, bytes: Vec<u8>) -> Result<String, InputError> {
+    if let Some((_, why, help)) = FOREIGN.iter().find(|(begin, ..)| bytes.starts_with(begin)) {
+        let (name, why, help) = (name.to_owned(), (*why).to_owned(), Some((*help).to_owned()));
+        return Err(InputError::Unreadable { name, why, help });
+    }
     String::from_utf8(bytes).map_err(|error| {
         let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         InputError::Unreadable {

@@ -5,6 +5,7 @@ use std::path::Path;
 use include_dir::{Dir, include_dir};
 
 use crate::base::suggest;
+use crate::config::Suite;
 
 use super::error::InputError;
 use super::files;
@@ -56,9 +57,21 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 
 /// The error for an unknown workload.
 pub fn unknown(name: &str) -> InputError {
-    let near = files::nearest(Path::new(name)).or_else(|| nearest(name).map(str::to_owned));
+    unknown_in(Path::new(""), name)
+}
+
+/// The error for an unknown workload that a file in `folder` names.
+pub fn unknown_in(folder: &Path, name: &str) -> InputError {
+    let beside = files::nearest(&folder.join(name));
+    let beside = beside
+        .map(|file| Path::new(&file).strip_prefix(folder).map_or(file.clone(), |file| file.display().to_string()));
+    let near = beside.or_else(|| nearest(name).map(str::to_owned));
     let help = near
         .map(|near| format!("did you mean `{near}`?"))
+        .or_else(|| {
+            let is_suite = Suite::names().any(|suite| suite.eq_ignore_ascii_case(name));
+            is_suite.then(|| format!("it is a suite: `aorta suite {name}` runs its cases"))
+        })
         .or_else(|| Some("`aorta list` shows the shipped workloads".to_owned()));
     InputError::UnknownWorkload { name: name.to_owned(), help }
 }

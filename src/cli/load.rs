@@ -20,7 +20,7 @@ use crate::syntax::{self, Limits};
 
 use super::error::{CliError, InputError};
 use super::progress::Progress;
-use super::{ConfigArgs, WorkloadArgs, container, environment, library, modules, project};
+use super::{ConfigArgs, WorkloadArgs, container, environment, library, misnamed, modules, project};
 
 pub use super::container::read;
 pub use super::files::{FileKind, read_from};
@@ -144,6 +144,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let path = Path::new(name);
     if container::inside(path)?.is_some() {
         let text = read(path, kind)?;
+        misnamed::check_runs(name, &text)?;
         let path = Some(path.to_owned());
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
     }
@@ -152,6 +153,7 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     let is_there = !matches!(std::fs::metadata(path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
     if is_there && (shipped.is_none() || path.is_file()) {
         let text = read(path, kind)?;
+        misnamed::check_runs(name, &text)?;
         let path = Some(path.to_owned());
         return Ok(Text { name: name.to_owned(), origin: name.to_owned(), text, path, check: Vec::new() });
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::config::Settings;
 
 use super::error::InputError;
-use super::{CliResult, DONE, library, load, output, project};
+use super::{CliResult, DONE, container, library, load, output, project};
 
 /// The starter file: two streams, a dependency between them, a parameter and a metric.
 const STARTER: &str = include_str!("../../assets/starter.aorta");
@@ -27,6 +27,11 @@ pub fn run(args: NewArgs) -> CliResult {
         Some(name) => {
             match project::find(name, Path::new("."))?.filter(|file| file.extension() == Some("aorta".as_ref())) {
                 Some(file) => &load::read(&file, load::FileKind::Workload(Settings::default().max_file_bytes))?,
+                None if container::is_container(Path::new(name)) => {
+                    let help = format!("`aorta unbundle {name}` makes a folder of its files");
+                    let why = "a bundle or a record has several files";
+                    return Err(InputError::bad_value("`--from`", name, why, &help).into());
+                }
                 None => library::find(name).ok_or_else(|| library::unknown(name))?.text,
             }
         }

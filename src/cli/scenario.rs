@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::config::{ConfigError, Mistakes, Scenario};
+use crate::config::{ConfigError, Links, Mistakes, Profile, Scenario};
 
 use super::ab::AbArgs;
 use super::error::{CliError, InputError};
 use super::exec::{ExecArgs, parsed};
 use super::sweep::SweepArgs;
-use super::{ab, container, file_access, library, load, project, sweep};
+use super::{ab, container, file_access, library, load, misnamed, project, sweep};
 
 /// Reads a scenario, and finds the files that it names.
 ///
@@ -19,16 +19,41 @@ use super::{ab, container, file_access, library, load, project, sweep};
 /// The scenario has mistakes, or names a file out of its reach.
 pub fn read(path: &Path) -> Result<Scenario, CliError> {
     let name = path.display().to_string();
-    let (scenario, mut mistakes) = Scenario::read(&name, &load::read(path, load::FileKind::Scenario)?);
+    let text = load::read(path, load::FileKind::Scenario)?;
+    misnamed::check_runs(&name, &text)?;
+    let (scenario, mut mistakes) = Scenario::read(&name, &text);
     let Some(mut scenario) = scenario else { return Err(ConfigError::from(mistakes).into()) };
     check_arguments::<ExecArgs>("exec", &name, &scenario, &mut mistakes);
     check_arguments::<SweepArgs>("sweep", &name, &scenario, &mut mistakes);
     check_arguments::<AbArgs>("ab", &name, &scenario, &mut mistakes);
     sweep::check_axes(&name, &scenario, &mut mistakes);
     ab::check_sides(&name, &scenario, &mut mistakes);
+    check_names(&scenario, &mut mistakes);
     find_files(path, &mut scenario, &mut mistakes);
     mistakes.finish()?;
     Ok(scenario)
+}
+
+/// Reports names of devices and topologies that do not exist, and numbers that no run can have.
+fn check_names(scenario: &Scenario, mistakes: &mut Mistakes) {
+    let name = |name: &Option<String>| name.clone().filter(|name| !name.ends_with(".ron"));
+    if let Some(Err(error)) = name(&scenario.profile).map(|name| Profile::named(&name)) {
+        mistakes.add(&["profile"], error);
+    }
+    if let Some(Err(error)) = name(&scenario.topology).map(|name| Links::named(&name)) {
+        mistakes.add(&["topology"], error);
+    }
+    if scenario.streams == Some(0) {
+        let help = "write `streams: 1`, or leave it out";
+        mistakes.add(&["streams"], InputError::bad_value("`streams`", "0", "a run needs a stream", help));
+    }
+    if let (Some(rank), Some(world)) = (scenario.rank, scenario.emulate)
+        && rank >= world
+    {
+        let why = format!("ranks go from 0 to {}", world - 1);
+        let help = "write `rank: 0`, or a larger `emulate`";
+        mistakes.add(&["rank"], InputError::bad_value("`rank`", &rank.to_string(), &why, help));
+    }
 }
 
 /// Replaces the names of files by paths that lead to them from the current folder.

@@ -10,6 +10,7 @@ use crate::config::Settings;
 use crate::syntax::Ast;
 use crate::syntax::ast::{DeclKind, Expr, Family, Layout, Name, Param, Signature};
 
+use super::diagnostics::DiagnosticsArg;
 use super::error::CliError;
 use super::load::FileKind;
 use super::{
@@ -64,7 +65,7 @@ fn page(args: &ShowArgs, resolved: &str) -> CliResult {
         return Ok(DONE);
     }
     if resolved.ends_with(".ron") && suite::is_suite(resolved)? {
-        output::print(&suite::check(resolved, &args.config)?);
+        output::print(&suite::check(resolved, &args.config, DiagnosticsArg::default())?);
         return Ok(DONE);
     }
     output::print(&check::scenario(&args.file, &WorkloadArgs::default(), &args.config)?);

@@ -3,25 +3,28 @@
 mod args;
 mod plan;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
 use crate::base::{Bytes, counted, hex, shell};
-use crate::config::{Suite, SuiteCase};
+use crate::config::{ConfigError, Mistakes, Suite, SuiteCase};
 use crate::measure::cases::{Case, CasesKind, Header, Status};
 use crate::report::{self, View};
 
 use super::cases::{self, Runner};
+use super::diagnostics::DiagnosticsArg;
 use super::error::{CliError, InputError};
 use super::passed::exec_args;
+use super::placed::{self, Given};
 use super::report::cases_json;
 use super::{
     CHECK_FAILED, CliResult, ConfigArgs, DONE, FAILED, INTERRUPTED, container, exec, library, load, output, project,
 };
 
 pub use args::{RunArgs, SuiteArgs};
-use plan::{Machine, SuitePlan};
+use plan::{CaseMistake, Machine, SuitePlan};
 
 /// Exit code of a suite with a case that is invalid on any machine.
 const BAD_INPUT: u8 = 2;
@@ -183,23 +186,49 @@ fn simulated(name: &str, config: &ConfigArgs) -> Result<Vec<SuitePlan>, CliError
     plan::plan(&suite, &args, &Machine::here(&exec, &load::settings(config)?)?)
 }
 
-/// Compiles the cases of a suite for the simulator and lists their commands.
+/// Compiles the cases of a suite for the simulator and lists their commands. Prints the mistakes of all cases that the file
+/// declares, except those of the last, which it returns.
 ///
 /// # Errors
 ///
 /// A case is invalid on any machine.
-pub fn check(name: &str, config: &ConfigArgs) -> Result<String, CliError> {
-    let planned = simulated(name, config)?;
-    let bad = planned.iter().find_map(|case| match &case.planned.command {
-        Err((Status::Failed | Status::Missing, why)) => Some((&case.planned.name, why)),
-        _ => None,
-    });
-    match bad {
-        Some((case, why)) => {
-            let help = format!("`aorta suite {name} --dry-run` lists the command of each case");
-            Err(InputError::bad_value(&format!("the case of {name}"), case, why, &help).into())
+pub fn check(name: &str, config: &ConfigArgs, how: DiagnosticsArg) -> Result<String, CliError> {
+    let mut planned = simulated(name, config)?;
+    let (suite, text) = plan::find(name)?;
+    let (_, mistakes) = Suite::read(&suite.name, &text);
+    let mut bad: BTreeMap<usize, CliError> = BTreeMap::new();
+    for plan in &mut planned {
+        if let Some(mistake) = plan.mistake.take() {
+            bad.entry(plan.case.declared)
+                .or_insert_with(|| placed(mistake, &plan.case, (&suite.name, &text), &mistakes));
         }
+    }
+    let last = bad.pop_last();
+    bad.values().for_each(|error| error.print(how));
+    match last {
+        Some((_, error)) => Err(error),
         None => Ok(format!("{name}: good: {}\n{}", counted(planned.len(), "case"), commands(&planned))),
+    }
+}
+
+/// The error of a case with the lines of the suite, given by name and text, that have caused it.
+fn placed(mistake: CaseMistake, case: &SuiteCase, suite: (&str, &str), mistakes: &Mistakes) -> CliError {
+    let index = case.declared.to_string();
+    let case = ["cases", index.as_str()];
+    let place = |names: &[&str]| mistakes.place(&[&case[..], names].concat());
+    let field: Vec<&str> = mistake.field.iter().map(String::as_str).collect();
+    match mistake.error {
+        CliError::Input(error) => {
+            let mut mistakes = mistakes.clone();
+            mistakes.add(&[&case[..], &field].concat(), error);
+            ConfigError::from(mistakes).into()
+        }
+        error => placed::in_file(error, suite, &|given| match given {
+            Given::Preset => place(&["preset"]),
+            Given::Param("streams", _) => place(&["streams"]).or_else(|| place(&["params", "streams"])),
+            // A value of an axis stands there.
+            Given::Param(name, _) => place(&["params", name]).or_else(|| place(&["axes"])),
+        }),
     }
 }
 

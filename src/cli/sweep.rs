@@ -26,7 +26,7 @@ use super::report::cases_json;
 use super::{CHECK_FAILED, CliResult, DONE, FAILED, INTERRUPTED, exec, load, output, project};
 
 pub use args::SweepArgs;
-pub use scenario::{check as check_axes, words as scenario_words};
+pub use scenario::{check as check_axes, check_program, words as scenario_words};
 
 use axes::Options;
 
@@ -85,6 +85,13 @@ pub fn run(args: SweepArgs, how: DiagnosticsArg) -> CliResult {
     Ok(code)
 }
 
+/// Fails if the sweep of a scenario, given as an argument, cannot run.
+pub fn check(file: &str, how: DiagnosticsArg) -> Result<(), CliError> {
+    let args = exec::parsed::<SweepArgs>("sweep", &[file.to_owned()]);
+    let args = args.map_err(|mistake| mistake.of("the scenario", file))?;
+    ready(&scenario::completed(args)?, how).map(drop)
+}
+
 /// Plans the cases, and checks that at least one can run.
 fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
     if args.file == "-" {
@@ -131,7 +138,7 @@ fn ready(args: &SweepArgs, how: DiagnosticsArg) -> Result<Sweep, CliError> {
         || workload.clone(),
         |text| hex(Sha256::new().chain_update(text).chain_update(&workload).finalize()),
     );
-    let mut header = Header::new(CasesKind::Sweep, &loaded.compiled.name, sha256, arguments);
+    let mut header = Header::new(CasesKind::Sweep, &loaded.workload().name, sha256, arguments);
     (header.axes, header.zip) = (options.axes, args.zip);
     let metrics = loaded.compiled.program().metrics.iter().map(|metric| metric.name.as_str());
     let order = super::report::order(args.sort.as_deref(), &header, metrics)?;

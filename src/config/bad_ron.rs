@@ -8,7 +8,8 @@ use ron::error::Position;
 use crate::base::suggest;
 
 use super::error::ConfigError;
-use super::scenario::{FIELDS, Field};
+use super::scenario::{FIELDS, Field, OPTIONS_WITHOUT_FIELD};
+use super::settings::SETTINGS;
 
 /// The error of a RON text, and the label of its place. `field` is the field whose value is read; `shown` is the text at
 /// the place, and true if it is a value of which only the first part could be read. `help` is used if no correction is
@@ -20,9 +21,7 @@ pub(super) fn bad_ron(
     help: &str,
 ) -> (ConfigError, String) {
     let near = match error {
-        Error::NoSuchStructField { expected, found, .. } => {
-            option(found, expected).or_else(|| suggest::did_you_mean(found, expected.to_vec()))
-        }
+        Error::NoSuchStructField { expected, found, .. } => Some(unknown_field(found, expected, help)),
         Error::NoSuchEnumVariant { expected, found, .. } => {
             suggest::nearest(found, expected.iter().copied()).map(|near| format!("did you mean `{near}`?"))
         }
@@ -33,7 +32,6 @@ pub(super) fn bad_ron(
     };
     let is_name = matches!(error, Error::NoSuchStructField { .. } | Error::SuggestRawIdentifier(_));
     let message = match error {
-        Error::NoSuchStructField { found, .. } if near.is_some() => format!("there is no field `{found}`"),
         _ if is_cut && shown.parse::<f64>().is_ok() => "a whole number is expected".to_owned(),
         _ if is_cut => format!("`{shown}` is not one value: an expression, or a number with a unit, stands in quotes"),
         code => explain(code),
@@ -51,13 +49,29 @@ pub(super) fn bad_ron(
     (ConfigError::BadRon { message, help }, label)
 }
 
-/// Returns the field that corresponds to an option of the command line, for users who write the option's name; `None`
-/// if there is none.
-fn option(found: &str, expected: &[&str]) -> Option<String> {
-    let says = |field: &&Field| field.option.trim_start_matches("--").split('=').next() == Some(found);
-    let field = FIELDS.iter().filter(|field| expected.contains(&field.name)).find(says)?;
-    Some(format!("write `{}`, which says what `--{found}` says", field.name))
+/// Help for a name that is no field: what to write for an option or a setting, or the nearest names. `help` says where all
+/// fields are explained.
+fn unknown_field(found: &str, expected: &[&str], help: &str) -> String {
+    let option = found.replace('_', "-");
+    let says = |field: &&Field| field.option.trim_start_matches("--").split('=').next() == Some(option.as_str());
+    let is_scenario = FIELDS.iter().all(|field| expected.contains(&field.name));
+    if let Some(field) = FIELDS.iter().filter(|field| expected.contains(&field.name)).find(says) {
+        return format!("write `{}`, which says what `--{option}` says", field.name);
+    }
+    if let Some((_, why)) = OPTIONS_WITHOUT_FIELD.iter().find(|(known, _)| is_scenario && *known == option) {
+        return format!("`--{option}` stays on the command line: {why}");
+    }
+    if is_scenario && SETTINGS.iter().any(|setting| setting.name == found) {
+        return format!("write `settings: {{{found}: …}}`: it is a setting");
+    }
+    suggest::did_you_mean(found, expected.to_vec()).unwrap_or_else(|| {
+        let near: Vec<&str> = suggest::similar(found, expected.to_vec()).into_iter().take(SIMILAR).collect();
+        format!("{help}; the most similar are {}", suggest::listed(&near))
+    })
 }
+
+/// Number of fields that the help for an unknown one lists.
+const SIMILAR: usize = 3;
 
 /// Byte offset of a position; the end of the text for one behind it.
 pub(super) fn offset(text: &str, position: Position) -> usize {
@@ -86,9 +100,56 @@ pub(super) fn token(text: &str, at: usize) -> Range<usize> {
     start..start + length
 }
 
-/// Returns the correction of a value of the wrong type, with quotes added or removed; `None` if there is none.
+/// Name that serde gives to a range.
+const SPAN: &str = "Span";
+
+/// Fields of a scenario whose lists are axes.
+const WITH_LISTS: [&str; 8] = ["preset", "streams", "ranks", "launch", "sync", "cache", "gate", "data"];
+
+/// The correction of a value in other brackets than its type has, or without any. `None` if the value is not whole.
+fn rebracketed(error: &Error, field: &str, value: &str) -> Option<String> {
+    let open = value.chars().next()?;
+    let is_group = "([{".contains(open);
+    let inner = || value.get(1..value.len() - 1).filter(|_| value.ends_with([')', ']', '}'])).map(str::trim);
+    let has_names = value.contains(':');
+    let example = || {
+        let help = FIELDS.iter().find(|known| known.name == field)?.help;
+        let example = help.split('`').skip(1).step_by(2).find(|text| text.starts_with('{'))?;
+        Some(format!("write it as `{field}: {example}`"))
+    };
+    match error {
+        Error::ExpectedArray if !is_group => Some(format!("write `{field}: [{value}]`")),
+        Error::ExpectedArray if !has_names => Some(format!("write `{field}: [{}]`", inner()?)),
+        Error::ExpectedMap if is_group && has_names => Some(format!("write `{field}: {{{}}}`", inner()?)),
+        Error::ExpectedMap => {
+            let pair = value.trim_matches('"').split_once('=').filter(|_| !is_group);
+            pair.map(|(name, value)| format!("write `{field}: {{{name}: {value}}}`")).or_else(example)
+        }
+        Error::ExpectedNamedStructLike(_) | Error::ExpectedStructLike if is_group && has_names => {
+            Some(format!("write `{field}: ({})`", inner()?))
+        }
+        Error::ExpectedNamedStructLike(SPAN) if !is_group => {
+            Some(format!("write `{field}: (from: {value})` or `{field}: (to: {value})`"))
+        }
+        Error::ExpectedInteger if open == '[' && WITH_LISTS.contains(&field) => {
+            Some(format!("several values are an axis of a sweep: `axes: {{{field}: {value}}}`"))
+        }
+        Error::ExpectedBoolean => match value {
+            "yes" | "on" | "1" | "True" => Some(format!("write `{field}: true`")),
+            "no" | "off" | "0" | "False" => Some(format!("write `{field}: false`")),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns the correction of a value of the wrong type, with other brackets, or with quotes added or removed; `None` if there
+/// is none.
 fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> {
     let field = field?;
+    if let Some(correction) = rebracketed(error, field, token) {
+        return Some(correction);
+    }
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_.+-".contains(c));
     let inner = token.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let about = FIELDS.iter().find(|known| known.name == field).map_or("", |known| known.help);
@@ -111,21 +172,23 @@ fn corrected(error: &Error, field: Option<&str>, token: &str) -> Option<String> 
 pub(super) fn explain(error: &Error) -> String {
     use Error::*;
     match error {
-        NoSuchStructField { expected, found, .. } => {
-            format!("there is no field `{found}`, expected one of {}", suggest::listed(expected))
-        }
+        NoSuchStructField { found, .. } => format!("there is no field `{found}`"),
         MissingStructField { field, .. } => format!("the field `{field}` is missing"),
         DuplicateStructField { field, .. } => format!("the field `{field}` is there twice"),
         NoSuchEnumVariant { expected, found, .. } => format!("`{found}` is none of {}", suggest::listed(expected)),
+        ExpectedNamedStructLike(SPAN) => "a range is expected: `from`, `to` or both, between `(` and `)`".to_owned(),
         ExpectedStructLike
         | ExpectedNamedStructLike(_)
         | ExpectedStructName(_)
-        | ExpectedDifferentStructName { .. } => "Expected opening `(`".to_owned(),
+        | ExpectedDifferentStructName { .. } => "fields between `(` and `)` are expected".to_owned(),
+        ExpectedArray => "a list is expected: values between `[` and `]`".to_owned(),
+        ExpectedMap => "names with their values are expected, between `{` and `}`".to_owned(),
+        ExpectedStringEnd => "the text has no closing quote".to_owned(),
         InvalidValueForType { expected, found } if expected.contains("struct ") => {
-            format!("Expected `( … )` but found {found} instead")
+            format!("fields between `(` and `)` are expected, and this is {found}")
         }
         ExpectedDifferentLength { expected, found } if expected.contains("struct ") => {
-            format!("Expected `( … )` with another number of values than {found}")
+            format!("fields between `(` and `)` are expected, with another number of values than {found}")
         }
         Eof => "the text ends too early: a bracket is not closed".to_owned(),
         ExpectedComma => "a `,` or the closing bracket is expected".to_owned(),

@@ -6,6 +6,7 @@
 //! language: 1
 //! runs: moe.ron
 //! licence: MIT
+//! hash: 9f86d081…
 //!
 //! == moe.ron text 2c26b46b…
 //! |(workload: "net.aorta")
@@ -14,7 +15,8 @@
 //! ```
 //!
 //! The lines of a part begin with `|`, so that an edit cannot end it. A part that does not end in a line feed has `\`
-//! behind its last line. A part that is no text has its bytes in hexadecimal digits.
+//! behind its last line. A part that is no text has its bytes in hexadecimal digits. `hash` covers the lines above it and the
+//! names and hashes of all parts; bundles of older versions lack it.
 
 use std::collections::BTreeMap;
 
@@ -57,6 +59,8 @@ pub struct Bundle {
     pub record: Option<String>,
     /// The parts by name: a path below the bundle, with `/` between folders.
     pub parts: IndexMap<String, Part>,
+    /// True if the lines before the first part, or the names of the parts, differ from what was bundled.
+    pub is_header_changed: bool,
 }
 
 /// The plan of a bundle's program, by which a receiver sees that nothing changed.
@@ -105,13 +109,26 @@ pub fn part_name(name: &str) -> Result<(), &'static str> {
 }
 
 impl Bundle {
-    /// The bundle as a text.
-    pub fn to_text(&self) -> String {
+    /// The lines before the first part, except their hash.
+    fn header(&self) -> String {
         let mut text = format!("{HEAD}\naorta: {}\nlanguage: {}\nruns: {}\n", self.aorta, self.language, self.runs);
         let plan = self.plan.as_ref().map(|plan| format!("{} on {}", plan.hash, plan.device));
         for (name, value) in [("plan", &plan), ("licence", &self.licence), ("record", &self.record)] {
             text.extend(value.iter().map(|value| format!("{name}: {}\n", visible::one_line(value))));
         }
+        text
+    }
+
+    /// SHA-256 of the header, and of the names and hashes of all parts, in hexadecimal.
+    fn header_hash(&self) -> String {
+        let mut digest = Sha256::new_with_prefix(self.header());
+        self.parts.iter().for_each(|(name, part)| digest.update(format!("{} {name}\n", part.sha256)));
+        hex(digest.finalize())
+    }
+
+    /// The bundle as a text.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{}hash: {}\n", self.header(), self.header_hash());
         for (name, part) in &self.parts {
             match std::str::from_utf8(&part.bytes) {
                 Ok(contents) => {
@@ -137,13 +154,18 @@ impl Bundle {
     ///
     /// [`ConfigError::BadBundle`] names the first invalid line.
     pub fn parse(file: &str, text: &str) -> Result<Bundle, ConfigError> {
-        let read = Reader::default().read(text);
-        read.map_err(|(line, why)| ConfigError::BadBundle {
-            file: file.to_owned(),
-            line,
-            why,
-            help: "`aorta bundle FILE -o PATH` writes a bundle; docs/sharing.md describes its lines".to_owned(),
+        let read = Reader::default().read(text.strip_prefix('\u{feff}').unwrap_or(text));
+        read.map_err(|(line, why)| {
+            let help = foreign(text).map(|(_, _, help)| help).unwrap_or_else(|| {
+                "`aorta bundle FILE -o PATH` writes a bundle; docs/sharing.md describes its lines".to_owned()
+            });
+            ConfigError::BadBundle { file: file.to_owned(), line, why, help }
         })
+    }
+
+    /// True if a text begins as a bundle of any version does.
+    pub fn is_meant(text: &str) -> bool {
+        text.trim_start_matches('\u{feff}').starts_with(ANY_HEAD)
     }
 
     /// Fails unless the names of all parts and of the one that runs are valid. The error names the first invalid one.
@@ -178,6 +200,31 @@ impl Bundle {
     }
 }
 
+/// What a text is that does not begin as a bundle, with its line and what to type; `None` if it is unknown.
+fn foreign(text: &str) -> Option<(usize, &'static str, String)> {
+    let text = text.trim_start_matches('\u{feff}');
+    let head =
+        (1..).zip(text.lines()).find(|(_, line)| line.trim_start_matches(['>', ' ', '\t']).starts_with(ANY_HEAD));
+    if let Some((line, found)) = head {
+        return match found.starts_with(ANY_HEAD) {
+            true if line == 1 => None,
+            true => Some((line, "the bundle begins here, behind other text", "remove the lines before it".to_owned())),
+            false => {
+                let help = "save the bundle as a file of its own, without signs before its lines".to_owned();
+                Some((line, "a mail or an editor has put signs before the lines of the bundle", help))
+            }
+        };
+    }
+    let (what, ending) = match text.trim_start() {
+        "" => return Some((1, "the file is empty", "copy the bundle again".to_owned())),
+        text if text.starts_with('(') => ("it is a scenario or another RON text", ".ron"),
+        text if text.starts_with('{') => ("it is JSON, such as the record of a run", ".json"),
+        text if text.contains("step {") => ("it is the text of a workload", ".aorta"),
+        _ => return None,
+    };
+    Some((1, what, format!("give it a name that ends in `{ending}`; `aorta bundle` makes a bundle of it")))
+}
+
 /// Reads the lines of a bundle. An error is the number of a line and a description of the mistake.
 #[derive(Default)]
 struct Reader {
@@ -186,6 +233,8 @@ struct Reader {
     part: Option<(String, bool)>,
     /// True after the line `\`, which ends the part.
     ended: bool,
+    /// The hash that the header states; `None` in bundles of older versions.
+    hash: Option<String>,
 }
 
 impl Reader {
@@ -201,7 +250,10 @@ impl Reader {
             Some(other) if other.starts_with(ANY_HEAD) => {
                 return Err((1, format!("it is a bundle of another version, and this one reads `{HEAD}`")));
             }
-            _ => return Err((1, format!("a bundle begins with the line `{HEAD}`"))),
+            _ => {
+                let unknown = || (1, format!("a bundle begins with the line `{HEAD}`"));
+                return Err(foreign(text).map_or_else(unknown, |(line, what, _)| (line, what.to_owned())));
+            }
         }
         let mut last = 1;
         for (number, line) in lines {
@@ -209,6 +261,7 @@ impl Reader {
             self.line(line).map_err(|why| (number, why))?;
         }
         self.bundle.check().map_err(|why| (last, why))?;
+        self.bundle.is_header_changed = self.hash.is_some_and(|hash| hash != self.bundle.header_hash());
         Ok(self.bundle)
     }
 
@@ -237,13 +290,14 @@ impl Reader {
             "runs" => bundle.runs = value,
             "licence" => bundle.licence = Some(value),
             "record" => bundle.record = Some(value),
+            "hash" => self.hash = Some(value),
             "plan" => {
                 let (hash, device) = value.split_once(" on ").ok_or("a plan is `HASH on DEVICE`")?;
                 bundle.plan = Some(Plan { hash: hash.to_owned(), device: device.to_owned() });
             }
             _ => {
                 return Err(format!(
-                    "there is no field `{name}`, only aorta, language, runs, plan, licence and record"
+                    "there is no field `{name}`, only aorta, language, runs, plan, licence, record and hash"
                 ));
             }
         }

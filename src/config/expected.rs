@@ -8,6 +8,7 @@ use crate::base::units::{self, Dimension};
 use crate::base::{suggest, visible};
 
 use super::error::ConfigError;
+use super::mistakes::Mistakes;
 use super::quantity::Span;
 use super::ron_file;
 
@@ -159,6 +160,12 @@ static EMBEDDED: [(&str, &str); 2] = [
 impl Expected {
     /// Parses a file. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Expected, ConfigError> {
+        ron_file::strict(Expected::read(file, text))
+    }
+
+    /// Reads a file, without the fields that cannot be read, and all its mistakes. `None` if its text has no form. `file` is
+    /// its name in messages.
+    pub fn read(file: &str, text: &str) -> (Option<Expected>, Mistakes) {
         let (mut expected, mut mistakes) = ron_file::read::<Expected>(file, text, FIELDS);
         if let Some(expected) = &mut expected {
             expected.file = file.to_owned();
@@ -171,7 +178,7 @@ impl Expected {
                 });
             }
         }
-        ron_file::strict((expected, mistakes))
+        (expected, mistakes)
     }
 
     /// The embedded file for a device of that name; `None` if there is none.

@@ -45,7 +45,7 @@ impl Item<'_> {
 /// Formats a RON text. `None` if its brackets, texts or comments do not close, if a comma is missing between two
 /// values, or if it begins with an attribute, `#`: such a text is not formatted.
 pub fn format_ron(text: &str) -> Option<String> {
-    let tokens = tokens(text)?;
+    let tokens = tokens(text).ok()?;
     let mut at = 0;
     let items = items(&tokens, &mut at, 0)?;
     if at < tokens.len() {

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::places::Places;
 use super::ron_file::options;
 
 /// The kind of a RON file.
@@ -31,7 +32,7 @@ const FIELDS: [(&str, RonKind); 7] = [
 ];
 
 impl RonKind {
-    /// Returns the kind of a text, recognized by its fields or, if it cannot be parsed, by the words in it. A text with
+    /// Returns the kind of a text, recognized by its fields or, if its brackets do not match, by the words in it. A text with
     /// none of the fields is a scenario.
     pub fn of(text: &str) -> RonKind {
         #[derive(Default, Deserialize)]
@@ -49,7 +50,10 @@ impl RonKind {
             [head.cases, head.workload, head.ranges, head.sources, head.wiring, head.vendor, head.library]
                 .map(|field| field.is_some())
         });
-        let has = head.unwrap_or_else(|_| FIELDS.map(|(name, _)| text.contains(&format!("{name}:"))));
+        let has = head.unwrap_or_else(|_| match Places::of(text) {
+            Some(places) => FIELDS.map(|(name, _)| places.names().any(|known| known == name)),
+            None => FIELDS.map(|(name, _)| text.contains(&format!("{name}:"))),
+        });
         let found = FIELDS.iter().zip(has).find(|(_, has)| *has);
         found.map_or(RonKind::Scenario, |((_, kind), _)| *kind)
     }
@@ -70,6 +74,7 @@ mod tests {
             ("(library: [\".\"])", RonKind::Project),
             ("(devices: [\"A\"], ranges: [(bytes: 1 2)])", RonKind::Ranges),
             ("(efort: quick)", RonKind::Scenario),
+            ("(description: \"cases: many\", workload: 3)", RonKind::Scenario),
         ];
         for (text, kind) in files {
             assert_eq!(RonKind::of(text), kind, "{}", text.lines().next().unwrap_or_default());

@@ -79,6 +79,15 @@ impl Mistakes {
         self.all.push(Mistake { what: Arc::new(what), at, label });
     }
 
+    /// Bytes of the name and of the value to which names lead, without quotes; `None` if it is not there, or if the places
+    /// in the text are unknown.
+    pub fn place(&self, names: &[&str]) -> Option<(Range<usize>, Range<usize>)> {
+        let entry = self.places.as_ref()?.find(names)?;
+        let text = self.sources.text(SrcSpan::new(entry.value.start, entry.value.end));
+        let quotes = usize::from(text.len() > 1 && text.starts_with('"') && text.ends_with('"'));
+        Some((entry.name.clone(), entry.value.start + quotes..entry.value.end - quotes))
+    }
+
     /// True if the value at a path of names exists, or if the positions in the text are unknown.
     pub fn has(&self, names: &[&str]) -> bool {
         self.places.as_ref().is_none_or(|places| places.find(names).is_some())

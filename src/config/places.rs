@@ -41,12 +41,17 @@ pub(super) struct Places(Entry);
 impl Places {
     /// The places in a text; `None` if its brackets do not match, or if it is not one value.
     pub fn of(text: &str) -> Option<Places> {
-        let tokens: Vec<TokenAfterLines> = tokens(text)?;
+        let tokens: Vec<TokenAfterLines> = tokens(text).ok()?;
         let tokens: Vec<Token> = tokens.into_iter().map(|(token, _)| token).collect();
         let tokens: Vec<Token> = tokens.into_iter().filter(|token| !matches!(token, Token::Comment(_))).collect();
         let mut reader = Reader { text, tokens: &tokens, at: 0 };
         let mut root = reader.entries(false, 0)?;
         (reader.at == tokens.len() && root.len() == 1).then(|| Places(root.remove(0)))
+    }
+
+    /// Names of the outermost fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.inner.iter().filter_map(|entry| entry.key.as_deref())
     }
 
     /// The entries from the outermost to the innermost one that contains an offset, or ends before it and is followed by no

@@ -65,6 +65,12 @@ fn prefixed(unit: &str) -> (f64, &str) {
     split.unwrap_or((1.0, unit))
 }
 
+/// True if a unit that a metric defines can be written behind a number. `1/s`, and units that are taken for misspelt ones of
+/// the language, cannot.
+fn is_written(unit: &str) -> bool {
+    Quantity::parse(&format!("1 {unit}")).is_ok_and(|one| one.counted.as_deref() == Some(unit))
+}
+
 /// The unit that was probably meant; `None` if none is similar.
 fn nearest_unit(name: &str) -> Option<&'static str> {
     crate::base::suggest::nearest(name, units::UNITS.iter().map(|unit| unit.name))
@@ -141,15 +147,15 @@ impl Span {
         self.from.as_ref().is_none_or(|from| value >= from.si()) && self.to.as_ref().is_none_or(|to| value <= to.si())
     }
 
-    /// True if the range has the dimension of `unit`; a range without a unit fits any figure. A unit that a metric defines
-    /// has the same name.
+    /// True if the range has the dimension of `unit`. A unit that a metric defines has the same name. Plain numbers fit a
+    /// figure without a unit, and one whose unit cannot be written behind a number.
     pub fn fits(&self, unit: &str) -> bool {
         if let Some(counted) = self.counted() {
             return counted == unit;
         }
         match (self.dimension(), units::unit(unit)) {
-            (Ok(Some(dimension)), Some(unit)) if dimension != Dimension::NONE => dimension == unit.dimension,
-            (Ok(Some(dimension)), None) => dimension == Dimension::NONE,
+            (Ok(Some(dimension)), Some(unit)) => dimension == unit.dimension,
+            (Ok(Some(dimension)), None) => dimension == Dimension::NONE && !is_written(unit),
             _ => true,
         }
     }
@@ -159,11 +165,11 @@ impl Span {
         self.from.as_ref().or(self.to.as_ref())?.counted.as_deref()
     }
 
-    /// Fails unless the range has an end, and two ends that fit. `name` is the range in messages.
-    /// A range of times has no unit that a metric defines.
+    /// Fails unless the range has an end, and two ends that fit. `name` is the range in messages. A range of times has a
+    /// unit of time.
     pub(super) fn check(&self, name: &str, is_time: bool) -> Result<(), ConfigError> {
         let (value, why, help) = match self.dimension() {
-            Ok(Some(_)) if is_time && self.counted().is_some() => {
+            Ok(Some(dimension)) if is_time && (dimension != Dimension::TIME || self.counted().is_some()) => {
                 (self.to_string(), "it is a time".to_owned(), "write a time with its unit, such as \"5ms\"")
             }
             Ok(Some(_)) => return Ok(()),
@@ -243,5 +249,27 @@ mod tests {
         assert!(Span::default().holds(f64::MAX));
         let turned = Span { from: span.to.clone(), to: span.from };
         assert_eq!(turned.dimension().unwrap_err(), "it begins at 2 MiB and ends at 1 MiB");
+    }
+
+    #[test]
+    fn ranges_fit_figures_of_their_unit() {
+        let fits = |end: &str, unit: &str| Span { from: Quantity::parse(end).ok(), to: None }.fits(unit);
+        let good = [
+            ("1", ""),
+            ("5%", ""),
+            ("1e6", "1/s"),
+            ("1ms", "s"),
+            ("5GB/s", "B/s"),
+            ("1M tokens/s", "tokens/s"),
+            ("0.5", "%"),
+            ("3", "Gb/s"),
+        ];
+        for (end, unit) in good {
+            assert!(fits(end, unit), "{end} of {unit}");
+        }
+        for (end, unit) in [("1", "s"), ("5", "B/s"), ("3", "tokens/s"), ("1ms", ""), ("1ms", "tokens/s"), ("1 a", "b")]
+        {
+            assert!(!fits(end, unit), "{end} of {unit}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::bad_ron::{bad_ron, offset, token};
 use super::error::ConfigError;
 use super::mistakes::{Lost, MAX_MISTAKES, Mistake, Mistakes};
 use super::places::{Entry, Places};
+use super::punctuation::slips;
 
 /// RON options for all files: `Some` can be left out.
 pub(super) fn options() -> ron::Options {
@@ -29,6 +30,9 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
     sources.add(file, text).unwrap_or_default();
     let mut mistakes = Mistakes { sources: Arc::new(sources), places: None, lost: Vec::new(), all: Vec::new() };
     let mut rest = text.to_owned();
+    if !is_punctuated(&mut rest, &mut mistakes) {
+        return (None, mistakes);
+    }
     loop {
         mistakes.places = Places::of(&rest);
         let mut error = match options().from_str::<T>(&rest) {
@@ -55,9 +59,14 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
             _ => false,
         };
         if !is_consequence {
-            let field = path.iter().rev().find(|entry| entry.key.is_some()).map(|entry| &rest[entry.name.clone()]);
+            // A missing field is found behind the last one.
+            let is_missing = matches!(error.code, Error::MissingStructField { .. });
+            let named = path.iter().rev().find(|entry| entry.key.is_some() && !is_missing);
+            let field = named.map(|entry| &rest[entry.name.clone()]);
             let is_cut = removed.is_some() && !is_value(&error.code);
             let (what, label) = bad_ron(&error.code, field, (&rest[at.clone()], is_cut), help);
+            // A bracket that was added stands behind the text.
+            let at = at.start.min(text.len())..at.end.min(text.len());
             mistakes.all.push(Mistake { what: Arc::new(what), at: SrcSpan::new(at.start, at.end), label });
         }
         match removed {
@@ -66,6 +75,29 @@ pub(super) fn read<T: DeserializeOwned>(file: &str, text: &str, help: &str) -> (
                 blank(&mut rest, removed.whole());
             }
             _ => return (None, mistakes),
+        }
+    }
+}
+
+/// Reports the mistakes in the punctuation of a text, and corrects them there. False if the text cannot be read because one
+/// needs room.
+fn is_punctuated(rest: &mut String, mistakes: &mut Mistakes) -> bool {
+    loop {
+        let slips = slips(rest);
+        if slips.is_empty() {
+            return true;
+        }
+        let mut is_fixed = true;
+        for slip in slips {
+            let what = Arc::new(ConfigError::BadRon { message: slip.message, help: slip.help });
+            let at = SrcSpan::new(slip.at.start, slip.at.end);
+            mistakes.all.push(Mistake { what, at, label: "here".to_owned() });
+            mistakes.lost.extend(slip.lost.map(|key| Lost { start: slip.at.start, key: Some(key) }));
+            is_fixed &= !slip.fixes.is_empty();
+            slip.fixes.iter().for_each(|(range, by)| rest.replace_range(range.clone(), by));
+        }
+        if !is_fixed || mistakes.all.len() >= MAX_MISTAKES {
+            return false;
         }
     }
 }

@@ -25,6 +25,27 @@ use super::variables;
 /// Help on where all fields are explained.
 const FIELDS_PAGE: &str = "docs/start/05-sharing-a-scenario.md lists the fields of a scenario";
 
+/// Options of `aorta exec`, `aorta sweep` and `aorta ab` that no field has, each with the reason.
+pub static OPTIONS_WITHOUT_FIELD: [(&str, &str); 17] = [
+    ("a", "`sides` has it"),
+    ("b", "`sides` has it"),
+    ("allow-kernels", "only you allow code on a GPU"),
+    ("config-file", "your own settings stay yours"),
+    ("top", "how a report is shown is up to its reader"),
+    ("timeline", "how a report is shown is up to its reader"),
+    ("format", "how a report is shown is up to its reader"),
+    ("diagnostics", "how messages are shown is up to their reader"),
+    ("output", "a scenario writes no files"),
+    ("html", "a scenario writes no files"),
+    ("json", "a scenario writes no files"),
+    ("csv", "a scenario writes no files"),
+    ("trace", "a scenario writes no files"),
+    ("outputs", "a scenario writes no files"),
+    ("partition", "each machine has its own part"),
+    ("resume", "it is about an earlier sweep of yours"),
+    ("retry", "it is about an earlier sweep of yours"),
+];
+
 /// The definition of a field of a scenario.
 #[derive(Debug)]
 pub struct Field {

@@ -173,8 +173,11 @@ fn pair_layer(pair: &str, written: Written) -> Result<Layer, ConfigError> {
     let (key, value) = (key.trim(), value.trim());
     if definition(key).is_none() {
         let names = || SETTINGS.iter().map(|setting| setting.name);
-        let all = || Some(format!("settings are {}", suggest::listed(&names().collect::<Vec<_>>())));
-        let help = suggest::did_you_mean(key, names()).or_else(all);
+        let similar = || {
+            let near: Vec<&str> = suggest::similar(key, names()).into_iter().take(3).collect();
+            format!("docs/settings.md lists the settings; the most similar are {}", suggest::listed(&near))
+        };
+        let help = suggest::did_you_mean(key, names()).or_else(|| Some(similar()));
         return Err(ConfigError::UnknownSetting { name: key.to_owned(), help });
     }
     value_layer(key, value, written)

@@ -84,6 +84,9 @@ pub struct SuiteCase {
     /// The value on each axis; empty until the case is expanded, and without axes.
     #[serde(skip)]
     pub values: IndexMap<String, String>,
+    /// Index in the suite's `cases` of the case that it was expanded from.
+    #[serde(skip)]
+    pub declared: usize,
 }
 
 /// An axis along which a case is repeated: values of a parameter, or cases that differ in any field.
@@ -181,12 +184,18 @@ static EMBEDDED: [(&str, &str); 13] = [
 impl Suite {
     /// Parses a suite. `file` is its name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Suite, ConfigError> {
+        ron_file::strict(Suite::read(file, text))
+    }
+
+    /// Reads a suite, without the fields that cannot be read, and all its mistakes. `None` if its text has no form.
+    /// `file` is its name in messages.
+    pub fn read(file: &str, text: &str) -> (Option<Suite>, Mistakes) {
         let (mut suite, mut mistakes) = ron_file::read::<Suite>(file, text, FIELDS);
         if let Some(suite) = &mut suite {
             suite.name = file.to_owned();
             suite.check(&mut mistakes);
         }
-        ron_file::strict((suite, mistakes))
+        (suite, mistakes)
     }
 
     /// True if a text is meant as a suite.
@@ -212,7 +221,10 @@ impl Suite {
 
     /// Every case separately: one for each combination of values of its axes, and for each number of streams.
     pub fn expanded(&self) -> Vec<SuiteCase> {
-        self.cases.iter().flat_map(|case| self.expanded_case(case)).collect()
+        let numbered = self.cases.iter().enumerate();
+        let expanded =
+            |(declared, case)| self.expanded_case(case).into_iter().map(move |case| SuiteCase { declared, ..case });
+        numbered.flat_map(expanded).collect()
     }
 
     /// The cases that a declared case expands to.
@@ -374,6 +386,7 @@ impl SuiteCase {
             needs: Needs { gpus: self.needs.gpus.or(base.needs.gpus), memory: self.needs.memory.or(base.needs.memory) },
             limits: base.limits.into_iter().chain(self.limits).collect(),
             values: base.values,
+            declared: base.declared,
         }
     }
 

@@ -19,8 +19,12 @@ pub(super) enum Token<'a> {
 /// A token with the number of line ends before it, up to two.
 pub(super) type TokenAfterLines<'a> = (Token<'a>, usize);
 
-/// The tokens of a text; `None` if a text or a comment in it does not close, or if it has an attribute, `#`.
-pub(super) fn tokens<'a>(text: &'a str) -> Option<Vec<TokenAfterLines<'a>>> {
+/// The tokens of a text.
+///
+/// # Errors
+///
+/// The offset of a text or a comment that does not close, or of an attribute, `#`.
+pub(super) fn tokens<'a>(text: &'a str) -> Result<Vec<TokenAfterLines<'a>>, usize> {
     let mut tokens = Vec::new();
     let (mut rest, mut lines) = (text.strip_prefix('\u{feff}').unwrap_or(text), 0);
     while let Some(first) = rest.chars().next() {
@@ -29,19 +33,20 @@ pub(super) fn tokens<'a>(text: &'a str) -> Option<Vec<TokenAfterLines<'a>>> {
             rest = &rest[first.len_utf8()..];
             continue;
         }
+        let here = text.len() - rest.len();
         let (length, token): (usize, fn(&'a str) -> Token<'a>) = match first {
             '(' | '[' | '{' => (1, Token::Open),
             ')' | ']' | '}' => (1, Token::Close),
             ',' => (1, Token::Comma),
             ':' => (1, |_| Token::Colon),
-            '#' => return None,
+            '#' => return Err(here),
             '/' if rest.starts_with("//") => {
                 (rest.find('\n').unwrap_or(rest.len()), |text| Token::Comment(text.trim_end()))
             }
-            '/' if rest.starts_with("/*") => (block_comment(rest)?, Token::Comment),
-            '"' => (quoted(rest, '"')?, Token::Atom),
-            '\'' => (quoted(rest, '\'')?, Token::Atom),
-            'r' if raw(rest).is_some() => (raw(rest)??, Token::Atom),
+            '/' if rest.starts_with("/*") => (block_comment(rest).ok_or(here)?, Token::Comment),
+            '"' => (quoted(rest, '"').ok_or(here)?, Token::Atom),
+            '\'' => (quoted(rest, '\'').ok_or(here)?, Token::Atom),
+            'r' if raw(rest).is_some() => (raw(rest).flatten().ok_or(here)?, Token::Atom),
             _ => (
                 rest.find(|c: char| c.is_whitespace() || "()[]{},:\"'/#".contains(c))
                     .filter(|end| *end > 0)
@@ -53,7 +58,7 @@ pub(super) fn tokens<'a>(text: &'a str) -> Option<Vec<TokenAfterLines<'a>>> {
         tokens.push((token(own), lines.min(2)));
         (rest, lines) = (behind, 0);
     }
-    Some(tokens)
+    Ok(tokens)
 }
 
 /// The length of a text in quotes with escapes; `None` if it does not end.

@@ -249,7 +249,7 @@ fn scenarios() {
         ("(workload: 3)", &["aorta::config::bad_ron", "a.ron:1:12", "a text in quotes is expected"]),
         (
             "(workload: \"moe\", colour: 3)",
-            &["there is no field `colour`, expected one of `description`", "help: docs/start/05-sharing-a-scenario.md"],
+            &["there is no field `colour`", "; the most similar are ", "docs/start/05-sharing-a-scenario.md"],
         ),
         ("(workload: \"moe\", effort: hasty)", &["a.ron:1:27", "`hasty` is none of `sanity`, `quick` and `full`"]),
         (
@@ -282,8 +282,11 @@ fn scenarios() {
             &["a limit cannot be `tokens`", "has no such metric"],
         ),
         ("(workload: \"µ\", effort: hasty)", &["a.ron:1:25", "the value of `effort`"]),
-        ("(workload: \"moe\"\n timeout: \"9s\")", &["a.ron:2:2", "a `,` or the closing bracket is expected"]),
-        ("workload = 3", &["aorta::config::bad_ron", "a.ron:1:1", "Expected opening `(`"]),
+        (
+            "(workload: \"moe\"\n timeout: \"9s\")",
+            &["a.ron:1:12", "a `,` is missing behind `\"moe\"`", "help: write `workload: \"moe\",`"],
+        ),
+        ("workload = 3", &["aorta::config::bad_ron", "a.ron:1:1", "fields between `(` and `)` are expected"]),
         ("(workload: \"moe\", environment: {\"\": \"1\"})", &["aorta::config::bad_variable", "the variable ``"]),
         ("(workload: \"moe\", environment: {\"A=B\": \"1\"})", &["aorta::config::bad_variable", "`A=B`"]),
         ("(workload: \"moe\", environment: {\"A\": \"\\u{0}\"})", &["aorta::config::bad_variable", "`A`"]),
@@ -393,9 +396,9 @@ fn all_mistakes_of_a_file() {
         ("own.ron", 6, "`quick.iterations` cannot be 0"),
     ];
     reported("exec moe --config-file own.ron --diagnostics json", &of_settings);
-    // Only a comma or a bracket that is missing hides what follows it.
+    // A missing comma hides nothing.
     sandbox.write("b.ron", "(\n  workload: \"moe\",\n  streams: \"2\",\n  effort: quick\n  launch: both,\n)\n");
-    let of_broken = [("b.ron", 3, "leave out the quotes"), ("b.ron", 5, "a `,` or the closing bracket is expected")];
+    let of_broken = [("b.ron", 3, "leave out the quotes"), ("b.ron", 4, "a `,` is missing behind `quick`")];
     reported("check b.ron --diagnostics json", &of_broken);
 }
 

@@ -23,6 +23,7 @@ mod scenario_fields;
 mod search;
 mod secret;
 mod settings;
+mod shared_mistakes;
 mod sharing;
 mod shortages;
 mod slurm;

@@ -129,7 +129,7 @@ fn a_limit_fails_a_measurement() {
     sandbox.write("nets/net.aorta", format!("{NET}metric rate = n / time \"rows/s\""));
     assert_eq!(run("\"rate\": (from: \"0.001k rows/s\", to: \"1T rows/s\")", "full"), (Some(0), "held".into()));
     assert_eq!(run("\"rate\": (from: \"1T rows/s\")", "full"), (Some(1), "failed".into()));
-    assert_eq!(run("\"rate\": (from: 1)", "full"), (Some(0), "held".into()));
+    assert_eq!(run("\"rate\": (from: 1)", "full").0, Some(2), "the metric has a unit");
     sandbox.write("a.ron", "(workload: \"nets/net.aorta\", limits: {\"rate\": (from: \"1M row/s\")})");
     refused(&sandbox, "check a.ron", &["the limit `rate`", "it is in rows/s", "\"1M rows/s\""]);
 }
@@ -447,7 +447,7 @@ fn suites_are_checked_shown_and_formatted() {
     assert_eq!(sandbox.read("s.ron"), expected);
     good(&sandbox, "fmt --check s.ron");
     sandbox.write("s.ron", "(description: \"d\", cases: [(workload: \"nets/nothing.aorta\")])");
-    refused(&sandbox, "check s.ron", &["there is no such workload"]);
+    refused(&sandbox, "check s.ron", &["no shipped workload `nets/nothing.aorta`"]);
     sandbox.write("bad.ron", "(a: [)");
     refused(&sandbox, "fmt bad.ron", &["aorta::cli::unreadable"]);
 }

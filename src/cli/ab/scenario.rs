@@ -6,7 +6,7 @@ use super::args::AbArgs;
 use crate::base::shell;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::passed::exec_args;
-use crate::cli::{project, scenario};
+use crate::cli::{exec, project, scenario};
 use crate::config::{FIELDS, Mistakes, Scenario, check_setting, check_variable};
 
 /// Names of the sides.
@@ -38,6 +38,19 @@ pub fn check(file: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
             false => Err(bad("the sides are `a` and `b`", "write `sides: {\"b\": \"--launch graph\"}`")),
         };
         if let Err(error) = checked {
+            mistakes.add(&["sides", side], error);
+        }
+    }
+}
+
+/// Reports the sides of the scenario at `file` whose programs have mistakes.
+pub fn check_program(file: &str, scenario: &Scenario, mistakes: &mut Mistakes) {
+    for (side, options) in &scenario.sides {
+        let words = shell::words(options).unwrap_or_default();
+        let Ok(exec) = exec_args(&[vec![file.to_owned()], words].concat()) else { continue };
+        if let Err(error) = exec::examine(exec) {
+            let help = "correct its options, which are those of `aorta exec`";
+            let error = InputError::bad_value(&format!("the side `{side}`"), options, &error.text(), help);
             mistakes.add(&["sides", side], error);
         }
     }

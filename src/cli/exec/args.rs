@@ -138,6 +138,9 @@ pub struct ExecArgs {
     /// The scenario that these arguments have been completed by; `None` without one.
     #[arg(skip)]
     pub scenario: Option<Box<Scenario>>,
+    /// The path of the scenario's file.
+    #[arg(skip)]
+    pub scenario_file: Option<PathBuf>,
     /// The record that the run repeats; `None` if it repeats none.
     #[arg(skip)]
     pub repeats: Option<PathBuf>,

@@ -1,14 +1,15 @@
-//! Judges a record by the limits of a scenario or of a case of a suite.
+//! Judges a record by the limits of a scenario or of a case of a suite, and checks what a scenario says beside its run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::args::ExecArgs;
 use crate::base::{suggest, units};
+use crate::cli::diagnostics::DiagnosticsArg;
 use crate::cli::error::{CliError, InputError};
 use crate::cli::load::{self, FileKind, Loaded};
-use crate::cli::project;
-use crate::config::{Scenario, Span};
+use crate::cli::{ab, sweep};
+use crate::config::{Expected, Scenario, Span};
 use crate::measure::record::{ExpectationRecord, Variant};
 use crate::measure::{RunRecord, metric_unit};
 
@@ -35,16 +36,42 @@ pub(super) fn judged(mut record: RunRecord, scenario: Option<&Scenario>) -> RunR
     record
 }
 
-/// Fails if the ranges that a scenario names cannot be read, or a limit is on no metric of the workload or in another
-/// unit. `file` is the argument that means the scenario.
+/// Fails if what a scenario says beside its run is wrong: ranges that cannot be read, limits and ranges on metrics that the
+/// workload does not have or in another unit, and axes and sides that cannot run. `file` is the argument that means the
+/// scenario.
 pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<(), CliError> {
-    let Some(scenario) = &args.scenario else { return Ok(()) };
-    args.expected.own()?;
-    let path = project::meaning(file)?;
-    let (_, mut mistakes) = Scenario::read(&path, &load::read(Path::new(&path), FileKind::Scenario)?);
+    let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return Ok(()) };
+    if let Some(path) = args.expected.path() {
+        check_ranges(path, loaded)?;
+    }
+    let (_, mut mistakes) = Scenario::read(&path.display().to_string(), &load::read(path, FileKind::Scenario)?);
     for (limit, span) in &scenario.limits {
-        if let Err(error) = check_limit(limit, span, loaded) {
+        if let Err(error) = check_span("limit", limit, span, loaded) {
             mistakes.add(&["limits", limit], error);
+        }
+    }
+    sweep::check_program(scenario, &loaded.compiled.ast, &mut mistakes);
+    ab::check_program(file, scenario, &mut mistakes);
+    if mistakes.count() == 0 && !scenario.axes.is_empty() {
+        match sweep::check(file, DiagnosticsArg::default()) {
+            Err(CliError::Input(error)) => mistakes.add(&["axes"], error),
+            result => result?,
+        }
+    }
+    Ok(mistakes.finish()?)
+}
+
+/// Fails if the ranges at `path` cannot be read, or one of them is on a metric that the loaded workload does not have, or in
+/// another unit.
+pub fn check_ranges(path: &str, loaded: &Loaded) -> Result<(), CliError> {
+    let (expected, mut mistakes) = Expected::read(path, &load::read(Path::new(path), FileKind::Expected)?);
+    let name = loaded.workload().name;
+    let file = name.rsplit('/').next().unwrap_or(&name);
+    let stem = file.strip_suffix(".aorta").unwrap_or(file);
+    for (index, range) in expected.iter().flat_map(|expected| &expected.ranges).enumerate() {
+        let Some(metric) = range.metric.as_ref().filter(|_| range.workload.as_deref() == Some(stem)) else { continue };
+        if let Err(error) = check_span("range", metric, &range.normal, loaded) {
+            mistakes.add(&["ranges", &index.to_string(), "metric"], error);
         }
     }
     Ok(mistakes.finish()?)
@@ -53,22 +80,23 @@ pub fn check_scenario(file: &str, args: &ExecArgs, loaded: &Loaded) -> Result<()
 /// Fails if a limit of the run's scenario is on no metric of the workload, or in another unit.
 pub(super) fn check(args: &ExecArgs, loaded: &Loaded) -> Result<(), InputError> {
     let limits = args.scenario.iter().flat_map(|scenario| &scenario.limits);
-    limits.into_iter().try_for_each(|(limit, span)| check_limit(limit, span, loaded))
+    limits.into_iter().try_for_each(|(limit, span)| check_span("limit", limit, span, loaded))
 }
 
-/// Fails if a limit is on no metric of the workload, or in another unit.
-fn check_limit(limit: &str, span: &Span, loaded: &Loaded) -> Result<(), InputError> {
+/// Fails if a limit or a range, `what`, is on a metric that the workload does not have, or in another unit.
+pub fn check_span(what: &str, name: &str, span: &Span, loaded: &Loaded) -> Result<(), InputError> {
     let metrics = &loaded.compiled.program().metrics;
-    let names = metrics.iter().map(|metric| metric.name.as_str()).chain(["time"]);
-    let metric = metrics.iter().find(|metric| metric.name == *limit);
+    let is_limit = what == "limit";
+    let names = metrics.iter().map(|metric| metric.name.as_str()).chain(is_limit.then_some("time"));
+    let metric = metrics.iter().find(|metric| metric.name == *name);
     let (unit, example) = match metric {
         Some(metric) => (metric_unit(metric), metric.dimension.example().unwrap_or("1")),
-        None if limit == "time" => ("s".to_owned(), "1ms"),
+        None if is_limit && name == "time" => ("s".to_owned(), "1ms"),
         None => {
             let why = format!("{} has no such metric", loaded.compiled.name);
-            let help = suggest::did_you_mean(limit, names);
-            let help = help.unwrap_or_else(|| "`time` is the median of an iteration".to_owned());
-            return Err(InputError::bad_value("a limit", limit, &why, &help));
+            let help = suggest::did_you_mean(name, names);
+            let help = help.unwrap_or_else(|| format!("`aorta show {}` lists its metrics", loaded.compiled.name));
+            return Err(InputError::bad_value(&format!("a {what}"), name, &why, &help));
         }
     };
     if span.fits(&unit) {
@@ -80,7 +108,7 @@ fn check_limit(limit: &str, span: &Span, loaded: &Loaded) -> Result<(), InputErr
         None if unit.is_empty() || unit == "1/s" => "write a plain number, such as \"1e6\"".to_owned(),
         None => format!("write a number with its unit, such as \"1M {unit}\""),
     };
-    Err(InputError::bad_value(&format!("the limit `{limit}`"), &span.to_string(), &why, &help))
+    Err(InputError::bad_value(&format!("the {what} `{name}`"), &span.to_string(), &why, &help))
 }
 
 /// Describes how a variant violates the limit on a metric, or on `time`, its median; `None` if it does not.

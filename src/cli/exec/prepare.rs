@@ -80,7 +80,8 @@ pub fn target(file: &str, workload: &WorkloadArgs, config: &ConfigArgs) -> Resul
 /// Compiles the workload that settled arguments name.
 pub fn compile(args: &ExecArgs, settings: &Settings) -> Result<load::Loaded, CliError> {
     let text = find(args, settings)?;
-    let loaded = load::load(&text, &args.workload, settings, ranks_alone(args).0)?;
+    let loaded = load::load(&text, &args.workload, settings, ranks_alone(args).0);
+    let loaded = loaded.map_err(|error| scenario::placed(error, args))?;
     match args.emulate {
         Some(world) => emulate::only(loaded, args.rank, world),
         None => Ok(loaded),
@@ -101,7 +102,8 @@ pub(super) fn prepare(
         (None, _) => ranks_alone(&args),
     };
     let leads = process.is_none_or(|process| process.leads());
-    let mut loaded = load::load(&text, &args.workload, &settings, ranks)?;
+    let loaded = load::load(&text, &args.workload, &settings, ranks);
+    let mut loaded = loaded.map_err(|error| scenario::placed(error, &args))?;
     let one_rank = uncounted && loaded.compiled.has_collectives();
     if let Some(world) = args.emulate {
         loaded = emulate::only(loaded, args.rank, world)?;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use super::args::{ExecArgs, exec_args};
 use crate::cli::error::CliError;
+use crate::cli::load::{self, FileKind};
+use crate::cli::placed::{self, Given};
 use crate::cli::{container, project, scenario};
 use crate::config::{BackendSetting, Field, Scenario};
 
@@ -24,7 +26,25 @@ pub(super) fn with_scenario(mut args: ExecArgs) -> Result<ExecArgs, CliError> {
     let below = exec_args(&[vec![scenario.workload.clone()], words].concat())
         .map_err(|mistake| mistake.of("the scenario", &args.file))?;
     let scenario = Some(Box::new(scenario));
-    Ok(ExecArgs { scenario, ..args.over(below) })
+    Ok(ExecArgs { scenario, scenario_file: Some(path), ..args.over(below) })
+}
+
+/// The error of the run's workload, with the lines of the scenario that gave the values.
+pub(super) fn placed(error: CliError, args: &ExecArgs) -> CliError {
+    let (Some(scenario), Some(path)) = (&args.scenario, &args.scenario_file) else { return error };
+    let Ok(text) = load::read(path, FileKind::Scenario) else { return error };
+    let name = path.display().to_string();
+    let (_, mistakes) = Scenario::read(&name, &text);
+    placed::in_file(error, (&name, &text), &|given| match given {
+        Given::Preset if args.workload.preset == scenario.preset => mistakes.place(&["preset"]),
+        Given::Param("streams", value) if scenario.streams.is_some_and(|count| count.to_string() == value) => {
+            mistakes.place(&["streams"])
+        }
+        Given::Param(name, value) if scenario.params.get(name).is_some_and(|own| own == value) => {
+            mistakes.place(&["params", name])
+        }
+        _ => None,
+    })
 }
 
 /// The fields of a scenario with their arguments, without those that the command's own arguments replace.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::base::{Bytes, Space, counted};
+use crate::base::{Bytes, Space, counted, shell};
 use crate::cli::backends;
 use crate::cli::cases::Planned;
 use crate::cli::error::{CliError, InputError};
@@ -22,6 +22,35 @@ pub struct SuitePlan {
     pub case: SuiteCase,
     /// Bytes of device memory that the schedule takes on the rank that takes most; `None` if the case cannot run.
     bytes: Option<Bytes>,
+    /// The mistake because of which the case can run on no machine; `None` without one.
+    pub mistake: Option<CaseMistake>,
+}
+
+/// A mistake of a case.
+#[derive(Debug)]
+pub struct CaseMistake {
+    /// Names that lead to the wrong value within the case; empty if it is not known.
+    pub field: Vec<String>,
+    pub error: CliError,
+}
+
+/// Why a case cannot run.
+struct Unfit {
+    status: Status,
+    why: String,
+    mistake: Option<CaseMistake>,
+}
+
+impl From<CaseMistake> for Unfit {
+    fn from(mistake: CaseMistake) -> Unfit {
+        let why = format!("bad input: {}", mistake.error.text());
+        Unfit { status: Status::Failed, why, mistake: Some(mistake) }
+    }
+}
+
+/// A mistake in the field of a case to which names lead.
+fn mistake(field: &[&str], error: impl Into<CliError>) -> CaseMistake {
+    CaseMistake { field: field.iter().map(|name| (*name).to_owned()).collect(), error: error.into() }
 }
 
 /// The capabilities of this machine and backend.
@@ -89,12 +118,12 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     let planned: Vec<SuitePlan> = named
         .filter(|(name, _)| name.contains(only))
         .map(|(name, case)| {
-            let (command, bytes) = match command(suite, &case, args, machine) {
-                Ok((command, bytes)) => (Ok(command), Some(bytes)),
-                Err(without) => (Err(without), None),
+            let (command, bytes, mistake) = match command(suite, &case, args, machine) {
+                Ok((command, bytes)) => (Ok(command), Some(bytes), None),
+                Err(Unfit { status, why, mistake }) => (Err((status, why)), None, mistake),
             };
             let values = case.values.clone();
-            let mut plan = SuitePlan { planned: Planned { name, values, command }, case, bytes };
+            let mut plan = SuitePlan { planned: Planned { name, values, command }, case, bytes, mistake };
             if let (Ok(_), Some(without)) = (&plan.planned.command, machine.too_small(&plan)) {
                 plan.planned.command = Err(without);
             }
@@ -109,21 +138,20 @@ pub fn plan(suite: &Suite, args: &SuiteArgs, machine: &Machine) -> Result<Vec<Su
     Ok(planned)
 }
 
-/// The arguments of a case and the device memory that it takes, or its status and the reason if it cannot run.
+/// The arguments of a case and the device memory that it takes.
 fn command(
     suite: &Suite,
     case: &SuiteCase,
     args: &SuiteArgs,
     machine: &Machine,
-) -> Result<(Vec<String>, Bytes), (Status, String)> {
-    let file = match workload(suite, &case.workload) {
-        Ok(Some(file)) => file,
-        Ok(None) => {
-            let near = library::nearest(&case.workload);
-            let near = near.map(|near| format!(" as `{}`, did you mean `{near}`?", case.workload)).unwrap_or_default();
-            return Err((Status::Missing, format!("there is no such workload{near}")));
-        }
-        Err(error) => return Err((Status::Failed, format!("bad input: {}", error.text()))),
+) -> Result<(Vec<String>, Bytes), Unfit> {
+    let file = workload(suite, &case.workload).map_err(|error| mistake(&["workload"], error))?;
+    let Some(file) = file else {
+        let near = library::nearest(&case.workload);
+        let near = near.map(|near| format!(" as `{}`, did you mean `{near}`?", case.workload)).unwrap_or_default();
+        let folder = Path::new(&suite.name).parent().unwrap_or(Path::new(""));
+        let mistake = Some(mistake(&["workload"], library::unknown_in(folder, &case.workload)));
+        return Err(Unfit { status: Status::Missing, why: format!("there is no such workload{near}"), mistake });
     };
     let wanted = case.needs.gpus.max(case.ranks);
     if let (Some(wanted), Some(there)) = (wanted, machine.gpus)
@@ -131,13 +159,11 @@ fn command(
     {
         let is = if there == 1 { "is" } else { "are" };
         let why = format!("it needs {}, and there {is} {there}", counted(wanted as usize, "GPU"));
-        return Err((Status::Skipped, why));
+        return Err(Unfit { status: Status::Skipped, why, mistake: None });
     }
     let arguments = arguments(file, case, args, machine);
-    match examine(&arguments, machine.topology) {
-        Ok(bytes) => Ok((arguments, bytes)),
-        Err(why) => Err((Status::Failed, format!("bad input: {why}"))),
-    }
+    let bytes = examine(&arguments, case, machine.topology)?;
+    Ok((arguments, bytes))
 }
 
 /// The arguments of `aorta exec` for a case.
@@ -159,11 +185,15 @@ fn arguments(file: String, case: &SuiteCase, args: &SuiteArgs, machine: &Machine
     arguments
 }
 
-/// Compiles and schedules the workload of a case, so that mistakes are found before any case runs. Returns the bytes of
-/// device memory of the rank that takes most.
-fn examine(arguments: &[String], topology: Topology) -> Result<Bytes, String> {
-    let parsed = exec_args(arguments).map_err(|mistake| mistake.why)?;
-    let loaded = exec::examine(parsed).map_err(|error| error.text())?;
+/// Compiles and schedules the workload of a case and checks its limits, so that mistakes are found before any case runs.
+/// Returns the bytes of device memory of the rank that takes most.
+fn examine(arguments: &[String], case: &SuiteCase, topology: Topology) -> Result<Bytes, CaseMistake> {
+    let parsed =
+        exec_args(arguments).map_err(|wrong| mistake(&[], wrong.of("the case", &shell::command(arguments))))?;
+    let loaded = exec::examine(parsed).map_err(|error| mistake(&[], error))?;
+    for (name, span) in &case.limits {
+        exec::check_span("limit", name, span, &loaded).map_err(|error| mistake(&["limits", name], error))?;
+    }
     let schedules = loaded.compiled.schedules(topology);
     Ok(Bytes(schedules.iter().map(|schedule| schedule.bytes(Space::Device)).max().unwrap_or(0)))
 }

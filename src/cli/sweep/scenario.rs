@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use crate::base::suggest;
+use crate::cli::axis::NAMED;
 use crate::cli::error::{CliError, InputError};
-use crate::cli::passed::PassedOptions;
+use crate::cli::passed::{PassedOptions, exec_args};
 use crate::cli::{project, scenario};
 use crate::config::{Mistakes, Scenario, check_setting, check_variable};
+use crate::syntax::Ast;
+use crate::syntax::ast::{DeclKind, Name};
 
 use super::args::{Axes, SweepArgs};
 use super::axes::Options;
@@ -62,14 +65,58 @@ fn split<'a>(file: &str, axis: &'a str, list: &str) -> Result<(&'static str, &'a
         let why = "it is not an option of `aorta sweep` that takes a list";
         return Err(InputError::bad_value("an axis", axis, why, &help));
     };
+    let is_named = NAMED.contains(option);
+    if is_named && name.is_empty() {
+        let help = format!("write the name behind it: `{{\"{option} NAME\": [1, 2]}}`");
+        return Err(InputError::bad_value("an axis", axis, "it has no name of what varies", &help));
+    }
+    if !is_named && !name.is_empty() {
+        let help = format!("write `{option}`; a parameter is `\"set {name}\"`");
+        return Err(InputError::bad_value("an axis", axis, &format!("`{option}` has no name behind it"), &help));
+    }
     for value in values::split(list) {
         match *option {
             "env" => check_variable(file, name, values::unquoted(value))?,
             "config" => check_setting(file, name, value)?,
-            _ => {}
+            "set" => {}
+            option => drop(
+                exec_args(&["file".to_owned(), format!("--{option}={value}")])
+                    .map_err(|mistake| mistake.of(&format!("`{option}`"), value))?,
+            ),
         }
     }
     Ok((option, name))
+}
+
+/// Reports the axes of parameters and presets that the workload does not have.
+pub fn check_program(scenario: &Scenario, ast: &Ast, mistakes: &mut Mistakes) {
+    let declared = |of: fn(&DeclKind) -> Option<Name>| -> Vec<&str> {
+        ast.decls.iter().filter_map(|decl| of(&decl.kind)).map(|name| ast.names.name(name.symbol)).collect()
+    };
+    let params = declared(|kind| match kind {
+        DeclKind::Param { name, .. } => Some(*name),
+        _ => None,
+    });
+    let presets = declared(|kind| match kind {
+        DeclKind::Preset { name, .. } => Some(*name),
+        _ => None,
+    });
+    let mut unknown = |axis: &str, what: &str, name: &str, known: &[&str]| {
+        let help = suggest::did_you_mean(name, known.to_vec());
+        let help = help.unwrap_or_else(|| format!("`aorta show {}` lists each {what}", scenario.workload));
+        let why = format!("the workload has no {what} of that name");
+        mistakes.add(&["axes", axis], InputError::bad_value(&format!("the {what} of an axis"), name, &why, &help));
+    };
+    for (axis, list) in &scenario.axes {
+        match axis.split_once(' ') {
+            Some(("set", name)) if !params.contains(&name.trim()) => unknown(axis, "parameter", name, &params),
+            None if axis == "preset" => {
+                let wrong = values::split(list).into_iter().filter(|preset| !presets.contains(preset));
+                wrong.for_each(|preset| unknown(axis, "preset", preset, &presets));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Reports the axes that a scenario cannot have.

@@ -1,8 +1,9 @@
 //! Matches the cases of two sides by the values of their axes, not by their order in a file.
 //!
 //! First, cases whose values are all equal match. Then cases match that agree in every value that both have, if there
-//! is only one choice. Finally the only case of a workload on each side matches, and differences are reported. A
-//! workload is identified by its file name: other text under the same name is another version of it.
+//! is only one choice; first among workloads of one path, then among those of one file name, as in a bundle and the folder
+//! of it. Finally the only case of a workload on each side matches, and differences are reported. Other text under the same
+//! name is another version of a workload.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,8 +88,10 @@ pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> MatchedSides<'a> {
     let mut bases = groups(base, &split);
     let mut others = groups(other, &split);
     let mut pairs: Vec<(usize, usize)> = Vec::new();
-    for same in [same_key, same_case, agree] {
-        unique(&mut bases, &mut others, same, &mut pairs);
+    for is_same in [same_path, same_file] {
+        for same in [same_key, same_case, agree] {
+            unique(&mut bases, &mut others, |a, b| is_same(a, b) && same(a, b), &mut pairs);
+        }
     }
     let (in_base, in_other) = (kinds(&bases), kinds(&others));
     let single = |a: &Group, b: &Group| {
@@ -103,8 +106,27 @@ pub fn matched<'a>(base: &'a RunSet, other: &'a RunSet) -> MatchedSides<'a> {
 type CaseGroupKind = (Option<String>, Option<String>);
 
 fn kind(group: &Group) -> CaseGroupKind {
-    let name = |path: &String| path.rsplit('/').next().unwrap_or(path).to_owned();
-    (group.key.get("workload").map(name), group.key.get("launch").cloned())
+    (file_name(group).map(str::to_owned), group.key.get("launch").cloned())
+}
+
+/// The workload's file name without its folder.
+fn file_name<'a>(group: &'a Group) -> Option<&'a str> {
+    group.key.get("workload")?.rsplit('/').next()
+}
+
+/// Whether two groups have the same workload in the same folder.
+fn same_path(a: &Group, b: &Group) -> bool {
+    a.key.get("workload") == b.key.get("workload")
+}
+
+/// Whether the workloads of two groups have the same name, in any folder, bundle or record.
+fn same_file(a: &Group, b: &Group) -> bool {
+    file_name(a) == file_name(b)
+}
+
+/// The values of a group without its workload.
+fn values<'a>(group: &'a Group) -> impl Iterator<Item = (&'a String, &'a String)> {
+    group.key.iter().filter(|(name, _)| *name != "workload")
 }
 
 /// Counts the cases of each kind.
@@ -193,13 +215,14 @@ fn unique(
     }
 }
 
+/// Whether all values of two groups are equal, except the workload's.
 fn same_key(a: &Group, b: &Group) -> bool {
-    a.key == b.key
+    a.key.len() == b.key.len() && values(a).all(|(name, value)| b.key.get(name) == Some(value))
 }
 
 fn same_case(a: &Group, b: &Group) -> bool {
     let name = |group: &Group| group.runs.iter().find_map(|run| run.case.clone());
-    name(a).is_some_and(|case| name(b) == Some(case)) && a.key.get("workload") == b.key.get("workload") && launch(a, b)
+    name(a).is_some_and(|case| name(b) == Some(case)) && launch(a, b)
 }
 
 /// Whether the launch modes of two groups are compatible.
@@ -207,10 +230,10 @@ fn launch(a: &Group, b: &Group) -> bool {
     a.key.get("launch").zip(b.key.get("launch")).is_none_or(|(a, b)| a == b)
 }
 
-/// Whether all values that both groups have are equal.
+/// Whether all values that both groups have are equal, except the workload's.
 fn agree(a: &Group, b: &Group) -> bool {
-    let workload = a.key.get("workload").zip(b.key.get("workload")).is_some_and(|(a, b)| a == b);
-    workload && a.key.iter().all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))
+    let has_workload = a.key.contains_key("workload");
+    has_workload && values(a).all(|(name, value)| b.key.get(name).is_none_or(|other| other == value))
 }
 
 fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)]) -> MatchedSides<'a> {
@@ -241,7 +264,7 @@ fn settle<'a>(bases: &[Group<'a>], others: &[Group<'a>], pairs: &[(usize, usize)
 /// if the other side has not tried it.
 fn alone(own: &[Group], others: &[Group], names: &BTreeSet<String>) -> Vec<UnmatchedCase> {
     let failed = |group: &Group| group.runs.iter().find_map(|run| run.failed.clone());
-    let same = |a: &Group, b: &Group| same_case(a, b) || agree(a, b);
+    let same = |a: &Group, b: &Group| same_file(a, b) && (same_case(a, b) || agree(a, b));
     let lone = |group: &Group| {
         let why = match measured(group) {
             true => others.iter().filter(|other| !measured(other) && same(group, other)).find_map(failed),

@@ -9,7 +9,8 @@ pub enum ModuleError {
     #[diagnostic(
         code(aorta::model::unknown_module),
         help(
-            "write the path of a file from the folder of this one, `use \"blocks.aorta\"`, or a shipped module, `use std.transformer`"
+            "write a path from the folder of this file to one in the workload's folder or below it, such as \
+             `use \"lib/blocks.aorta\"`, or a shipped module, `use std.transformer`"
         )
     )]
     UnknownModule {

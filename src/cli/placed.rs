@@ -1,0 +1,123 @@
+//! Places the mistakes of a compiled workload in the scenario or the suite that has caused them.
+//!
+//! The compiler knows a value of a parameter as the text of `--set NAME`. A user who wrote it in a file looks for it there.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use miette::{Diagnostic, LabeledSpan, Severity};
+
+use crate::base::SourceMap;
+use crate::compile::Boxed;
+
+use super::error::CliError;
+
+/// Code of the error about the name of a parameter: it shows the name, not the value.
+const UNKNOWN_PARAMETER: &str = "aorta::model::unknown_parameter";
+
+/// Code of the error about the name of a preset, which has no place in the workload.
+const UNKNOWN_PRESET: &str = "aorta::model::unknown_preset";
+
+/// A value that a file gives to a workload.
+#[derive(Clone, Copy, Debug)]
+pub enum Given<'a> {
+    /// The parameter with this name, and its value.
+    Param(&'a str, &'a str),
+    Preset,
+}
+
+/// Bytes of the name of a field and of its value.
+pub type FieldPlace = (Range<usize>, Range<usize>);
+
+/// The error with the lines of a file, given by name and text, in place of the arguments that it stands for. `find` returns the
+/// place of a value in the text; `None` if the file does not give it.
+pub fn in_file(error: CliError, (name, text): (&str, &str), find: &dyn Fn(Given) -> Option<FieldPlace>) -> CliError {
+    let CliError::Source { diagnostics, sources, check } = error else { return error };
+    let mut extended = SourceMap::clone(&sources);
+    let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, check } };
+    let mut is_placed = false;
+    let place = |what: Boxed| {
+        let labels = moved(what.as_ref(), &sources, base as usize, (text, find));
+        is_placed |= labels.is_some();
+        match labels {
+            Some(labels) => Box::new(Placed { what, labels }) as Boxed,
+            None => what,
+        }
+    };
+    let diagnostics = diagnostics.into_iter().map(place).collect();
+    match is_placed {
+        true => CliError::Source { diagnostics, sources: Arc::new(extended), check: None },
+        false => CliError::Source { diagnostics, sources, check },
+    }
+}
+
+/// The labels of a diagnostic with those of arguments moved to a file at `base`; `None` if none is of an argument that the
+/// file gives.
+fn moved(
+    what: &dyn Diagnostic,
+    sources: &SourceMap,
+    base: usize,
+    (text, find): (&str, &dyn Fn(Given) -> Option<FieldPlace>),
+) -> Option<Vec<LabeledSpan>> {
+    let code = what.code().map(|code| code.to_string()).unwrap_or_default();
+    if code == UNKNOWN_PRESET {
+        let (_, place) = find(Given::Preset)?;
+        let label = Some("not a preset of the workload".to_owned());
+        return Some(vec![LabeledSpan::new(label, base + place.start, place.len())]);
+    }
+    let mut is_moved = false;
+    let labels = what.labels()?.map(|label| {
+        let to = || {
+            let place = sources.locate(u32::try_from(label.offset()).ok()?)?;
+            let param = place.file.strip_prefix("--set ")?;
+            let value = sources.rest_of_line((label.offset() - place.offset) as u32);
+            let (name, found) = find(Given::Param(param, value))?;
+            if code == UNKNOWN_PARAMETER {
+                return Some(name);
+            }
+            // A value that RON writes in another way, with an escape, is shown as a whole.
+            let start = found.start + place.offset;
+            let is_same = text.get(found.clone()) == Some(value);
+            Some(if is_same { start..start + label.len() } else { found })
+        };
+        let Some(to) = to() else { return label };
+        is_moved = true;
+        LabeledSpan::new(label.label().map(str::to_owned), base + to.start, to.len())
+    });
+    let labels: Vec<LabeledSpan> = labels.collect();
+    is_moved.then_some(labels)
+}
+
+/// A diagnostic with other labels.
+#[derive(Debug)]
+struct Placed {
+    what: Boxed,
+    labels: Vec<LabeledSpan>,
+}
+
+impl fmt::Display for Placed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.what.fmt(f)
+    }
+}
+
+impl std::error::Error for Placed {}
+
+impl Diagnostic for Placed {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.what.code()
+    }
+
+    fn severity(&self) -> Option<Severity> {
+        self.what.severity()
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.what.help()
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(self.labels.iter().cloned()))
+    }
+}
