@@ -379,7 +379,7 @@ fn all_mistakes_of_a_file() {
     sandbox.write("aorta.ron", "(\n  librry: [\"x\"],\n  library: [\"..\", \".\", \"/etc\"],\n  description: 3,\n)\n");
     let of_project: [(&str, usize, &str); 4] = [
         ("aorta.ron", 2, "did you mean `library`?"),
-        ("aorta.ron", 3, "a library lies below the project's folder"),
+        ("aorta.ron", 3, "a library has to be below the project's folder"),
         ("aorta.ron", 3, "cannot be \"/etc\""),
         ("aorta.ron", 4, "a text in quotes is expected"),
     ];

@@ -431,7 +431,7 @@ fn a_project_has_a_library() {
     refused(&sandbox, "check net", &["aorta::cli::several_files", "nets/net.aorta and runs/net.aorta"]);
     for library in ["..", "/etc", "a/../.."] {
         sandbox.write("aorta.ron", format!("(library: [{library:?}])"));
-        refused(&sandbox, "check net", &["aorta::config::bad_value", "a library lies below the project's folder"]);
+        refused(&sandbox, "check net", &["aorta::config::bad_value", "a library has to be below the project's folder"]);
     }
 }
 

@@ -78,7 +78,7 @@ impl<A: Api> Chooser<'_, A> {
         })
     }
 
-    /// Issues a range of the kernels in [`Calls::alternatives`].
+    /// Issues a range of the kernels in `alternatives`.
     pub fn kernels(&self, (first, last): (u32, u32), stream: Stream) -> Call {
         self.alternatives[first as usize..last as usize].iter().try_for_each(|kernel| self.kernel(kernel, stream))
     }
