@@ -30,9 +30,11 @@ pub enum Given<'a> {
 /// Bytes of the name of a field and of its value.
 pub type FieldPlace = (Range<usize>, Range<usize>);
 
-/// The error with the lines of a file, given by name and text, in place of the arguments that it stands for. `find` returns the
-/// place of a value in the text; `None` if the file does not give it.
-pub fn in_file(error: CliError, (name, text): (&str, &str), find: &dyn Fn(Given) -> Option<FieldPlace>) -> CliError {
+/// Returns the place of a value in the text of a file; `None` if the file does not give it.
+pub type FindPlace<'a> = &'a dyn Fn(Given) -> Option<FieldPlace>;
+
+/// The error with the lines of a file, given by name and text, in place of the arguments that it stands for.
+pub fn in_file(error: CliError, (name, text): (&str, &str), find: FindPlace) -> CliError {
     let CliError::Source { diagnostics, sources, check } = error else { return error };
     let mut extended = SourceMap::clone(&sources);
     let Some(base) = extended.add(name, text) else { return CliError::Source { diagnostics, sources, check } };
@@ -58,7 +60,7 @@ fn moved(
     what: &dyn Diagnostic,
     sources: &SourceMap,
     base: usize,
-    (text, find): (&str, &dyn Fn(Given) -> Option<FieldPlace>),
+    (text, find): (&str, FindPlace),
 ) -> Option<Vec<LabeledSpan>> {
     let code = what.code().map(|code| code.to_string()).unwrap_or_default();
     if code == UNKNOWN_PRESET {

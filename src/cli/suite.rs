@@ -217,7 +217,7 @@ fn placed(mistake: CaseMistake, case: &SuiteCase, suite: (&str, &str), mistakes:
     let case = ["cases", index.as_str()];
     let place = |names: &[&str]| mistakes.place(&[&case[..], names].concat());
     let field: Vec<&str> = mistake.field.iter().map(String::as_str).collect();
-    match mistake.error {
+    match *mistake.error {
         CliError::Input(error) => {
             let mut mistakes = mistakes.clone();
             mistakes.add(&[&case[..], &field].concat(), error);

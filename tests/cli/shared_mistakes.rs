@@ -71,6 +71,10 @@ fn a_wrong_value_is_underlined_in_the_scenario() {
         refused(&sandbox, "bundle a.ron", line, says);
     }
     assert!(!sandbox.path("a.aortab").exists());
+    // Every file is checked, also behind a wrong one.
+    sandbox.write("a.ron", "(workload: \"net.aorta\", preset: \"larg\")");
+    let both = sandbox.run(&["check", "a.ron", "net.aorta"]);
+    assert!(both.code == Some(2) && both.stdout.contains("net.aorta: good"), "{both:?}");
     // Ranges are checked by themselves too, if their workload lies beside them.
     refused(&sandbox, "check normal.ron", ranges, &["a range cannot be `rat`", "did you mean `rate`?"]);
     sandbox.write("normal.ron", ranges.replace("\"rat\"", "\"rate\"").replace("1 rows/s", "1ms"));
@@ -213,6 +217,8 @@ fn files_that_do_not_run_say_what_they_are() {
             refused(&sandbox, &format!("{command} {file}"), file, says);
         }
     }
+    refused(&sandbox, "unbundle rnu.aortab", "rnu.aortab", &["did you mean `run.aortab`?"]);
+    refused(&sandbox, "new x --from run.aortab", "run.aortab", &["`aorta unbundle run.aortab`"]);
     for command in
         ["report run.aortab/record.json", "compare run.aortab run.aortab/record.json", "show run.aortab/record.json"]
     {

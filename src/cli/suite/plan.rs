@@ -31,7 +31,7 @@ pub struct SuitePlan {
 pub struct CaseMistake {
     /// Names that lead to the wrong value within the case; empty if it is not known.
     pub field: Vec<String>,
-    pub error: CliError,
+    pub error: Box<CliError>,
 }
 
 /// Why a case cannot run.
@@ -50,7 +50,7 @@ impl From<CaseMistake> for Unfit {
 
 /// A mistake in the field of a case to which names lead.
 fn mistake(field: &[&str], error: impl Into<CliError>) -> CaseMistake {
-    CaseMistake { field: field.iter().map(|name| (*name).to_owned()).collect(), error: error.into() }
+    CaseMistake { field: field.iter().map(|name| (*name).to_owned()).collect(), error: Box::new(error.into()) }
 }
 
 /// The capabilities of this machine and backend.
