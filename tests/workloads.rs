@@ -177,7 +177,7 @@ fn measure_all(programs: &[(&Program, &Plan)], streams: Option<u32>) -> Measured
 
 /// Every figure is there, every expectation held, and every operation started when what it waits for had ended.
 fn check_measured(measured: &Measured, what: &str) {
-    assert!(measured.complete, "{what}");
+    assert!(measured.is_complete(), "{what}");
     let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
     assert_eq!(launches, ["stream", "graph"], "{what}");
     for variant in &measured.variants {
