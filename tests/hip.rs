@@ -475,7 +475,8 @@ fn each_compiled_kernel_is_kept_at_once() {
     let Some(libraries) = doubles::cpu() else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("own.aorta");
-    let text = "stream s\nbuffer x: f32[70, 7]\nstep {\n  on s {\n    softmax(x -> x)\n    map(tanh(x) -> x)\n  }\n}\n";
+    let text =
+        "stream s\nbuffer x, y: f32[70, 7]\nstep {\n  on s {\n    softmax(x -> y)\n    map(tanh(x) -> x)\n  }\n}\n";
     std::fs::write(&file, text).expect("a file of our own");
     let cache = folder.path().join("cache");
     let environment = [("HIP_DOUBLE_FAULT", "compile:map"), ("XDG_CACHE_HOME", cache.to_str().expect("a plain path"))];

@@ -294,8 +294,8 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
         interrupt(&child);
         let output = finish(child);
         assert_eq!(output.code, Some(130), "{arguments:?}: {}", output.stderr);
-        let stage = if more.is_empty() { "measuring" } else { "verifying " };
-        let warning = format!("warning: the run was interrupted while {stage}");
+        let stage = if more.is_empty() { "measuring" } else { "observing single operations" };
+        let warning = format!("warning: the run was interrupted while {stage}: ");
         assert!(output.stdout.contains(&warning), "{warning}: {}", output.stdout);
         assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "{arguments:?}: what was measured is kept");
     }
@@ -336,7 +336,9 @@ fn a_run_can_be_interrupted_while_it_is_planned() {
         for full in [None, Some(&full)] {
             let mut command = sandbox.command(&["exec", "-", "--backend", "host", "--json", "a.json"]);
             command.stdin(std::process::Stdio::piped());
-            full.into_iter().for_each(|full| drop(command.stderr(full.try_clone().expect("a pipe of our own"))));
+            if let Some(full) = full {
+                command.stderr(full.try_clone().expect("a pipe of our own"));
+            }
             let mut child = command.spawn().expect("the binary starts");
             // The file does not end.
             let input = child.stdin.take();

@@ -278,7 +278,8 @@ fn figures_of_ranks_with_different_roles() {
     // Each metric uses the one before twice: more than could be evaluated one use after the other.
     let chain: String = (1..64).map(|n| format!("metric sum{n} = sum{} / 2 + sum{} / 2\n", n - 1, n - 1)).collect();
     let text = format!(
-        "stream s, t
+        "stream s
+stream t
 step {{
   if rank == 1 {{
     on s {{ first: spin(2us) }}
@@ -311,7 +312,10 @@ expect time(first) < time(second)
     let of_one = of("of_one");
     assert!(of_one.0.is_some_and(|time| (2000.0..4000.0).contains(&time)) && of_one.1 == Some(1), "{of_one:?}");
     let of_others = of("of_others");
-    assert!(of_others.0.is_some_and(|time| (4000.0..8000.0).contains(&time)) && of_others.1 == Some(2), "{of_others:?}");
+    assert!(
+        of_others.0.is_some_and(|time| (4000.0..8000.0).contains(&time)) && of_others.1 == Some(2),
+        "{of_others:?}"
+    );
     assert_eq!(of("shared").1, Some(2));
     assert_eq!(of("of_none"), (None, None));
     assert!(of("of_all").0.is_some() && of("of_all").1.is_none());

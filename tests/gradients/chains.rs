@@ -245,12 +245,12 @@ fn a_copy_to_another_rank_by_hand() {
 buffer x: f64[2, 3]
 buffer inbox, dx, d_inbox, d_sent, y: f64[2, 3] = zeros
 buffer dy: f64[2, 3]
-def before(x -> sent) {{ map(tanh(x) * (rank + 2) -> sent) }}
-def after(inbox, x -> y) {{ map(inbox * inbox + x * x -> y) }}
+def front(x -> sent) {{ map(tanh(x) * (rank + 2) -> sent) }}
+def rear(inbox, x -> y) {{ map(inbox * inbox + x * x -> y) }}
 step {{
-  a: before(x)
+  a: front(x)
   copy(a.sent -> inbox at {forward})
-  b: after(inbox, x -> y)
+  b: rear(inbox, x -> y)
   grad(b, dy -> d_inbox, dx)
   copy(d_inbox -> d_sent at {back})
   grad(a, d_sent -> dx, accumulate: true)
