@@ -56,7 +56,7 @@ fn samples_before_a_failure_are_kept() {
             Ok(measured) => {
                 let n = measured.variants[0].time.n;
                 assert!(n > 0 && n <= before && (n + 2 >= before), "launch {turn}: {n} of {before} are kept");
-                assert!(measured.failure.is_some() && !measured.complete, "launch {turn}");
+                assert!(measured.failure.is_some() && !measured.is_complete(), "launch {turn}");
             }
         }
     }

@@ -103,7 +103,7 @@ fn shown(text: &str, error: &ExecError) -> String {
 
 /// A short summary of the measurements.
 fn summary(measured: &Measured) -> String {
-    let mut text = format!("complete: {}\n", measured.complete);
+    let mut text = format!("complete: {}\n", measured.is_complete());
     text.extend(measured.failure.iter().map(|error| format!("failure: {error}\n")));
     for variant in &measured.variants {
         let serial = variant.serial.as_ref().map_or(0, |serial| serial.n);
@@ -319,7 +319,7 @@ fn a_fault_keeps_what_was_measured() {
         ("in the serial run as a graph", "launch graph 0 on a", 9),
     ] {
         let measured = failing(call, turn).unwrap_or_else(|error| panic!("{when}: {error}"));
-        assert!(measured.failure.is_some() && !measured.complete, "{when}");
+        assert!(measured.failure.is_some() && !measured.is_complete(), "{when}");
         text += &format!("--- a fault {when}\n{}", summary(&measured));
     }
     insta::assert_snapshot!(text);
@@ -436,10 +436,10 @@ fn an_interruption_after_the_headline_leaves_an_incomplete_run() {
     // many again.
     for (when, turn) in [("in the last iteration", 5), ("while observing", 6), ("while observing again", 9)] {
         let measured = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", turn);
-        assert!(!measured.complete, "interrupted {when}:\n{}", summary(&measured));
+        assert!(!measured.is_complete(), "interrupted {when}:\n{}", summary(&measured));
     }
     let serial = interrupted(&[LaunchMode::Stream], "launch #0 fill on a", 12);
-    assert!(!serial.complete, "interrupted in the serial run:\n{}", summary(&serial));
+    assert!(!serial.is_complete(), "interrupted in the serial run:\n{}", summary(&serial));
 }
 
 // --- The device's state ---------------------------------------------------------------------------------------------

@@ -435,6 +435,7 @@ fn a_run_can_be_ended_before_its_first_iteration() {
         .env("HIP_DOUBLE_CXX", &compiler)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the program runs");
     let start = Instant::now();
@@ -444,6 +445,47 @@ fn a_run_can_be_ended_before_its_first_iteration() {
     let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("`kill` is there");
     assert!(kill.success() && begun.exists());
     assert_eq!(finished(&mut child, &arguments), Some(130));
+    let told = std::io::read_to_string(child.stderr.take().expect("standard error is piped")).expect("it is text");
+    let words: Vec<&str> = told.trim_end().split(' ').collect();
+    let [
+        ..,
+        "interrupted",
+        "while",
+        "compiling",
+        _,
+        "kernels,",
+        "of",
+        "which",
+        "0",
+        "were",
+        "done;",
+        "nothing",
+        "was",
+        "measured",
+    ] = words[..]
+    else {
+        panic!("{told}");
+    };
+    assert_eq!(told.matches("interrupted").count(), 1, "{told}");
+}
+
+/// Kernels that were compiled before another one failed are in the cache.
+#[test]
+fn each_compiled_kernel_is_kept_at_once() {
+    let Some(libraries) = doubles::cpu() else { return };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("own.aorta");
+    let text =
+        "stream s\nbuffer x, y: f32[70, 7]\nstep {\n  on s {\n    softmax(x -> y)\n    map(tanh(x) -> x)\n  }\n}\n";
+    std::fs::write(&file, text).expect("a file of our own");
+    let cache = folder.path().join("cache");
+    let environment = [("HIP_DOUBLE_FAULT", "compile:map"), ("XDG_CACHE_HOME", cache.to_str().expect("a plain path"))];
+    let output = run_with(libraries, &environment, &[&file.display().to_string()]);
+    assert_eq!(output.code, Some(4), "{}", output.told);
+    assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
+    let kernels = std::fs::read_dir(cache.join("aorta").join("kernels")).expect("the cache of kernels");
+    let kept = kernels.filter_map(Result::ok).filter(|file| file.path().extension().is_some_and(|end| end == "bin"));
+    assert!(kept.count() > 0, "the other kernels are kept");
 }
 
 #[test]

@@ -139,12 +139,13 @@ fn in_each<T: Send>(ranks: u32, work: impl Fn(u32, Arc<Rendezvous>) -> T + Sync)
 /// Results that all processes of a run have in common.
 fn common_text(measured: &Result<Measured, ExecError>) -> String {
     match measured {
-        Ok(Measured { variants, complete, .. }) => {
+        Ok(measured) => {
             let known = |variant: &measure::record::Variant| {
                 let measure::record::Variant { launch, time, issue, ungated, serial, warmup, health, .. } = variant;
                 format!("{launch}: {time:#?} {issue:#?} {ungated:#?} {serial:#?} {warmup:#?} {health:#?}\n")
             };
-            variants.iter().map(known).collect::<String>() + &format!("complete: {complete}")
+            let known: String = measured.variants.iter().map(known).collect();
+            known + &format!("complete: {}", measured.is_complete())
         }
         Err(error) => error.to_string(),
     }
@@ -203,7 +204,7 @@ fn a_graph_that_one_cannot_make_none_has() {
         let measured = measured.expect("streams are left");
         let launches: Vec<&str> = measured.variants.iter().map(|variant| variant.launch.as_str()).collect();
         assert_eq!(launches, ["stream"]);
-        assert!(measured.complete);
+        assert!(measured.is_complete());
         let told = "no graph could be made, so the run continued as streams: rank 1: `endCapture` returned 901";
         assert!(measured.warnings.iter().any(|warning| warning.starts_with(told)), "{:?}", measured.warnings);
     }
@@ -354,7 +355,7 @@ fn an_interrupt_of_one_stops_all_at_the_same_place() {
                 interrupt: Some((control.clone(), interrupt.0, interrupt.1)).filter(|_| rank == interrupted),
                 ..Script::default()
             });
-            let complete = all.iter().any(|measured| measured.as_ref().is_ok_and(|measured| measured.complete));
+            let complete = all.iter().any(|measured| measured.as_ref().is_ok_and(|measured| measured.is_complete()));
             assert!(!complete, "{interrupt:?} on rank {interrupted}");
             let texts: Vec<String> = all.iter().map(common_text).collect();
             assert_eq!(texts[0], texts[1], "{interrupt:?} on rank {interrupted}");

@@ -1,6 +1,10 @@
 //! Attention and its gradients on shapes that nobody chose: their kernels run on the double of AMD's libraries, and have to
 //! compute what the CPU does.
 
+use aorta::backend::host::Host;
+use aorta::exec::LaunchMode;
+
+use crate::common::{self, doubles};
 use crate::random_shapes::{File, cases};
 
 #[test]
@@ -81,6 +85,71 @@ fn attention_with_a_bias() {
         ));
     }
     file.check();
+}
+
+/// The elements of a buffer by name, as a run of the double wrote it with `--outputs`.
+fn of_double(folder: &std::path::Path, name: &str) -> Vec<f32> {
+    let file = std::fs::read(folder.join(format!("{name}.npy"))).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let begin = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
+    file[begin..].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+}
+
+/// A query whose keys are all masked by the bias has zeros and an `lse` of -inf, and passes no gradients on: on the CPU, and by
+/// each kind of kernel on the double.
+#[test]
+fn a_query_whose_keys_are_all_masked() {
+    let Some(libraries) = doubles::cpu() else { return };
+    // Tiles, tiles whose keys are shared by blocks, and plain kernels.
+    let cases = [("bf16", 70, ""), ("f16", 1100, ""), ("f32", 70, ""), ("bf16", 70, ", algorithm: naive")];
+    let (heads, queries, size) = (2, 3, 16);
+    let (mut buffers, mut statements) = (String::new(), String::new());
+    for (case, (dtype, keys, option)) in cases.into_iter().enumerate() {
+        let row = format!("{heads}, {queries}, {size}");
+        buffers += &format!(
+            "buffer q{case}, dy{case}: {dtype}[{row}]\nbuffer k{case}, v{case}: {dtype}[{heads}, {keys}, {size}]\n\
+             buffer bias{case}: {dtype}[{queries}, {keys}]\nbuffer lse{case}: f32[{heads}, {queries}]\n\
+             buffer o{case}, dq{case}: f32[{row}]\nbuffer dk{case}, dv{case}: f32[{heads}, {keys}, {size}]\n\
+             buffer ds{case}: f32[{heads}, {queries}, {keys}]\n"
+        );
+        let tensors = format!("q{case}, k{case}, v{case}");
+        statements += &format!(
+            "map(log(bias{case}[1] * 0) -> bias{case}[1])\n\
+             a{case}: attention({tensors}, bias{case} -> _, lse{case}{option})\nmap(a{case}.o -> o{case})\n\
+             b{case}: biased_attention_backward({tensors}, a{case}.o, a{case}.lse, dy{case}, bias{case}{option} \
+             -> _, _, _, ds{case})\n\
+             map(b{case}.dq -> dq{case})\nmap(b{case}.dk -> dk{case})\nmap(b{case}.dv -> dv{case})\n"
+        );
+    }
+    let text = format!("{buffers}stream main\nstep {{\n  on main {{\n{statements}  }}\n}}\n");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (path, outputs) = (folder.path().join("masked.aorta"), folder.path().join("outputs"));
+    std::fs::write(&path, &text).expect("a file of our own");
+    let arguments = ["--outputs", outputs.to_str().expect("a plain path")];
+    crate::hip::verify(libraries, path.to_str().expect("a plain path"), &arguments);
+    let (program, plan) = common::planned(&text);
+    let host = common::written(&program, &plan, &Host, None, LaunchMode::Stream, 1);
+    let of_host = |name: &str| -> Vec<f32> {
+        let contents = host.iter().find(|contents| contents.name == name).expect("it is written");
+        contents.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    };
+    for (case, (dtype, keys, option)) in cases.into_iter().enumerate() {
+        for (name, elements) in [("o", size), ("dq", size), ("ds", keys), ("lse", 1), ("dk", size), ("dv", size)] {
+            let name = format!("{name}{case}");
+            for values in [of_double(&outputs, &name), of_host(&name)] {
+                let what = format!("{name} of {dtype}{option}");
+                let finite = values.iter().filter(|value| value.is_finite()).count();
+                let (masked, others): (Vec<_>, Vec<_>) = values
+                    .chunks(elements)
+                    .enumerate()
+                    .partition(|(row, _)| !name.starts_with("dk") && !name.starts_with("dv") && row % queries == 1);
+                let expected = if name.starts_with("lse") { f32::NEG_INFINITY } else { 0.0 };
+                assert!(masked.iter().flat_map(|(_, row)| *row).all(|value| *value == expected), "{what}: {values:?}");
+                assert!(others.iter().all(|(_, row)| row.iter().any(|value| *value != 0.0)), "{what}: {values:?}");
+                let infinite = if name.starts_with("lse") { heads } else { 0 };
+                assert_eq!(values.len() - finite, infinite, "{what}: {values:?}");
+            }
+        }
+    }
 }
 
 #[test]

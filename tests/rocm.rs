@@ -185,6 +185,50 @@ fn every_kernel_compiles() {
     });
 }
 
+/// The kernels of attention with a bias, forward and backward, by AMD's own compiler for waves of 64 threads: those of `bf16`,
+/// and of every type with `AORTA_LONG`.
+#[test]
+fn kernels_of_attention_with_a_bias_compile_for_waves_of_64() {
+    let Some(root) = root("stable") else { return };
+    let myself = std::env::current_exe().expect("a test has a binary");
+    std::thread::scope(|scope| {
+        for architecture in ["gfx90a", "gfx942"] {
+            let (root, myself) = (&root, &myself);
+            scope.spawn(move || {
+                let arguments = ["rocm::biased", "--exact", "--ignored", "--nocapture"];
+                let output = run(root, myself, &arguments, &[("AORTA_TEST_ARCHITECTURE", architecture)]);
+                let said = text(&output.stdout) + &text(&output.stderr);
+                assert!(output.status.success() && said.contains("1 passed"), "{architecture}:\n{said}");
+                said.lines().filter(|line| line.contains(architecture)).for_each(|line| println!("{line}"));
+            });
+        }
+    });
+}
+
+/// Runs with AMD's libraries in the process.
+#[test]
+#[ignore = "`kernels_of_attention_with_a_bias_compile_for_waves_of_64` runs it, under the loader of AMD's libraries"]
+fn biased() {
+    let architecture = std::env::var("AORTA_TEST_ARCHITECTURE").expect("set by the test that runs this one");
+    let hiprtc = Hiprtc::open(&SearchPaths::default(), None, None).unwrap_or_else(|error| panic!("{error}"));
+    let is_long = std::env::var_os("AORTA_LONG").is_some();
+    let has_bias = |source: &Source| source.text.contains("#define BIAS 1\n");
+    let is_mine = |source: &Source| has_bias(source) && (is_long || source.text.contains("typedef bf16 T;"));
+    let sources: Vec<Source> = common::kernels::all(false).into_values().filter(is_mine).collect();
+    let mut names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    println!("{} kernels with a bias for {architecture}: {}", sources.len(), names.join(", "));
+    for name in ["attention", "attention_rows", "attention_backward_queries", "attention_backward_keys"] {
+        assert!(names.contains(&name), "{name} is compiled: {names:?}");
+    }
+    common::parallel::map(&sources, |source| {
+        let code = hiprtc.compile(source, &architecture);
+        let code = code.unwrap_or_else(|log| panic!("{} for {architecture}:\n{log}\n{}", source.name, source.text));
+        assert!(!code.is_empty(), "{} is machine code", source.name);
+    });
+}
+
 /// Runs with AMD's libraries in the process.
 #[test]
 #[ignore = "`every_kernel_compiles` runs it, under the loader of AMD's libraries"]

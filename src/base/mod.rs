@@ -17,6 +17,7 @@ pub mod shell;
 pub mod source_map;
 pub mod space;
 pub mod span;
+pub mod stage;
 pub mod suggest;
 pub mod symbol;
 pub mod threads;

@@ -18,7 +18,7 @@ mod source;
 
 use std::sync::Arc;
 
-use crate::base::{counted, shell};
+use crate::base::{counted, shell, stage};
 use crate::exec::Control;
 use crate::measure::RunRecord;
 
@@ -30,6 +30,7 @@ pub use args::{ExecArgs, Mistake, exec_args, parsed};
 pub use limits::{broken as broken_limit, check_ranges, check_scenario, check_span};
 pub use prepare::{compile, examine, settle, target};
 
+use interrupt::Interrupts;
 use measuring::Run;
 use prepare::{Ready, prepare};
 use results::Results;
@@ -41,12 +42,11 @@ const ONE_RANK: &str = "No GPUs to count, so the file's collectives have one ran
 struct ProcessRole {
     /// True if it prints and writes files.
     leads: bool,
-    /// True if a launcher has started it.
-    launched: bool,
     facts: Vec<(String, String)>,
     /// The actions when the run fails.
     on_failure: failure::OnFailure,
     control: Arc<Control>,
+    interrupts: Arc<Interrupts>,
 }
 
 pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
@@ -69,9 +69,15 @@ pub fn run(args: ExecArgs, how: DiagnosticsArg) -> CliResult {
     match launcher::here()? {
         Some(launcher) => multi_process::run(launcher, settled, how),
         None => {
-            let alone =
-                ProcessRole { leads: true, launched: false, facts: Vec::new(), on_failure, control: Arc::default() };
-            let done = settled.and_then(|(args, settings)| finish(&prepare(args, settings, None)?, &alone, how));
+            let control = Arc::default();
+            let planning = stage::enter("planning");
+            let interrupts = Interrupts::watch(&control, true, false);
+            let alone = ProcessRole { leads: true, facts: Vec::new(), on_failure, control, interrupts };
+            let done = settled.and_then(|(args, settings)| {
+                let ready = prepare(args, settings, None)?;
+                drop(planning);
+                finish(&ready, &alone, how)
+            });
             done.inspect_err(|error| {
                 if blocks {
                     blocks::failed(error);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::base::computing;
+use crate::base::{computing, stage};
 
 use super::error::ExecError;
 
@@ -21,6 +21,8 @@ impl std::fmt::Debug for Leave {
 pub struct Control {
     /// Set by a signal handler: the run ends after the current iteration.
     pub stop: Arc<AtomicBool>,
+    /// The stage in which a signal asked this process to stop; empty if none did, or outside of all stages.
+    interrupted_stage: OnceLock<String>,
     /// Completed iterations, including warm-up.
     pub done: AtomicU64,
     /// Number of times that [`Control::progress`] found a computation running on the CPU.
@@ -47,6 +49,7 @@ impl Default for Control {
     fn default() -> Self {
         Control {
             stop: Arc::default(),
+            interrupted_stage: OnceLock::new(),
             done: AtomicU64::new(0),
             computed: AtomicU64::new(0),
             has_seen_stop: AtomicBool::new(false),
@@ -70,6 +73,22 @@ impl Control {
             self.has_seen_stop.store(true, Ordering::Relaxed);
         }
         stopped
+    }
+
+    /// Asks the run to stop, and keeps the stage that it is in.
+    pub fn interrupt(&self) {
+        if let Some(stage) = stage::describe() {
+            let _ = self.interrupted_stage.set(stage);
+        }
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `interrupted while measuring`, with the stage that a signal found; `interrupted` if there was none, for
+    /// example because the signal reached another process of the run.
+    pub fn interruption(&self) -> String {
+        self.interrupted_stage
+            .get()
+            .map_or_else(|| "interrupted".to_owned(), |stage| format!("interrupted while {stage}"))
     }
 
     /// Whether the run has seen the request to stop. It then ends by itself and keeps all samples.

@@ -12,7 +12,7 @@ use std::thread;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{MemoryId, Nanos, OnceBlock, parallel, threads};
+use crate::base::{MemoryId, Nanos, OnceBlock, parallel, stage, threads};
 use crate::config::ObserveSetting;
 use crate::model::{self, Program};
 use crate::schedule::Schedule;
@@ -126,6 +126,7 @@ pub(super) fn prepare_with(
     options: &Options,
     mut alter: impl FnMut(usize, &mut Image, &mut Commands),
 ) -> Result<Ranks, ExecError> {
+    let _stage = stage::enter("preparing the device");
     let peers = backend.peers();
     let own = own(ranks, peers.as_deref());
     let (mut images, mut parts) = (Vec::with_capacity(own.len()), Vec::with_capacity(own.len()));

@@ -3,7 +3,7 @@
 //! Short throttling would be invisible before and after a run. A reading takes about a millisecond, during which the
 //! device is idle; a few discarded iterations then let the host get ahead again. Every measured sample is kept.
 
-use crate::base::{Nanos, counted};
+use crate::base::{Nanos, counted, stage};
 use crate::exec::{Control, ExecError, Health, LaunchMode, RankSamples, Ranks};
 
 use super::record::{BlockRecord, HealthRecord};
@@ -35,6 +35,7 @@ pub fn iterate(
     iterations: u64,
     control: &Control,
 ) -> Result<Blocks, ExecError> {
+    let _stage = stage::enter("measuring");
     let before = session.health()?;
     let slots = session.slots() as u64;
     let ends = if before.is_empty() { vec![iterations] } else { ends(iterations, slots) };

@@ -10,11 +10,11 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::base::units::{self, Dimension};
-use crate::model::{Expectation, FigureExpr, Metric, Statistic};
+use crate::model::{Expectation, FigureExpr, Metric, OpSet, Statistic};
 use crate::ops::expression::{Binary, Unary};
 
 use super::evidence::{Evidence, FigureSamples, Figures, Quotient};
-use super::record::{ExpectationRecord, MetricRecord, OverSlots};
+use super::record::{MetricRecord, OverSlots};
 use super::stats::samples_for;
 use super::summary::Summary;
 
@@ -64,6 +64,8 @@ pub struct Known {
     slots: Memo<usize, Slots>,
     /// Whether each metric uses figures of observed iterations.
     observed: Memo<usize, bool>,
+    /// Whether the program has operations of each set of each metric.
+    has_operations: Memo<usize, bool>,
     values: Memo<(usize, View), f64>,
     series: Memo<(usize, View), Series>,
 }
@@ -321,18 +323,42 @@ impl Evidence<'_> {
         self.value(expr, &View { slots: Viewed::Rounds(slots), times: Times::Undecided })
     }
 
-    /// Evaluates an expectation. It fails if a figure in it does not exist.
-    pub fn expectation(&self, expectation: &Expectation, text: String, place: String) -> ExpectationRecord {
-        let truth = |expr: &FigureExpr| self.over_rounds(expr).map(|value| value != 0.0);
-        let verdict = match expectation.when.as_ref().map(truth) {
-            Some(Ok(false)) => "skipped",
-            Some(Err(_)) => "failed",
-            None | Some(Ok(true)) => match truth(&expectation.condition) {
-                Ok(true) => "held",
-                _ => "failed",
-            },
+    /// Whether this rank's program has operations of each set in an expression.
+    fn has_operations(&self, expr: &FigureExpr) -> bool {
+        let has_any = |set: &OpSet| {
+            self.program.cycle.iter().any(|step| step.ids().any(|op| set.contains(self.program, step.op(op))))
         };
-        ExpectationRecord { text, place, verdict: verdict.to_owned() }
+        match expr {
+            FigureExpr::Constant(_) | FigureExpr::BySlot(_) => true,
+            FigureExpr::Figure { set, beside, .. } => set.iter().chain(beside).all(has_any),
+            FigureExpr::Metric { metric, .. } => {
+                let has = || Ok(self.has_operations(&self.program.metrics[*metric].value));
+                self.known.has_operations.get(*metric, has) == Ok(true)
+            }
+            FigureExpr::Unary(_, inner) => self.has_operations(inner),
+            FigureExpr::Binary(_, left, right) => self.has_operations(left) && self.has_operations(right),
+        }
+    }
+
+    /// Value of an expression over the rounds; `None` if it has no value because this rank has no operation of a set in
+    /// it, as ranks with different roles do not.
+    fn on_this_rank(&self, expr: &FigureExpr) -> Option<Result<f64, String>> {
+        let value = self.over_rounds(expr);
+        (value.is_ok() || self.has_operations(expr)).then_some(value)
+    }
+
+    /// Returns the verdict on an expectation: `failed` if a figure in it does not exist, but `None` if that is because this
+    /// rank has no operation of a set in it.
+    pub fn verdict(&self, expectation: &Expectation) -> Option<&'static str> {
+        let truth = |expr: &FigureExpr| Some(self.on_this_rank(expr)?.map(|value| value != 0.0));
+        if let Some(when) = &expectation.when {
+            match truth(when)? {
+                Ok(true) => {}
+                Ok(false) => return Some("skipped"),
+                Err(_) => return Some("failed"),
+            }
+        }
+        Some(if truth(&expectation.condition)? == Ok(true) { "held" } else { "failed" })
     }
 
     /// Value of each metric in each slot; empty for a metric that cannot differ between slots.
@@ -355,8 +381,9 @@ impl Evidence<'_> {
     }
 }
 
-/// Evaluates every metric of the program. Over ranks, a time is that of the slowest, any other metric the mean; it has
-/// no value if a rank lacks it.
+/// Evaluates every metric of the program. Over ranks, a time is that of the slowest, any other metric the mean. Ranks that
+/// have no value because they have no operation of a set of the metric are left out. If any other rank lacks a value, or
+/// all are left out, the metric has none.
 pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
     let Some(first) = ranks.first() else { return Vec::new() };
     let slots: Vec<Vec<Vec<Option<f64>>>> = ranks.iter().map(Evidence::slot_values).collect();
@@ -366,13 +393,20 @@ pub fn of_ranks(ranks: &[Evidence]) -> Vec<MetricRecord> {
             Dimension::TIME => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
             _ => values.iter().sum::<f64>() / values.len() as f64,
         };
-        let values: Result<Vec<f64>, String> =
-            ranks.iter().map(|rank| rank.over_rounds(&rank.program.metrics[index].value)).collect();
-        let slot = |slot: usize| {
-            let values: Option<Vec<f64>> = slots.iter().map(|member| *member[index].get(slot)?).collect();
-            values.map(join)
+        let of_rank = |rank: &Evidence| rank.on_this_rank(&rank.program.metrics[index].value);
+        let (members, values): (Vec<usize>, Vec<Result<f64, String>>) =
+            ranks.iter().map(of_rank).enumerate().filter_map(|(rank, value)| Some((rank, value?))).unzip();
+        let value = match members.is_empty() {
+            true => first.over_rounds(&metric.value),
+            false => values.into_iter().collect::<Result<Vec<f64>, String>>().map(join),
         };
-        record(metric, values.map(join), (0..slots[0][index].len()).map(slot))
+        let slot = |slot: usize| {
+            let values: Option<Vec<f64>> = members.iter().map(|&rank| *slots[rank][index].get(slot)?).collect();
+            values.filter(|values| !values.is_empty()).map(join)
+        };
+        let ranks_with_value = (value.is_ok() && members.len() < ranks.len()).then_some(members.len() as u32);
+        let record = record(metric, value, (0..slots[0][index].len()).map(slot));
+        MetricRecord { ranks: ranks_with_value, ..record }
     });
     all.collect()
 }
@@ -393,7 +427,16 @@ fn record(metric: &Metric, value: Result<f64, String>, slots: impl Iterator<Item
         max: shown(metric, summary.max),
     });
     let slots = slots.into_iter().map(|value| value.map(to_si)).collect();
-    MetricRecord { name: metric.name.clone(), value: value.map(to_si), unit, text, note, slots, over_slots }
+    MetricRecord {
+        name: metric.name.clone(),
+        value: value.map(to_si),
+        unit,
+        text,
+        note,
+        ranks: None,
+        slots,
+        over_slots,
+    }
 }
 
 /// Formats a value, given in base units, in the metric's unit.

@@ -29,11 +29,9 @@ impl RunRecord {
         let effort = settings.plan(settings.effort);
         let schedule = &schedules[0];
         let no_measurement = no_measurement(settings);
-        let interrupted = !measured.complete && measured.failure.is_none();
-        let mut warnings = Vec::new();
-        if interrupted {
-            warnings.push("the run was interrupted: its figures cover the iterations before".to_owned());
-        }
+        let complete = measured.is_complete();
+        let interrupted = |how| format!("the run was {how}: its figures cover the iterations before");
+        let mut warnings: Vec<String> = measured.interruption.map(interrupted).into_iter().collect();
         warnings.extend(no_measurement.map(str::to_owned));
         warnings.extend(measured.warnings);
         RunRecord {
@@ -43,7 +41,7 @@ impl RunRecord {
             simulated: device.simulated,
             emulated: None,
             measurement: no_measurement.is_none(),
-            complete: measured.complete,
+            complete,
             workload: Workload::of(compiled),
             settings: Settings {
                 backend: backend.name().to_owned(),

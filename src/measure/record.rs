@@ -367,6 +367,9 @@ pub struct MetricRecord {
     pub text: String,
     /// Why there is no value.
     pub note: Option<String>,
+    /// Number of ranks that the value is from; `None` if it is from all. The others have none of the metric's operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
     /// Value in each slot, in the same unit; `None` for slots without one. Empty if all iterations are alike, and for
     /// metrics that are not about iterations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -142,8 +142,15 @@ impl<'a> Request<'a> {
 pub struct Measured {
     pub variants: Vec<Variant>,
     pub warnings: Vec<String>,
-    /// True if nothing was cut short.
-    pub complete: bool,
+    /// How a request to stop ended it early, such as `interrupted while measuring`; `None` if none did.
+    pub interruption: Option<String>,
     /// The error that ended it early; `None` if none did.
     pub failure: Option<ExecError>,
+}
+
+impl Measured {
+    /// Whether nothing was cut short.
+    pub fn is_complete(&self) -> bool {
+        self.interruption.is_none() && self.failure.is_none()
+    }
 }

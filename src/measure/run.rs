@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use miette::SourceSpan;
 
-use crate::base::{SrcSpan, counted};
+use crate::base::{SrcSpan, counted, stage};
 use crate::exec::{ExecError, LaunchMode, Ranks, Samples, Trace};
 use crate::model::{FigureExpr, Program};
 
@@ -40,9 +40,10 @@ pub fn measure(request: &Request) -> Result<Measured, ExecError> {
         failure = serials(request, &sampled, &mut serial, &mut warnings).err();
     }
     // A run that was stopped after the headline may lack observed iterations or the run on one stream.
-    let complete = failure.is_none() && !request.control.stopped();
+    let interrupted = failure.is_none() && request.control.stopped();
+    let interruption = interrupted.then(|| request.control.interruption());
     let variants = records(request, &sampled, &serial, true, &mut warnings);
-    Ok(Measured { variants, warnings, complete, failure })
+    Ok(Measured { variants, warnings, interruption, failure })
 }
 
 fn records(
@@ -61,7 +62,7 @@ fn records(
 fn keep(request: &Request, sampled: &[VariantSamples], serial: &[Option<Serial>], warnings: &[String]) {
     let mut warnings = warnings.to_vec();
     let variants = records(request, sampled, serial, false, &mut warnings);
-    (request.keep)(Measured { variants, warnings, complete: false, failure: None });
+    (request.keep)(Measured { variants, warnings, interruption: None, failure: None });
 }
 
 /// Warning about ranks whose programs repeat after numbers of iterations without a common multiple within the limit;
@@ -119,6 +120,7 @@ fn serials(
     warnings: &mut Vec<String>,
 ) -> Result<(), ExecError> {
     keep(request, sampled, serial, warnings);
+    let _stage = stage::enter("measuring on one stream");
     let mut run = || {
         let mut session = request.open_serial()?;
         for variant in sampled {
@@ -260,6 +262,7 @@ fn observe(request: &Request, session: &mut Ranks, sampled: &mut VariantSamples)
     if sampled.blocks.samples.slowest.stopped {
         return Ok(());
     }
+    let _stage = stage::enter("observing single operations");
     sampled.traces = session.observe(sampled.mode, request.observation(), request.control)?;
     sampled.observed_by = session.observed_by().cloned();
     sampled.notes.extend(sampled.traces.first().and_then(|traces| unobserved_note(traces, request.slots())));
@@ -279,6 +282,7 @@ fn too_many_note(request: &Request) -> Option<String> {
 
 /// Measures ungated iterations.
 fn as_issued(request: &Request, session: &mut Ranks, mode: LaunchMode) -> Result<Samples, ExecError> {
+    let _stage = stage::enter("measuring ungated iterations");
     session.set_gate(false);
     let samples = session.iterate(mode, u64::from(request.effort.warmup), request.whole_rounds(), request.control);
     session.set_gate(true);

@@ -248,18 +248,18 @@ impl<'a> VariantData<'a> {
 fn expectations(request: &Request, evidence: &[Evidence]) -> Vec<ExpectationRecord> {
     let each = request.ranks[0].program.expectations.iter().enumerate().map(|(index, declared)| {
         let (text, place) = (request.sources.one_line(declared.span), request.sources.place(declared.span));
-        let of_rank = evidence.iter().filter_map(|evidence| {
-            let expectation = evidence.program.expectations.get(index)?;
-            Some(evidence.expectation(expectation, text.clone(), place.clone()))
-        });
-        let rank = |record: &ExpectationRecord| match record.verdict.as_str() {
+        let of_rank =
+            |evidence: &Evidence| evidence.program.expectations.get(index).and_then(|own| evidence.verdict(own));
+        let order = |verdict: &&str| match *verdict {
             "failed" => 0,
             "held" => 1,
             _ => 2,
         };
-        of_rank.min_by_key(rank)
+        // If no rank has the operations, the expectation fails.
+        let verdict = evidence.iter().filter_map(of_rank).min_by_key(order).unwrap_or("failed");
+        ExpectationRecord { text, place, verdict: verdict.to_owned() }
     });
-    each.flatten().collect()
+    each.collect()
 }
 
 /// The observed slot with the longest time, since most of a round is spent there; the first of several with equal

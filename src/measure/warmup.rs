@@ -1,6 +1,6 @@
 //! Warm-up: iterations are discarded until their times show no trend.
 
-use crate::base::Nanos;
+use crate::base::{Nanos, stage};
 use crate::exec::{Control, ExecError, LaunchMode, Ranks};
 
 use super::record::WarmupRecord;
@@ -27,6 +27,7 @@ pub fn settle(
     if warmup < JUDGED.max(2 * slots as u64) {
         return Ok((WarmupRecord { iterations: warmup, ..WarmupRecord::default() }, warmup));
     }
+    let _stage = stage::enter("warming up");
     let mut rounds = 0;
     let (mut trend, mut first_ns) = (None, None);
     while rounds < ROUNDS && !control.stopped() {

@@ -160,7 +160,14 @@ fn times(record: &RunRecord) -> Section {
     }
     let absent =
         metrics.iter().filter_map(|metric| Some(format!("{}: no value, since {}", metric.name, metric.note.as_ref()?)));
-    Section { table: Some(table), notes: absent.collect(), ..Section::default() }
+    let of_some = metrics.iter().filter_map(|metric| {
+        let all = record.variants.first()?.ranks.len();
+        Some(format!(
+            "{}: from {} of {all} ranks, since the others have none of its operations",
+            metric.name, metric.ranks?
+        ))
+    });
+    Section { table: Some(table), notes: absent.chain(of_some).collect(), ..Section::default() }
 }
 
 /// The lowest and the highest clock that was read after a block of measured iterations.

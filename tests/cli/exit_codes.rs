@@ -113,26 +113,32 @@ fn wait_until_used(child: &mut Child, ticks: u64) {
     }
 }
 
-/// Starts a run, and sends Ctrl-C while it is executing iterations.
+fn interrupt(child: &Child) {
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
+    assert!(kill.success());
+}
+
+/// Starts a run, sends Ctrl-C while it is executing iterations, and checks that one message names the stage.
 #[track_caller]
-fn interrupted(sandbox: &Sandbox, arguments: &str) -> Output {
-    interrupted_after(sandbox, arguments, UNDER_WAY)
+fn interrupted(sandbox: &Sandbox, arguments: &str, stage: &str) -> Output {
+    interrupted_after(sandbox, arguments, UNDER_WAY, stage)
 }
 
 /// Sends Ctrl-C after this many ticks of processor time.
 #[track_caller]
-fn interrupted_after(sandbox: &Sandbox, arguments: &str, ticks: u64) -> Output {
+fn interrupted_after(sandbox: &Sandbox, arguments: &str, ticks: u64, stage: &str) -> Output {
     let before = sandbox.listing();
     let always = ["--json", "a.json", "--csv", "a.csv", "--ranks", "1"];
     let arguments: Vec<&str> = ["exec"].into_iter().chain(arguments.split_whitespace()).chain(always).collect();
     let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
     wait_until_used(&mut child, ticks);
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
-    assert!(kill.success());
+    interrupt(&child);
     let output = finish(child);
     assert_eq!((output.code, output.stderr.as_str()), (Some(130), ""), "{arguments:?}");
     assert!(output.stdout.contains(", incomplete "), "{}", output.stdout);
-    assert!(output.stdout.contains("warning: the run was interrupted"), "{}", output.stdout);
+    assert_eq!(output.stdout.matches("interrupted").count(), 1, "{}", output.stdout);
+    let warning = format!("warning: the run was interrupted while {stage}");
+    assert!(output.stdout.contains(&warning), "{warning}: {}", output.stdout);
     assert_eq!(sandbox.json("a.json")["complete"], false);
     assert_eq!(sandbox.good(&["report", "a.json"]), output.stdout);
     let mut expected = [before, vec!["a.csv".into(), "a.json".into()]].concat();
@@ -159,7 +165,7 @@ fn an_interrupted_run_keeps_what_it_has() {
     // With `--env` the run replaces the command's process, so the signal reaches it too.
     for arguments in ["--backend host", "--backend host --env CUDA_A=1"] {
         let sandbox = Sandbox::new();
-        interrupted(&sandbox, &format!("moe --preset tiny --iterations 1000000 {arguments}"));
+        interrupted(&sandbox, &format!("moe --preset tiny --warmup 0 --iterations 1000000 {arguments}"), "measuring: ");
         let record = sandbox.json("a.json");
         let time = &record["variants"][0]["time"];
         let samples = time["samples_ns"].as_array().expect("a list").len();
@@ -177,7 +183,7 @@ fn a_run_can_be_interrupted_before_its_first_sample() {
         return;
     }
     let sandbox = Sandbox::new();
-    interrupted(&sandbox, "moe --preset tiny --backend host --warmup 1048576");
+    interrupted(&sandbox, "moe --preset tiny --backend host --warmup 1048576", "warming up: ");
     let time = &sandbox.json("a.json")["variants"][0]["time"];
     assert_eq!((&time["n"], &time["p50_ns"]), (&0.into(), &serde_json::Value::Null));
 }
@@ -193,12 +199,15 @@ fn an_interrupted_verification_gives_no_verdict() {
     }
     let sandbox = Sandbox::new();
     sandbox.write("later.aorta", LATER);
-    let output =
-        interrupted(&sandbox, "later.aorta --backend host --effort sanity --config observed_iterations=0 --verify");
+    let output = interrupted(
+        &sandbox,
+        "later.aorta --backend host --effort sanity --config observed_iterations=0 --verify",
+        "verifying 4001 iterations, of which ",
+    );
     let record = sandbox.json("a.json");
     assert_eq!(record["variants"][0]["time"]["n"], 1, "what was measured is kept");
     assert_eq!(record["verification"], serde_json::Value::Null);
-    assert!(output.stdout.contains("interrupted before its outputs were compared with the CPU's"), "{}", output.stdout);
+    assert!(output.stdout.contains(" done: its outputs were not compared with the CPU's"), "{}", output.stdout);
     assert!(!output.stdout.contains("verified"), "{}", output.stdout);
 }
 
@@ -251,10 +260,15 @@ fn an_interrupted_run_writes_no_outputs() {
     let output = interrupted(
         &sandbox,
         "later.aorta --backend host --effort sanity --config observed_iterations=0 --outputs out",
+        "computing the outputs: ",
     );
     assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "what was measured is kept");
-    assert!(output.stdout.contains("interrupted before its outputs were computed"), "{}", output.stdout);
-    interrupted(&sandbox, "moe --preset tiny --backend host --iterations 1000000 --outputs out");
+    assert!(output.stdout.contains(": its outputs were not written"), "{}", output.stdout);
+    interrupted(
+        &sandbox,
+        "moe --preset tiny --backend host --warmup 0 --iterations 1000000 --outputs out",
+        "measuring: ",
+    );
 }
 
 /// An iteration that takes hours is abandoned, in whichever phase.
@@ -277,12 +291,88 @@ fn ctrl_c_does_not_wait_for_the_iteration_under_way() {
         let arguments: Vec<&str> = command.split_whitespace().chain(["--ranks", ranks]).collect();
         let mut child = sandbox.command(&arguments).spawn().expect("the binary starts");
         wait_until_under_way(&mut child);
-        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("`kill` is there");
-        assert!(kill.success());
+        interrupt(&child);
         let output = finish(child);
         assert_eq!(output.code, Some(130), "{arguments:?}: {}", output.stderr);
+        let stage = if more.is_empty() { "measuring" } else { "observing single operations" };
+        let warning = format!("warning: the run was interrupted while {stage}: ");
+        assert!(output.stdout.contains(&warning), "{warning}: {}", output.stdout);
         assert_eq!(sandbox.json("a.json")["variants"][0]["time"]["n"], 1, "{arguments:?}: what was measured is kept");
     }
+}
+
+/// A pipe without room for another byte, so that whoever writes to it blocks.
+#[cfg(unix)]
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    use rustix::fs::{OFlags, fcntl_setfl};
+    use std::io::Write;
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    fcntl_setfl(&writer, OFlags::NONBLOCK).expect("a pipe of our own");
+    for size in [4096, 1] {
+        while writer.write(&vec![b'.'; size]).is_ok() {}
+    }
+    fcntl_setfl(&writer, OFlags::empty()).expect("a pipe of our own");
+    (reader, writer)
+}
+
+/// Waits until the process has installed its handler, which has a thread of its own.
+fn wait_for_handler(child: &Child) {
+    let threads = format!("/proc/{}/task", child.id());
+    while std::fs::read_dir(&threads).map_or(0, Iterator::count) < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// While the file is being read, the first signal ends the run, also if its message cannot be written.
+#[cfg(unix)]
+#[test]
+fn a_run_can_be_interrupted_while_it_is_planned() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (_reader, full) = full_pipe();
+    for signal in ["-INT", "-TERM"] {
+        for full in [None, Some(&full)] {
+            let mut command = sandbox.command(&["exec", "-", "--backend", "host", "--json", "a.json"]);
+            command.stdin(std::process::Stdio::piped());
+            if let Some(full) = full {
+                command.stderr(full.try_clone().expect("a pipe of our own"));
+            }
+            let mut child = command.spawn().expect("the binary starts");
+            // The file does not end.
+            let input = child.stdin.take();
+            wait_for_handler(&child);
+            let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("`kill` is there");
+            assert!(kill.success());
+            let output = finish(child);
+            let message = if full.is_some() { "" } else { "interrupted while planning; nothing was measured\n" };
+            assert_eq!((output.code, output.stdout.as_str(), output.stderr.as_str()), (Some(130), "", message));
+            assert!(sandbox.listing().is_empty(), "no record without figures");
+            drop(input);
+        }
+    }
+}
+
+/// A run that cannot write its report ends at the second signal.
+#[cfg(unix)]
+#[test]
+fn a_second_interrupt_ends_the_run_at_once() {
+    if !times_are_told() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let (_reader, full) = full_pipe();
+    let mut command =
+        sandbox.command(&["exec", "moe", "--preset", "tiny", "--backend", "host", "--iterations", "1000000"]);
+    let mut child = command.stdout(full).spawn().expect("the binary starts");
+    wait_until_under_way(&mut child);
+    interrupt(&child);
+    // Two signals that are pending at the same time are one.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(child.try_wait().expect("a child of our own").is_none(), "its report cannot be written");
+    interrupt(&child);
+    assert_eq!(finish(child).code, Some(130));
 }
 
 /// After Ctrl-C the user does not wait for a long list without figures.
@@ -295,7 +385,7 @@ fn an_interrupted_run_lists_no_operation_of_very_many() {
     sandbox.write("many.aorta", "step { for i in 0..60000 { nop() } }");
     // Preparing so many operations takes a while.
     let arguments = "many.aorta --backend host --launch stream --warmup 0 --iterations 1000000";
-    let output = interrupted_after(&sandbox, arguments, 10 * UNDER_WAY);
+    let output = interrupted_after(&sandbox, arguments, 10 * UNDER_WAY, "measuring: ");
     assert!(output.stdout.contains("its 60000 operations are not listed"), "{}", output.stdout);
     let variant = &sandbox.json("a.json")["variants"][0];
     assert!(variant["time"]["n"].as_u64() > Some(0), "what was measured is kept");

@@ -270,3 +270,59 @@ step {
     assert!(row("gemm at 5:3").contains("gemm 512×1024×2048 bf16"), "{table}");
     assert!(row("f ").contains("gemm 8 × 256×64×128 bf16      3"), "{table}");
 }
+
+/// Ranks without an operation of a metric are left out of it, and the others are counted.
+#[test]
+fn figures_of_ranks_with_different_roles() {
+    let sandbox = Sandbox::new();
+    // Each metric uses the one before twice: more than could be evaluated one use after the other.
+    let chain: String = (1..64).map(|n| format!("metric sum{n} = sum{} / 2 + sum{} / 2\n", n - 1, n - 1)).collect();
+    let text = format!(
+        "stream s
+stream t
+step {{
+  if rank == 1 {{
+    on s {{ first: spin(2us) }}
+  }} else {{
+    on s {{ second: spin(4us) }}
+    on t {{ third: spin(8us) }}
+  }}
+}}
+metric of_one = time(first)
+metric of_others = time(second)
+metric shared = overlap(second, third)
+metric of_none = time(first) + time(second)
+metric of_all = time
+metric sum0 = time(first)
+{chain}
+expect time(second) < time(third)
+expect time(first) > 1s when time(first) > 1us
+expect time(first) < time(second)
+"
+    );
+    sandbox.write("a.aorta", &text);
+    let output = sandbox.run(&["exec", "a.aorta", "--backend", "sim", "--ranks", "3", "--json", "a.json"]);
+    assert_eq!(output.code, Some(1), "{}{}", output.stdout, output.stderr);
+    let record = sandbox.json("a.json");
+    let metrics = record["variants"][0]["metrics"].as_array().expect("a list");
+    let of = |name: &str| {
+        let metric = metrics.iter().find(|metric| metric["name"] == name).expect("it is evaluated");
+        (metric["value"].as_f64().map(|value| (value * 1e9).round()), metric["ranks"].as_u64())
+    };
+    let of_one = of("of_one");
+    assert!(of_one.0.is_some_and(|time| (2000.0..4000.0).contains(&time)) && of_one.1 == Some(1), "{of_one:?}");
+    let of_others = of("of_others");
+    assert!(
+        of_others.0.is_some_and(|time| (4000.0..8000.0).contains(&time)) && of_others.1 == Some(2),
+        "{of_others:?}"
+    );
+    assert_eq!(of("shared").1, Some(2));
+    assert_eq!(of("of_none"), (None, None));
+    assert!(of("of_all").0.is_some() && of("of_all").1.is_none());
+    assert_eq!(of("sum63").1, Some(1));
+    let note = "of_one: from 1 of 3 ranks, since the others have none of its operations";
+    assert!(output.stdout.contains(note), "{}", output.stdout);
+    let verdicts = record["variants"][0]["expectations"].as_array().expect("a list");
+    let verdicts: Vec<_> = verdicts.iter().filter_map(|expectation| expectation["verdict"].as_str()).collect();
+    assert_eq!(verdicts, ["held", "failed", "failed"]);
+}

@@ -117,10 +117,10 @@ pub fn finish(child: Child) -> Output {
     finish_within(child, PATIENCE)
 }
 
-/// Waits for the end of a command, which must come within this time, and returns its output.
+/// Waits for the end of a command, which must come within this time, and returns its output: nothing of a stream that is not
+/// piped.
 pub fn finish_within(mut child: Child, patience: Duration) -> Output {
-    let stdout = reader(child.stdout.take().expect("piped"));
-    let stderr = reader(child.stderr.take().expect("piped"));
+    let (stdout, stderr) = (child.stdout.take().map(reader), child.stderr.take().map(reader));
     let begun = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
@@ -133,7 +133,9 @@ pub fn finish_within(mut child: Child, patience: Duration) -> Output {
         }
         std::thread::sleep(GLANCE);
     };
-    let text = |thread: std::thread::JoinHandle<String>| thread.join().expect("what is printed is text");
+    let text = |thread: Option<std::thread::JoinHandle<String>>| {
+        thread.map(|thread| thread.join().expect("what is printed is text")).unwrap_or_default()
+    };
     let output = Output { code: status.code(), stdout: text(stdout), stderr: text(stderr) };
     assert_ne!(output.code, Some(101), "a bug: {}", output.stderr);
     assert!(!output.stderr.contains("panicked"), "{}", output.stderr);

@@ -2,7 +2,7 @@
 
 use aorta::base::random::hash;
 
-use super::{Case, Function, PLAIN, judge};
+use super::{Case, Function, PLAIN, Part, judge};
 
 /// A definition of some operations on matrices of one shape, each of which reads some of those above it.
 fn chain(seed: u64) -> Case {
@@ -233,4 +233,38 @@ def g(x, shard -> y) {
         ..PLAIN
     };
     judge(&anew.case(3));
+}
+
+/// `copy … at` has no gradient. The gradients of the parts before and after it, with a copy of the gradient back to the
+/// sender in between, are those of the whole.
+#[test]
+fn a_copy_to_another_rank_by_hand() {
+    let text = |forward: &str, back: &str| {
+        format!(
+            "
+buffer x: f64[2, 3]
+buffer inbox, dx, d_inbox, d_sent, y: f64[2, 3] = zeros
+buffer dy: f64[2, 3]
+def front(x -> sent) {{ map(tanh(x) * (rank + 2) -> sent) }}
+def rear(inbox, x -> y) {{ map(inbox * inbox + x * x -> y) }}
+step {{
+  a: front(x)
+  copy(a.sent -> inbox at {forward})
+  b: rear(inbox, x -> y)
+  grad(b, dy -> d_inbox, dx)
+  copy(d_inbox -> d_sent at {back})
+  grad(a, d_sent -> dx, accumulate: true)
+}}
+"
+        )
+    };
+    let ring = ["(rank + 1) % world", "(rank + world - 1) % world"];
+    // The first rank of a pipeline receives nothing, and the last one gets no gradient back.
+    let pipeline = ["rank + 1 when rank + 1 < world", "rank - 1 when rank > 0"];
+    for [forward, back] in [ring, pipeline] {
+        for ranks in [2, 3] {
+            let pair = |a: &str, b: &str| vec![(Part::new(a, &[2, 3], None), Part::new(b, &[2, 3], None))];
+            judge(&Case { text: text(forward, back), inputs: pair("x", "dx"), outputs: pair("y", "dy"), ranks });
+        }
+    }
 }

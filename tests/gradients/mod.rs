@@ -100,7 +100,7 @@ fn evaluate(programs: &[Program], world: &mut World) {
         let shares = specs.iter().zip(&inputs).zip(&mut outputs);
         let mut members: Vec<Member> =
             shares.map(|((spec, inputs), outputs)| Member { spec, inputs, outputs }).collect();
-        if operation.category() == Category::Collective {
+        if operation.category() == Category::Collective || specs.iter().any(|spec| ops::crossing(spec).is_some()) {
             operation.exchange(&mut members);
         } else {
             for member in &mut members {

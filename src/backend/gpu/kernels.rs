@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::base::{Nanos, SrcSpan, parallel};
+use crate::base::{Nanos, SrcSpan, parallel, stage};
 use crate::exec::{ExecError, Fault, Image};
 use crate::ops::{KernelCode, Launch, Source, user_kernel};
 
@@ -21,7 +21,7 @@ pub struct Kernels {
     /// Number of kernels that were compiled, and that were found in the cache.
     pub compiled: usize,
     pub cached: usize,
-    /// Time that the compiler took.
+    /// Wall-clock time of compiling the kernels that the cache lacked, and of storing them there; 0 if it had all.
     pub took: Nanos,
 }
 
@@ -116,13 +116,10 @@ impl Kernels {
         let codes: Vec<Option<Vec<u8>>> = wanted.iter().zip(&paths).map(known).collect();
         let missing: Vec<usize> = (0..wanted.len()).filter(|&index| codes[index].is_none()).collect();
         let begin = Instant::now();
-        let fresh = compile(api, wanted, &missing)?;
+        let fresh = compile(api, wanted, &missing, &paths)?;
         kernels.took = if missing.is_empty() { Nanos(0) } else { Nanos(begin.elapsed().as_nanos() as i64) };
         kernels.compiled = missing.len();
         kernels.cached = wanted.len() - missing.len();
-        for &index in &missing {
-            disk_cache::store(paths[index].as_deref(), &fresh[&index]);
-        }
         for (index, wanted) in wanted.iter().enumerate() {
             let code = codes[index].as_ref().unwrap_or_else(|| &fresh[&index]);
             if let Err(fault) = kernels.add(api, &wanted.source, code) {
@@ -167,9 +164,25 @@ fn device(fault: Box<Fault>) -> ExecError {
     ExecError::Device { fault: fault.to_string(), help: None }
 }
 
-/// Compiles the kernels with these indices on all cores.
-fn compile<A: Api>(api: &A, wanted: &[Wanted], indices: &[usize]) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
-    let compiled = parallel::map(indices.len(), |number| api.compile(&wanted[indices[number]].source));
+/// Compiles the kernels with these indices on all cores, and stores each in the cache at its path as soon as it is
+/// compiled: the next run has less to compile if this one is interrupted or a kernel fails.
+fn compile<A: Api>(
+    api: &A,
+    wanted: &[Wanted],
+    indices: &[usize],
+    paths: &[Option<PathBuf>],
+) -> Result<FxHashMap<usize, Vec<u8>>, ExecError> {
+    if indices.is_empty() {
+        return Ok(FxHashMap::default());
+    }
+    let stage = stage::enter_counted("compiling", "kernel", indices.len());
+    let compiled = parallel::map(indices.len(), |number| -> Result<Vec<u8>, String> {
+        let index = indices[number];
+        let code = api.compile(&wanted[index].source)?;
+        disk_cache::store(paths[index].as_deref(), &code);
+        stage.step();
+        Ok(code)
+    });
     let codes = indices.iter().zip(compiled).map(|(&index, code)| match code {
         Ok(code) => Ok((index, code)),
         Err(log) => {

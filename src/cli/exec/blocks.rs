@@ -43,7 +43,7 @@ impl Run<'_> {
         let failed = |error| self.failed(error);
         let started = jiff::Timestamp::now().to_string();
         let mut session = options.open().map_err(failed)?;
-        let measured = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
+        let measured = Measured { variants: Vec::new(), warnings: Vec::new(), interruption: None, failure: None };
         answer(&Message::Ready(Box::new(Ready {
             record: self.assemble(&schedules, measured, started, self.timer()),
             launch: mode.name().to_owned(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend;
-use crate::base::{DType, SrcSpan};
+use crate::base::{DType, SrcSpan, stage};
 use crate::config::{GateSetting, Settings};
 use crate::exec::{self, Control, LaunchMode};
 use crate::measure::{self, Measured, RankRequest, Request, RunRecord};
@@ -14,7 +14,7 @@ use crate::schedule::Schedule;
 
 use super::prepare::Ready;
 use super::results::Results;
-use super::{ExecArgs, ProcessRole, interrupt};
+use super::{ExecArgs, ProcessRole};
 use crate::cli::backends::{self, Chosen};
 use crate::cli::error::CliError;
 use crate::cli::progress::Progress;
@@ -49,9 +49,10 @@ impl<'a> Run<'a> {
         if chosen.backend.peers().is_some() {
             control.link();
         }
-        let kept = results.clone();
-        interrupt::watch(&control, role.launched, move || {
-            if kept.report_partial("the run was interrupted: its figures come from the completed phases") {
+        let (kept, interrupted) = (results.clone(), control.clone());
+        role.interrupts.give_up_by(move || {
+            let how = interrupted.interruption();
+            if kept.report_partial(&format!("the run was {how}: its figures come from the completed phases")) {
                 backend::leave(INTERRUPTED);
             }
         });
@@ -114,11 +115,13 @@ impl<'a> Run<'a> {
         let schedules = self.schedules();
         let ranks: Vec<exec::Rank> = (0..).zip(&self.loaded.compiled.ranks).zip(&schedules).map(one).collect();
         let backend = self.chosen.backend.as_ref();
+        let stage = stage::enter("computing the outputs");
         let buffers = measure::buffers(&ranks, backend, &self.exec_options(), &self.control);
         let Some(buffers) = buffers.map_err(|error| self.failed(error))? else {
-            interrupted(record, "its outputs were computed");
+            self.note_interruption(record, "its outputs were not written");
             return Ok(());
         };
+        drop(stage);
         output::make_folder(folder)?;
         let peers = backend.peers();
         let is_in_this_process = |rank: &exec::Rank| peers.as_ref().is_none_or(|peers| peers.rank() == rank.number);
@@ -139,6 +142,12 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Marks the record of an interrupted run as incomplete, with a warning that says what is missing.
+    fn note_interruption(&self, record: &mut RunRecord, missing: &str) {
+        record.complete = false;
+        record.warnings.push(format!("the run was {}: {missing}", self.control.interruption()));
     }
 
     /// Prints a note if the CPU's reference will take long.
@@ -167,7 +176,7 @@ impl<'a> Run<'a> {
         let profile = backends::known(&backend.device(), self.settings)?;
         // Assembled once, so that the device does not idle between two phases while everything around the figures is
         // collected again.
-        let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), complete: true, failure: None };
+        let nothing = Measured { variants: Vec::new(), warnings: Vec::new(), interruption: None, failure: None };
         let around = self.assemble(&schedules, nothing, started.clone(), None);
         let keep = |measured: Measured| {
             let mut record = RunRecord { complete: false, variants: measured.variants, ..around.clone() };
@@ -209,7 +218,7 @@ impl<'a> Run<'a> {
                     record.verification = Some(verification.record);
                     record.warnings.extend(verification.warnings);
                 }
-                Ok(None) => interrupted(&mut record, "its outputs were compared with the CPU's"),
+                Ok(None) => self.note_interruption(&mut record, "its outputs were not compared with the CPU's"),
                 Err(error) => {
                     record.complete = false;
                     record.warnings.push(format!("its outputs could not be compared with the CPU's: {error}"));
@@ -223,12 +232,6 @@ impl<'a> Run<'a> {
 
 /// Arithmetic of an iteration, in FLOP, above which the CPU's reference takes seconds.
 const LONG_REFERENCE: f64 = 1e11;
-
-/// Adds a warning to the record of an interrupted run.
-fn interrupted(record: &mut RunRecord, before: &str) {
-    record.complete = false;
-    record.warnings.push(format!("the run was interrupted before {before}"));
-}
 
 /// Pairs a rank's number with its program and schedule.
 pub(super) fn one<'a>(((number, rank), schedule): ((u32, &'a Rank), &'a Schedule)) -> exec::Rank<'a> {

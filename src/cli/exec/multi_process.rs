@@ -17,7 +17,8 @@ use crate::cli::{CliResult, DONE, environment, secret};
 use crate::config::Settings;
 use crate::exec::{self, Control, ExecError, Peers};
 
-use super::{ExecArgs, ProcessRole, Ready, failure, finish, interrupt, prepare};
+use super::interrupt::Interrupts;
+use super::{ExecArgs, ProcessRole, Ready, failure, finish, prepare};
 
 /// This process among those of the run.
 pub(super) struct Process {
@@ -135,15 +136,14 @@ impl Process {
         check_devices(&all)?;
         let role = ProcessRole {
             leads: self.leads(),
-            launched: true,
             facts: self.facts(&all),
             on_failure: failure::OnFailure::once(how, self.launcher.rank),
             control: self.control.clone(),
+            interrupts: Interrupts::watch(&self.control, self.leads(), true),
         };
         if ready.chosen.backend.peers().is_none() {
             // Rank 0 runs all ranks; the others only exit with its code.
             if !self.leads() {
-                interrupt::watch(&self.control, true, || {});
                 return Ok(DONE);
             }
             // No call here waits for a lost process, so the run can end as after Ctrl-C.

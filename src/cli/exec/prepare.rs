@@ -1,5 +1,6 @@
 //! Prepares a run: reads arguments, settings and the file, and opens devices.
 
+use crate::base::stage;
 use crate::compile::Ranks;
 use crate::config::{BackendSetting, Expected, ObserveSetting, Settings};
 use crate::ops::user_kernel;
@@ -121,6 +122,7 @@ pub(super) fn prepare(
     let ranges = args.ranges.and_then(|kind| profile::ranges(kind, &loaded));
     let launched_rank = process.map(|process| process.launched_rank());
     let ranks = loaded.compiled.ranks.len() as u32;
+    let _stage = stage::enter("opening the device");
     let mut chosen = backends::choose(wanted, &settings, args.device, ranks, ranges, launched_rank.as_ref())?;
     allowed(&loaded, &chosen, &settings)?;
     if args.emulate.is_some() {

@@ -8,7 +8,7 @@ mod order;
 pub mod record;
 mod walk;
 
-use crate::base::MemoryId;
+use crate::base::{MemoryId, stage};
 use crate::exec::{self, Backend, Control, ExecError, LaunchMode, Rank};
 use crate::model::{MemoryKind, Program};
 use crate::plan::Plan;
@@ -46,6 +46,7 @@ pub struct VerifyRequest<'a> {
 /// Verifies each operation, and the contents of memory after several iterations; `None` if the run was stopped.
 pub fn verify(question: &VerifyRequest) -> Result<Option<Verification>, ExecError> {
     let VerifyRequest { ranks, backend, streams, modes, ref options, control } = *question;
+    let _stage = stage::enter("verifying");
     // Scratch memory is not shared, so that intermediate results are still there after an iteration.
     let apart = schedule::Options { streams, share_scratch: false };
     let place = |(_, program, plan): &Verified| schedule::place(program, plan, backend.topology(), &apart);

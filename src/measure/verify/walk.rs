@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::computing::compute;
-use crate::base::{Dims, MemoryId, OnceBlock};
+use crate::base::{Dims, MemoryId, OnceBlock, stage};
 use crate::exec::{self, Backend, Control, ExecError, Inspection, LaunchMode, Rank, Ranks};
 use crate::ops::{self, Elements, Method, user_kernel};
 
@@ -140,6 +140,7 @@ impl<'a> Walk<'a> {
         self.inspection.ranks.reset(control)?;
         let blocks = OnceBlock::ALL.map(Part::Block);
         let parts = (0..iterations).map(Part::Iteration);
+        let stage = stage::enter_counted("verifying", "iteration", iterations as usize);
         for part in [blocks[0]].into_iter().chain(parts).chain([blocks[1]]) {
             if control.stopped() {
                 return Ok(WalkOutcome::Stopped);
@@ -159,6 +160,9 @@ impl<'a> Walk<'a> {
             }
             for found in collectives::check(&self.verified(part), &brought, &left) {
                 self.note(mode, part, &found);
+            }
+            if matches!(part, Part::Iteration(_)) {
+                stage.step();
             }
         }
         Ok(WalkOutcome::Done)

@@ -500,18 +500,30 @@ impl<'a> Analyzer<'a> {
                 self.error(LimitError::TooManyTurns { limit, max_operations, at: call.span.into() }.into());
             }
             Stop::NoRule(op, why) => {
-                let op = *self.expansion.step.op(op);
-                let error = GradientError::NotDifferentiable {
-                    what: self.program.op_name(&op).to_owned(),
-                    why: why.to_owned(),
-                    help: "write `_` for the inputs that it computes from, or write their gradients by hand".to_owned(),
-                    asked: call.span.into(),
-                    at: op.span.into(),
-                    place: "no gradient goes through this",
-                };
-                self.error(error.into());
+                let help = "write `_` for the inputs that it computes from, or write their gradients by hand";
+                self.no_gradient_through(op, why, help, call);
+            }
+            Stop::ToPeer(op) => {
+                let why =
+                    "it goes to another rank, and gradients are written before it is known what arrives at a rank";
+                let help = "use `send` and `recv` in a `group`, which have gradients; or end the `def` before the copy, \
+                            and copy the gradient back to the sender: `copy(dy -> dx at sender)`";
+                self.no_gradient_through(op, why, help, call);
             }
         }
+    }
+
+    fn no_gradient_through(&mut self, op: OpId, why: &str, help: &str, call: &Call) {
+        let op = *self.expansion.step.op(op);
+        let error = GradientError::NotDifferentiable {
+            what: self.program.op_name(&op).to_owned(),
+            why: why.to_owned(),
+            help: help.to_owned(),
+            asked: call.span.into(),
+            at: op.span.into(),
+            place: "no gradient goes through this",
+        };
+        self.error(error.into());
     }
 
     /// The path of a label, such as `f[3].up`.

@@ -26,6 +26,8 @@ pub(super) struct Used {
 pub(super) enum Stop {
     /// An operation has no gradients.
     NoRule(OpId, NoRule),
+    /// A copy goes to another rank.
+    ToPeer(OpId),
     /// There are too many slices to compare.
     TooMuch,
 }
@@ -123,6 +125,18 @@ impl<'p> Walk<'p> {
         let (inputs, outputs) = (step.inputs(op), step.outputs(op));
         self.tape.origin = op.0;
         let wanted = self.needs(inputs)?;
+        if let Some(peer) = step.peer(op) {
+            // The gradient of what this rank sends is on another rank. What arrives here becomes known when all ranks have
+            // been analyzed, so any gradient of that memory may belong to another rank.
+            let depends = |view: &ViewId| {
+                let pending = self.pending.get(&program.views.memory(*view));
+                pending.is_some_and(|pending| !pending.is_empty())
+            };
+            if (peer.to.is_some() && wanted.contains(&true)) || outputs.iter().any(depends) {
+                return Err(Stop::ToPeer(op));
+            }
+            return Ok(());
+        }
         let mut given = Vec::with_capacity(outputs.len());
         for &view in outputs {
             given.push(self.take(view)?);
@@ -131,9 +145,6 @@ impl<'p> Walk<'p> {
         let carries = wanted.contains(&true) && given.iter().any(Option::is_some);
         if !pairs && !carries {
             return Ok(());
-        }
-        if step.peer(op).is_some() {
-            return Err(Stop::NoRule(op, "it copies to another rank: use `send` and `recv`, which have gradients"));
         }
         let operands = |walk: &mut Self, views: &[ViewId], output: bool| -> Vec<Value> {
             views.iter().map(|&view| walk.value(view, Some((op, output)))).collect()

@@ -9,7 +9,7 @@ use crate::backend::collective::{IdExchange, Ids};
 use crate::backend::exhausted::may_be_refused;
 use crate::backend::ranges::Ranges;
 use crate::backend::system::available_memory;
-use crate::base::{Bytes, Space};
+use crate::base::{Bytes, Space, stage};
 use crate::exec::{Driver, ExecError, Fault, Image};
 use crate::ops::{Launch, Tensor};
 
@@ -362,14 +362,16 @@ impl<A: Api> GpuDriver<A> {
             to: event(true)?,
             order: event(false)?,
         };
+        let count = products.len() + convolutions.len() + attentions.len();
+        let stage = stage::enter_counted("choosing algorithms for", "operation", count);
         let choose = |product| {
             id_exchange.note_progress();
-            chooser.choose(product)
+            chooser.choose(product).inspect(|_| stage.step())
         };
         let chosen: Result<Vec<_>, ExecError> = self.calls.products.iter().map(choose).collect();
         let convolve = |convolution| {
             id_exchange.note_progress();
-            chooser.choose_convolution(convolution)
+            chooser.choose_convolution(convolution).inspect(|_| stage.step())
         };
         let convolutions: Result<Vec<_>, ExecError> = match chosen.is_ok() {
             true => self.calls.convolutions.iter().map(convolve).collect(),
@@ -377,7 +379,7 @@ impl<A: Api> GpuDriver<A> {
         };
         let attend = |attention| {
             id_exchange.note_progress();
-            chooser.choose_attention(attention)
+            chooser.choose_attention(attention).inspect(|_| stage.step())
         };
         let attentions: Result<Vec<_>, ExecError> = match chosen.is_ok() && convolutions.is_ok() {
             true => self.calls.attentions.iter().map(attend).collect(),
