@@ -172,11 +172,7 @@ pub enum ModelError {
     #[error("expected a whole number, found {value}")]
     #[diagnostic(
         code(aorta::model::not_whole),
-        help("{}", match division {
-            Some(_) => "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change \
-                        what is divided",
-            None => "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`",
-        })
+        help("{help}")
     )]
     NotWhole {
         value: String,
@@ -184,6 +180,7 @@ pub enum ModelError {
         at: SourceSpan,
         #[label("this division leaves a remainder")]
         division: Option<SourceSpan>,
+        help: &'static str,
     },
 
     #[error("division by zero")]
