@@ -14,6 +14,7 @@ mod traces;
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+use crate::base::SrcSpan;
 use crate::ops::OpError;
 
 pub use gradients::GradientError;
@@ -543,6 +544,12 @@ pub enum ModelError {
 impl ModelError {
     /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
-        self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+        self.location().start as usize
+    }
+
+    /// Location of the first label; the start of the text if there is none.
+    pub fn location(&self) -> SrcSpan {
+        let first = self.labels().and_then(|mut labels| labels.next());
+        first.map_or_else(SrcSpan::default, |label| SrcSpan::new(label.offset(), label.offset() + label.len()))
     }
 }
