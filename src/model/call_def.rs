@@ -102,6 +102,16 @@ impl<'a> Analyzer<'a> {
             let arguments = self.arguments_text(inputs);
             self.mistakes.called(mistakes, call.span, arguments);
         }
+        if self.mistakes.raised > raised {
+            // Readers of what was not written because of a mistake have none of their own.
+            for output in outputs {
+                if let Some(&Value::Output(cell)) = self.scopes.get(output.name.symbol)
+                    && matches!(self.expansion.outputs[cell as usize], Written::NotYet)
+                {
+                    self.expansion.outputs[cell as usize] = Written::Failed;
+                }
+            }
+        }
         let members = self.scopes.leave_frame();
         self.explain_arguments(mistakes, call.span);
         self.expansion.call = outer_call;

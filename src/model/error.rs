@@ -54,10 +54,14 @@ pub enum ModelError {
     #[error("`{name}` is already defined")]
     #[diagnostic(
         code(aorta::model::redefined),
-        help("give one of them another name; only the arguments of a `def` may hide an outer name")
+        help("{}", match is_label_of_buffer {
+            true => format!("a label names a new result: to write to the buffer, put it after an arrow, `map(x + 1 -> {name})`"),
+            false => "give one of them another name; only the arguments of a `def` may hide an outer name".to_owned(),
+        })
     )]
     Redefined {
         name: String,
+        is_label_of_buffer: bool,
         #[label("second meaning")]
         at: SourceSpan,
         #[label("first meaning")]

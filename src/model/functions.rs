@@ -248,9 +248,12 @@ impl Analyzer<'_> {
         };
         let computed =
             name != "view" && values.iter().any(|value| matches!(value, Value::Tensor { .. } | Value::Label(_)));
-        let help = match computed {
-            true => of_tensor(name),
-            false => format!("write `{name}({usage})`"),
+        let help = match (name, values) {
+            _ if computed => of_tensor(name),
+            ("sum" | "mean", [Value::Number(_)]) => {
+                format!("a single number needs no `{name}`: write it alone; over the slots of a cycle, the report has each figure's median")
+            }
+            _ => format!("write `{name}({usage})`"),
         };
         self.error(ModelError::ArgumentCount {
             function: name.to_owned(),

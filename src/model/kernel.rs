@@ -407,9 +407,13 @@ impl<'a> Analyzer<'a> {
             let target = triton.map(|launch| launch.target.clone());
             return Some(KernelCode::compiled(&entry, head, (name, code), target, at));
         }
-        if !has_word(text, &entry) {
+        if !has_word(text, &entry) || !has_word(text, "__global__") {
             let why = format!("has no function `{entry}` in its code");
-            return wrong(self, why, format!("the code defines `{head}`"), "this code", at);
+            let help = match file {
+                None if !text.contains('(') => format!("`source` is the code itself; name a file with `file: {text:?}`"),
+                _ => format!("the code defines `{head}`"),
+            };
+            return wrong(self, why, help, "this code", at);
         }
         Some(match file {
             Some(file) => {
