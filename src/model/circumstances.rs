@@ -70,8 +70,10 @@ impl<'a> Analyzer<'a> {
                 ExprKind::Name(symbol) => names.push((*symbol, expr.span)),
                 _ => {}
             });
-            searched.extend(names.into_iter().filter_map(|(symbol, span)| self.binding(symbol, span)));
-            searched.dedup();
+            for (symbol, span) in names {
+                let binding = self.binding(symbol, span).filter(|binding| !searched.contains(binding));
+                searched.extend(binding);
+            }
         }
         found
     }

@@ -175,10 +175,7 @@ pub enum ModelError {
     },
 
     #[error("expected a whole number, found {value}")]
-    #[diagnostic(
-        code(aorta::model::not_whole),
-        help("{help}")
-    )]
+    #[diagnostic(code(aorta::model::not_whole), help("{help}"))]
     NotWhole {
         value: String,
         #[label("is {value}")]

@@ -251,7 +251,9 @@ impl Analyzer<'_> {
         let help = match (name, values) {
             _ if computed => of_tensor(name),
             ("sum" | "mean", [Value::Number(_)]) => {
-                format!("a single number needs no `{name}`: write it alone; over the slots of a cycle, the report has each figure's median")
+                format!(
+                    "a single number needs no `{name}`: write it alone; reports show a figure's median over the slots"
+                )
             }
             _ => format!("write `{name}({usage})`"),
         };

@@ -410,7 +410,9 @@ impl<'a> Analyzer<'a> {
         if !has_word(text, &entry) || !has_word(text, "__global__") {
             let why = format!("has no function `{entry}` in its code");
             let help = match file {
-                None if !text.contains('(') => format!("`source` is the code itself; name a file with `file: {text:?}`"),
+                None if !text.contains(['(', '\n']) => {
+                    format!("`source` is the code itself; name a file with `file: {text:?}`")
+                }
                 _ => format!("the code defines `{head}`"),
             };
             return wrong(self, why, help, "this code", at);

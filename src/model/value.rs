@@ -165,7 +165,9 @@ impl Value {
     /// Describes the value for a message.
     pub fn describe(&self, names: &Interner) -> String {
         match self {
-            Value::Number(number) if number.dimension == Dimension::NONE && number.origin != Origin::Percent => format!("the number {}", number.text()),
+            Value::Number(number) if number.dimension == Dimension::NONE && number.origin != Origin::Percent => {
+                format!("the number {}", number.text())
+            }
             Value::Number(number) => number.text(),
             Value::Bool(value) => format!("`{value}`"),
             Value::Text(_) => "a text".to_owned(),

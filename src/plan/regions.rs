@@ -260,10 +260,15 @@ impl Search<'_> {
         }
         let slots = |&view| self.uses.slots(view).iter().map(move |&slot| (slot, view));
         let mut by_slot: Vec<(u32, ViewId)> = group.iter().flat_map(slots).collect();
-        by_slot.sort_unstable_by_key(|(slot, _)| *slot);
+        // Stable, so that slots with the same slices have them in the same order.
+        by_slot.sort_by_key(|(slot, _)| *slot);
+        let views = |group: &[(u32, ViewId)]| -> Vec<ViewId> { group.iter().map(|(_, view)| *view).collect() };
+        let mut previous = Vec::new();
         by_slot.chunk_by(|a, b| a.0 == b.0).all(|group| {
-            let views = group.iter().map(|(_, view)| *view);
-            !self.can_conflict(views.clone()) || self.overlapping(views.collect(), Some(group[0].0))
+            let group = (group[0].0, views(group));
+            let is_new = group.1 != previous && self.can_conflict(group.1.iter().copied());
+            previous.clone_from(&group.1);
+            !is_new || self.overlapping(group.1, Some(group.0))
         })
     }
 

@@ -26,9 +26,9 @@ use crate::model::Program;
 use crate::ops::Spec;
 use crate::plan::{Flow, Plan};
 
-use super::lint::launch_cost;
 use super::Schedule;
 use super::durations::durations_and_shares;
+use super::lint::launch_cost;
 
 use scene::{Found, Scene};
 
