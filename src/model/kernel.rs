@@ -407,13 +407,12 @@ impl<'a> Analyzer<'a> {
             let target = triton.map(|launch| launch.target.clone());
             return Some(KernelCode::compiled(&entry, head, (name, code), target, at));
         }
-        if !has_word(text, &entry) || !has_word(text, "__global__") {
+        let is_path = file.is_none() && !text.contains(['(', '\n']);
+        if is_path || !has_word(text, &entry) {
             let why = format!("has no function `{entry}` in its code");
-            let help = match file {
-                None if !text.contains(['(', '\n']) => {
-                    format!("`source` is the code itself; name a file with `file: {text:?}`")
-                }
-                _ => format!("the code defines `{head}`"),
+            let help = match is_path {
+                true => format!("`source` is the code itself; name a file with `file: {text:?}`"),
+                false => format!("the code defines `{head}`"),
             };
             return wrong(self, why, help, "this code", at);
         }
