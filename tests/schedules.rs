@@ -28,6 +28,21 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
+/// Slices of 64 iterations that overlap in 13 million pairs, but in few within an iteration.
+#[test]
+fn slices_of_other_iterations_do_not_tangle() {
+    let text = "stream s[2]\nbuffer x: f32[1000001]\nbuffer y: f32[80]\ndraw n[80] ~ uniform(1, 1000000)\nstep {\n  \
+                for i in 0..80 { on s[0] { fill(0 -> x[n[i]..n[i] + 1]) } }\n  \
+                for i in 0..80 { on s[1] { sum(x[0..n[i]] -> y[i]) } }\n}\n";
+    let (program, plan) = common::planned(text);
+    assert_eq!((program.cycle.len(), plan.steps.len()), (64, 64));
+    // A sum waits for the last fill of an element that it reads; that of the smallest number reads none.
+    for (step, plan) in program.cycle.iter().zip(&plan.steps) {
+        let across = plan.all().filter(|edge| step.op(edge.from).stream != step.op(edge.to).stream).count();
+        assert_eq!(across, 79);
+    }
+}
+
 /// An inferred wait beside an explicit one is issued only if it is needed.
 #[test]
 fn an_explicit_wait_adds_nothing_else() {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
+use super::dtype::DType;
+
 /// Sizes (or strides) of up to [`Dims::MAX`] dimensions, outermost first.
 #[derive(Clone, Copy)]
 pub struct Dims {
@@ -89,6 +91,13 @@ impl std::hash::Hash for Dims {
 impl fmt::Debug for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl Dims {
+    /// The type of a tensor with these dimensions, as a file writes it: `f32[4, 8]`, or `f32` without dimensions.
+    pub fn of(&self, dtype: DType) -> String {
+        if self.is_empty() { dtype.to_string() } else { format!("{dtype}{self}") }
     }
 }
 

@@ -160,6 +160,17 @@ pub fn find(name: &str, settings: &Settings) -> Result<Text, CliError> {
     Ok(shipped.map(Text::shipped).ok_or_else(|| library::unknown(name))?)
 }
 
+/// The shipped module with a name such as `std.ring`; `None` for any other name.
+pub fn standard(name: &str) -> Option<Result<Text, CliError>> {
+    Some(match standard_module(name)? {
+        Ok(module) => {
+            let (name, origin) = (name.to_owned(), LIBRARY.to_owned());
+            Ok(Text { name, origin, text: module.text, path: None, check: Vec::new() })
+        }
+        Err(known) => Err(InputError::UnknownWorkload { name: name.to_owned(), help: Some(known) }.into()),
+    })
+}
+
 /// Size and nesting limits of a file.
 pub fn limits(settings: &Settings) -> Limits {
     Limits { file_bytes: settings.max_file_bytes, nesting: settings.max_nesting }

@@ -20,7 +20,8 @@ use super::{
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// A workload, a scenario or a suite (`.ron`), a bundle (`.aortab`) or the record of a run (`.json`)
+    /// A workload, a shipped module (`std.ring`), a scenario or a suite (`.ron`), a bundle (`.aortab`) or the record of
+    /// a run (`.json`)
     file: String,
     /// Show the text itself
     #[arg(long)]
@@ -38,7 +39,10 @@ pub fn run(args: ShowArgs) -> CliResult {
     if resolved.ends_with(".ron") || container::inside(Path::new(&resolved))?.is_some() {
         return page(&args, &resolved);
     }
-    let text = load::find(&resolved, &settings)?;
+    let text = match load::standard(&args.file) {
+        Some(module) => module?,
+        None => load::find(&resolved, &settings)?,
+    };
     if args.source {
         output::print_data(&text.text);
         return Ok(DONE);

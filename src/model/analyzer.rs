@@ -169,7 +169,11 @@ impl<'a> Analyzer<'a> {
         {
             return;
         }
-        self.mistakes.add(error, self.expansion.call);
+        let at = error.location();
+        if self.mistakes.add(error, self.expansion.call) {
+            let circumstances = self.circumstances(at);
+            self.mistakes.found_in(circumstances);
+        }
     }
 
     /// Declares a name. If the name is already taken, it becomes unknown, so that uses of either are not reported.

@@ -92,7 +92,7 @@ impl<'a> Analyzer<'a> {
         self.expansion.calls.push(name.symbol);
         self.expansion.called += 1;
         let outer_call = std::mem::replace(&mut self.expansion.call, self.expansion.called);
-        let mistakes = self.mistakes.len();
+        let (mistakes, raised) = (self.mistakes.len(), self.mistakes.raised);
         self.scopes.enter_frame();
         for (param, value) in inputs.iter().chain(outputs).zip(values.into_iter().chain(cells)) {
             self.scopes.declare(param.name.symbol, value);
@@ -102,7 +102,18 @@ impl<'a> Analyzer<'a> {
             let arguments = self.arguments_text(inputs);
             self.mistakes.called(mistakes, call.span, arguments);
         }
+        if self.mistakes.raised > raised {
+            // Readers of what was not written because of a mistake have none of their own.
+            for output in outputs {
+                if let Some(&Value::Output(cell)) = self.scopes.get(output.name.symbol)
+                    && matches!(self.expansion.outputs[cell as usize], Written::NotYet)
+                {
+                    self.expansion.outputs[cell as usize] = Written::Failed;
+                }
+            }
+        }
         let members = self.scopes.leave_frame();
+        self.explain_arguments(mistakes, call.span);
         self.expansion.call = outer_call;
         self.expansion.calls.pop();
         self.expansion.turn = outer_turn;
@@ -118,7 +129,8 @@ impl<'a> Analyzer<'a> {
             let found = |param: &Param| members.iter().find(|(name, _)| *name == param.name.symbol);
             let outputs_of = |param: &Param| Some((param.name.symbol, self.tensor_of(&found(param)?.1)?));
             let written: Vec<(Symbol, ViewId)> = outputs.iter().filter_map(outputs_of).collect();
-            let incomplete = !self.mistakes.is_empty() && (has_unknown || written.len() < outputs.len());
+            let incomplete = self.mistakes.raised > raised
+                || (!self.mistakes.is_empty() && (has_unknown || written.len() < outputs.len()));
             let members = members
                 .into_iter()
                 .filter(|(name, value)| {
@@ -152,7 +164,7 @@ impl<'a> Analyzer<'a> {
             let tensor = *self.program.views.tensor(view);
             if tensor.dtype != dtype || tensor.dims != dims {
                 self.error(ModelError::WrongType {
-                    expected: format!("{dtype}{dims}"),
+                    expected: dims.of(dtype),
                     found: tensor.to_string(),
                     at: arg.value.span.into(),
                     help: None,

@@ -51,12 +51,22 @@ pub(super) fn names(ast: &Ast, names: &Interner, words: &FxHashSet<Symbol>) -> V
         has_used: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Unlinked(_))),
         streams: ast.decls.iter().filter_map(stream_name).collect(),
         worded: ast.decls.iter().filter_map(|decl| word_parameter(decl, words)).collect(),
+        buffers: ast.decls.iter().flat_map(buffer_names).collect(),
+        labels: FxHashSet::default(),
         of_module: false,
         has_mesh: ast.decls.iter().any(|decl| matches!(decl.kind, DeclKind::Mesh(_))),
         errors: Vec::new(),
     };
     checker.file(ast);
     checker.errors
+}
+
+/// Locations of the names that a declaration gives to buffers.
+fn buffer_names(decl: &Decl) -> Vec<SrcSpan> {
+    match &decl.kind {
+        DeclKind::Buffer(buffer) => buffer.families.iter().map(|family| family.name.span).collect(),
+        _ => Vec::new(),
+    }
 }
 
 struct Checker<'a> {
@@ -67,6 +77,10 @@ struct Checker<'a> {
     /// The declarations above the one that is checked.
     declared: FxHashMap<Symbol, SrcSpan>,
     defs: FxHashMap<Symbol, &'a Decl>,
+    /// Locations of the names of declared buffers.
+    buffers: FxHashSet<SrcSpan>,
+    /// Locations of the names of labels that have been checked.
+    labels: FxHashSet<SrcSpan>,
     locals: Locals,
     /// Labels of the step or `def` that is checked, wherever they are in it.
     later: FxHashMap<Symbol, SrcSpan>,
@@ -158,7 +172,8 @@ impl<'a> Checker<'a> {
     fn redefined(&mut self, name: Name, first: SrcSpan) {
         self.error(|this| {
             let text = this.names.name(name.symbol).to_owned();
-            ModelError::Redefined { name: text, at: name.span.into(), first: first.into() }
+            let is_label_of_buffer = this.buffers.contains(&first) && this.labels.contains(&name.span);
+            ModelError::Redefined { name: text, is_label_of_buffer, at: name.span.into(), first: first.into() }
         });
     }
 
@@ -422,6 +437,7 @@ impl<'a> Checker<'a> {
         }
         if let Some(label) = &call.label {
             self.exprs(&label.index);
+            self.labels.insert(label.name.span);
             self.local(label.name, !label.index.is_empty());
         }
     }

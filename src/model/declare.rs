@@ -66,8 +66,20 @@ impl<'a> Analyzer<'a> {
             }
             match self.names.name(setting.key.symbol) {
                 "language" => self.language(&setting.value),
-                _ => drop(self.eval(&setting.value)),
+                _ => self.description(&setting.value),
             }
+        }
+    }
+
+    /// Evaluates a field of `meta`. A word without quotes is probably a text.
+    fn description(&mut self, value: &Expr) {
+        match value.as_name() {
+            Some(symbol) if self.scopes.get(symbol).is_none() => {
+                let name = self.names.name(symbol).to_owned();
+                let help = Some(format!("write a text between quotes: `\"{name}\"`"));
+                self.error(ModelError::UnknownName { name, at: value.span.into(), help });
+            }
+            _ => drop(self.eval(value)),
         }
     }
 

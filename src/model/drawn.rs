@@ -6,7 +6,7 @@ use crate::base::Dims;
 use crate::base::units::Dimension;
 
 use super::distribution::{self, Table};
-use super::value::{Number, Scalar, Value};
+use super::value::{Number, Origin, Scalar, Value};
 
 /// Second seed of distributions that need two uniform numbers for a value.
 const SECOND_SEED: u64 = 0x5eed;
@@ -48,7 +48,7 @@ impl Draw {
         let count = self.dims.elements().unwrap_or(0);
         let first = (iteration as u64).wrapping_mul(count);
         let uniform = |index: u64| distribution::uniform(self.seed, first + index);
-        let number = |value, dimension| Value::Number(Number { value, dimension, rest: None });
+        let number = |value, dimension| Value::Number(Number { value, dimension, origin: Origin::Plain });
         let value = |index: u64| match &self.distribution {
             Distribution::Whole(low, high, dimension) => {
                 number(Scalar::Int(distribution::whole(*low, *high, uniform(index))), *dimension)

@@ -14,6 +14,7 @@ mod traces;
 use miette::{Diagnostic, SourceSpan};
 use thiserror::Error;
 
+use crate::base::SrcSpan;
 use crate::ops::OpError;
 
 pub use gradients::GradientError;
@@ -53,10 +54,14 @@ pub enum ModelError {
     #[error("`{name}` is already defined")]
     #[diagnostic(
         code(aorta::model::redefined),
-        help("give one of them another name; only the arguments of a `def` may hide an outer name")
+        help("{}", match is_label_of_buffer {
+            true => format!("a label names a new result: to write to the buffer, put it after an arrow, `map(x + 1 -> {name})`"),
+            false => "give one of them another name; only the arguments of a `def` may hide an outer name".to_owned(),
+        })
     )]
     Redefined {
         name: String,
+        is_label_of_buffer: bool,
         #[label("second meaning")]
         at: SourceSpan,
         #[label("first meaning")]
@@ -170,20 +175,14 @@ pub enum ModelError {
     },
 
     #[error("expected a whole number, found {value}")]
-    #[diagnostic(
-        code(aorta::model::not_whole),
-        help("{}", match division {
-            Some(_) => "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change \
-                        what is divided",
-            None => "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`",
-        })
-    )]
+    #[diagnostic(code(aorta::model::not_whole), help("{help}"))]
     NotWhole {
         value: String,
         #[label("is {value}")]
         at: SourceSpan,
         #[label("this division leaves a remainder")]
         division: Option<SourceSpan>,
+        help: &'static str,
     },
 
     #[error("division by zero")]
@@ -546,6 +545,12 @@ pub enum ModelError {
 impl ModelError {
     /// Location as an offset, for sorting.
     pub fn offset(&self) -> usize {
-        self.labels().and_then(|mut labels| labels.next()).map_or(0, |label| label.offset())
+        self.location().start as usize
+    }
+
+    /// Location of the first label; the start of the text if there is none.
+    pub fn location(&self) -> SrcSpan {
+        let first = self.labels().and_then(|mut labels| labels.next());
+        first.map_or_else(SrcSpan::default, |label| SrcSpan::new(label.offset(), label.offset() + label.len()))
     }
 }

@@ -7,7 +7,7 @@ use crate::syntax::written;
 
 use super::analyzer::Analyzer;
 use super::error::ModelError;
-use super::value::{Number, Scalar, Value};
+use super::value::{Number, Origin, Scalar, Value};
 
 impl Analyzer<'_> {
     pub(super) fn eval(&mut self, expr: &Expr) -> Value {
@@ -18,7 +18,8 @@ impl Analyzer<'_> {
                 let scaled = value * unit.factor;
                 let whole = unit.dimension != Dimension::NONE && scaled.fract() == 0.0 && scaled.abs() < 9e15;
                 let value = if whole { Scalar::Int(scaled as i64) } else { Scalar::Float(scaled) };
-                Value::Number(Number { value, dimension: unit.dimension, rest: None })
+                let origin = if unit.name == "%" { Origin::Percent } else { Origin::Plain };
+                Value::Number(Number { value, dimension: unit.dimension, origin })
             }
             ExprKind::Text(text) => Value::Text(text.as_str().into()),
             ExprKind::Bool(value) => Value::Bool(*value),
@@ -219,8 +220,16 @@ impl Analyzer<'_> {
     pub(super) fn whole(&mut self, number: Number, span: SrcSpan) -> Option<i64> {
         let whole = number.whole();
         if whole.is_none() {
-            let division = number.rest.filter(|rest| *rest != span).map(Into::into);
-            self.error(ModelError::NotWhole { value: number.text(), at: span.into(), division });
+            let (division, help) = match number.origin {
+                Origin::Division(at) if at != span => (
+                    Some(at.into()),
+                    "write `floor_div(a, b)` or `ceil_div(a, b)` for a division without a remainder, or change what is \
+                     divided",
+                ),
+                Origin::Percent => (None, "a percentage is a share: write a number, or multiply: `floor(n * 25%)`"),
+                _ => (None, "write a whole number, or `floor(x)` or `ceil(x)` for one near `x`"),
+            };
+            self.error(ModelError::NotWhole { value: number.text(), at: span.into(), division, help });
         }
         whole
     }
@@ -345,7 +354,11 @@ impl Analyzer<'_> {
             _ => Some(a.dimension),
         };
         let Some(dimension) = dimension else { return self.overflow(span) };
-        let mut rest = a.rest.or(b.rest);
+        let origin = match (a.origin, b.origin) {
+            (Origin::Percent, Origin::Percent) if matches!(op, Add | Subtract) => Origin::Percent,
+            (Origin::Division(at), _) | (_, Origin::Division(at)) => Origin::Division(at),
+            _ => Origin::Plain,
+        };
         let compared = |ordering: fn(&f64, &f64) -> bool, whole: fn(&i64, &i64) -> bool| match (a.value, b.value) {
             (Scalar::Int(a), Scalar::Int(b)) => Value::Bool(whole(&a, &b)),
             _ => Value::Bool(ordering(&a.value.float(), &b.value.float())),
@@ -377,9 +390,8 @@ impl Analyzer<'_> {
                         Remainder => x.checked_rem_euclid(y).map(|r| if y < 0 && r != 0 { r + y } else { r }),
                         _ if x.checked_rem(y) == Some(0) => x.checked_div(y),
                         _ => {
-                            rest = Some(span);
                             let value = Scalar::Float(x as f64 / y as f64);
-                            return Value::Number(Number { value, dimension, rest });
+                            return Value::Number(Number { value, dimension, origin: Origin::Division(span) });
                         }
                     };
                     match whole {
@@ -403,7 +415,7 @@ impl Analyzer<'_> {
                 }
             },
         };
-        Value::Number(Number { value, dimension, rest })
+        Value::Number(Number { value, dimension, origin })
     }
 
     /// A short text for an expression in messages: its name if it has one.
@@ -416,10 +428,10 @@ impl Analyzer<'_> {
     }
 }
 
-/// Returns the value of a whole number without a unit and without a division that left a remainder; `None` otherwise.
+/// Returns the value of a whole number without a unit and without a division to report; `None` otherwise.
 pub(super) fn plain(number: &Number) -> Option<i64> {
     match number {
-        Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None } => Some(*value),
+        Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: Origin::Plain } => Some(*value),
         _ => None,
     }
 }

@@ -407,9 +407,14 @@ impl<'a> Analyzer<'a> {
             let target = triton.map(|launch| launch.target.clone());
             return Some(KernelCode::compiled(&entry, head, (name, code), target, at));
         }
-        if !has_word(text, &entry) {
+        let is_path = file.is_none() && !text.contains(['(', '\n']);
+        if is_path || !has_word(text, &entry) {
             let why = format!("has no function `{entry}` in its code");
-            return wrong(self, why, format!("the code defines `{head}`"), "this code", at);
+            let help = match is_path {
+                true => format!("`source` is the code itself; name a file with `file: {text:?}`"),
+                false => format!("the code defines `{head}`"),
+            };
+            return wrong(self, why, help, "this code", at);
         }
         Some(match file {
             Some(file) => {

@@ -7,9 +7,11 @@ use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::base::{LabelId, OpId, SrcSpan, StreamId, Symbol, ViewId, suggest};
-use crate::syntax::ast::{Call, Edge, Expr, ExprKind, LabelName, Name};
+use crate::syntax::ast::{Call, Edge, Expr, ExprKind, LabelName, Name, StmtKind};
+use crate::syntax::walk;
 
 use super::analyzer::Analyzer;
+use super::callee::GRADIENT;
 use super::error::ModelError;
 use super::expand::{Expansion, Previous};
 use super::index::Index;
@@ -268,6 +270,7 @@ impl<'a> Analyzer<'a> {
     /// Evaluates `f.y`: an output of an operation, or an output or label inside a call.
     pub(super) fn label_member(&mut self, label: LabelId, base: &Expr, member: Name) -> Value {
         let data = self.label_data(label);
+        let span = data.span;
         let known: Vec<String> = match &data.members {
             Some(members) => {
                 if let Some((_, value)) = members.iter().find(|(name, _)| *name == member.symbol) {
@@ -296,12 +299,31 @@ impl<'a> Analyzer<'a> {
         let name = self.text_of(base);
         let help = match known.as_slice() {
             [] => Some("it has no outputs and no labels inside".to_owned()),
+            _ if self.is_gradient(span) && suggest::nearest(&text, known.iter().map(String::as_str)).is_none() => {
+                Some(format!(
+                    "`{GRADIENT}` computes what its arrow names: write a buffer for `{text}` there, or leave the arrow \
+                     away for the gradients of all inputs"
+                ))
+            }
             [_] if unknown::is_tensor_member(&text) => Some(unknown::tensor_member(&name, &text)),
             [only] => Some(format!("`{name}` alone means its only output, `{name}.{only}`")),
             _ => suggest::did_you_mean(&text, known.iter().map(String::as_str)),
         };
         self.error(ModelError::UnknownMember { name, member: text, at: member.span.into(), help });
         Value::Unknown
+    }
+
+    /// Whether the label whose name is at `label` names a gradient.
+    fn is_gradient(&self, label: SrcSpan) -> bool {
+        let mut found = false;
+        walk::stmts(self.ast, &mut |stmt| {
+            if let StmtKind::Call(call) = &stmt.kind
+                && call.label.as_ref().is_some_and(|name| name.name.span == label)
+            {
+                found |= matches!(&call.callee[..], [name] if self.names.name(name.symbol) == GRADIENT);
+            }
+        });
+        found
     }
 
     /// The slice of a value used as an operand: a tensor, or the only output of a label.

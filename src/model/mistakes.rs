@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::base::{SrcSpan, counted};
 
-use super::error::ModelError;
+use super::error::{ModelError, SliceError};
 
 /// Maximum number of errors reported for one file.
 pub(super) const MAX_ERRORS: usize = 100;
@@ -30,6 +30,27 @@ pub struct Mistake {
     other_calls: usize,
     /// Number of the innermost call in which it was last found.
     last_call: u32,
+    /// `None` if it depends on no iteration.
+    circumstances: Option<Circumstances>,
+}
+
+/// The iteration in which an error was first found, and the drawn values that it used there.
+#[derive(Clone, Debug)]
+pub(super) struct Circumstances {
+    pub iteration: i64,
+    /// The draw, or a member of it, and its value.
+    pub drawn: Vec<(String, String)>,
+}
+
+impl fmt::Display for Circumstances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "in iteration {}", self.iteration)?;
+        for (index, (name, value)) in self.drawn.iter().enumerate() {
+            let before = ["where", "and"][index.min(1)];
+            write!(f, "{} {before} `{name}` is {value}", if index == 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
 }
 
 /// A call of a definition.
@@ -88,13 +109,29 @@ impl Diagnostic for Mistake {
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.error.help()
+        let help = self.error.help()?;
+        let drawn = self.circumstances.as_ref().and_then(|found| found.drawn.first());
+        let largest = match &self.error {
+            ModelError::Slice(SliceError::SliceOutOfRange { size, .. }) => *size as i64,
+            ModelError::Slice(SliceError::IndexOutOfRange { last, .. }) => *last,
+            _ => return Some(help),
+        };
+        Some(match drawn {
+            Some((name, _)) => Box::new(format!("{help}; limit what is drawn: `min({name}, {largest})`")),
+            None => help,
+        })
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let labels = self.error.labels().into_iter().flatten().enumerate().map(|(index, label)| match label.label() {
-            Some(text) if index == 0 && self.other_locations > 0 => {
-                let text = format!("{text}, nor in {}", counted(self.other_locations, "other place"));
+            Some(text) if index == 0 => {
+                let mut text = text.to_owned();
+                if self.other_locations > 0 {
+                    text += &format!(", nor in {}", counted(self.other_locations, "other place"));
+                }
+                if let Some(circumstances) = &self.circumstances {
+                    text += &format!(", {circumstances}");
+                }
                 LabeledSpan::new_with_span(Some(text), *label.inner())
             }
             _ => label,
@@ -114,6 +151,10 @@ pub(super) struct Mistakes {
     known: FxHashMap<(Discriminant<ModelError>, usize), usize>,
     /// Indices in `found` of unknown names, by their message.
     unknown: FxHashMap<(Discriminant<ModelError>, String, Option<String>), usize>,
+    /// True while errors are not added.
+    pub is_muted: bool,
+    /// Number of errors so far, with those that repeat another one.
+    pub raised: u64,
 }
 
 /// The key of an error about an unknown name: its message, which is the same at each location. `None` for other errors.
@@ -139,8 +180,12 @@ impl Mistakes {
         self.found.len() >= MAX_ERRORS
     }
 
-    /// Adds an error found in the call with number `call`; 0 means outside of calls.
-    pub fn add(&mut self, error: ModelError, call: u32) {
+    /// Adds an error found in the call with number `call`; 0 means outside of calls. Returns whether it is a new one.
+    pub fn add(&mut self, error: ModelError, call: u32) -> bool {
+        if self.is_muted {
+            return false;
+        }
+        self.raised += 1;
         let offset = match &error {
             // The location of the error is the division, even if its result is used several times.
             ModelError::NotWhole { division: Some(division), .. } => division.offset(),
@@ -151,16 +196,16 @@ impl Mistakes {
             let known = &mut self.found[index];
             known.other_calls += usize::from(known.last_call != call);
             known.last_call = call;
-            return;
+            return false;
         }
         let unknown = unknown(&error);
         if let Some(&index) = unknown.as_ref().and_then(|unknown| self.unknown.get(unknown)) {
             self.known.insert(key, index);
             self.found[index].other_locations += 1;
-            return;
+            return false;
         }
         if self.is_full() {
-            return;
+            return false;
         }
         self.known.insert(key, self.found.len());
         self.unknown.extend(unknown.map(|unknown| (unknown, self.found.len())));
@@ -171,7 +216,24 @@ impl Mistakes {
             other_locations: 0,
             other_calls: 0,
             last_call: call,
+            circumstances: None,
         });
+        true
+    }
+
+    /// Says of the error that was added last in which iteration it was found.
+    pub fn found_in(&mut self, circumstances: Option<Circumstances>) {
+        if let Some(last) = self.found.last_mut() {
+            last.circumstances = circumstances;
+        }
+    }
+
+    /// Adds the circumstances of a call to all errors from index `first` on that name no drawn value.
+    pub fn called_in(&mut self, first: usize, circumstances: &Circumstances) {
+        let silent = |mistake: &&mut Mistake| mistake.circumstances.as_ref().is_none_or(|known| known.drawn.is_empty());
+        for mistake in self.found[first..].iter_mut().filter(silent) {
+            mistake.circumstances = Some(circumstances.clone());
+        }
     }
 
     /// Adds a call to all errors from index `first` on.

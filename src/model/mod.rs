@@ -10,6 +10,7 @@ mod call_def;
 mod call_kernel;
 mod callee;
 mod check;
+mod circumstances;
 mod declare;
 mod declared;
 mod distribution;

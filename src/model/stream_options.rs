@@ -9,7 +9,7 @@ use super::error::{ModelError, StructureError};
 use super::program::Priority;
 use super::units::Units;
 use super::unknown;
-use super::value::Value;
+use super::value::{Origin, Value};
 
 const PRIORITIES: [&str; 3] = ["high", "normal", "low"];
 
@@ -137,7 +137,8 @@ impl Analyzer<'_> {
             Value::Number(number) if number.dimension == Dimension::NONE => *number,
             other => return self.wrong_type("a number of compute units, or a share", other, at),
         };
-        let units = Units::parse(number.value.float());
+        let value = number.value.float();
+        let units = if number.origin == Origin::Percent { Units::share(value) } else { Units::parse(value) };
         if units.is_none() {
             self.error(ModelError::BadSize {
                 what: "the part of the device that a stream keeps to".to_owned(),

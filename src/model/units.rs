@@ -13,16 +13,18 @@ impl Units {
     /// All compute units of the device, in millionths.
     const WHOLE: u32 = 1_000_000;
 
-    /// Interprets a number: a fraction if below 1, a count if at least 2. Otherwise `None`, since 1 would be ambiguous.
+    /// Interprets a plain number: a fraction if below 1, a count if at least 2. Otherwise `None`, since 1 would be
+    /// ambiguous.
     pub fn parse(value: f64) -> Option<Units> {
+        let is_count = value >= 2.0 && value.fract() == 0.0 && value <= f64::from(u16::MAX);
+        if is_count { Some(Units::Count(value as u32)) } else { Units::share(value) }
+    }
+
+    /// Interprets a fraction of the device; `None` unless it is between 0 and 1.
+    pub fn share(value: f64) -> Option<Units> {
         let share = (value * f64::from(Self::WHOLE)).round();
-        match value {
-            _ if value >= 2.0 && value.fract() == 0.0 && value <= f64::from(u16::MAX) => {
-                Some(Units::Count(value as u32))
-            }
-            _ if value < 1.0 && share >= 1.0 && share < f64::from(Self::WHOLE) => Some(Units::Share(share as u32)),
-            _ => None,
-        }
+        let fits = value < 1.0 && share >= 1.0 && share < f64::from(Self::WHOLE);
+        fits.then_some(Units::Share(share as u32))
     }
 
     /// The number of compute units on a device with `all` of them, from 1 to `all`.
@@ -51,6 +53,7 @@ mod tests {
     fn a_number_is_a_count_or_a_share() {
         assert_eq!(Units::parse(64.0), Some(Units::Count(64)));
         assert_eq!(Units::parse(0.25), Some(Units::Share(250_000)));
+        assert_eq!((Units::share(0.25), Units::share(2.0)), (Some(Units::Share(250_000)), None));
         for wrong in [1.0, 0.0, -2.0, 2.5, 1.5, 1e9, 0.999_999_9, f64::NAN, f64::INFINITY] {
             assert_eq!(Units::parse(wrong), None, "{wrong}");
         }

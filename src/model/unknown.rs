@@ -37,7 +37,7 @@ const WORDS: [(&[&str], &str); 11] = [
 ];
 
 /// Options of other tools, and the option to write instead.
-const OPTIONS: [(&[&str], &str); 13] = [
+const OPTIONS: [(&[&str], &str); 14] = [
     (&["sm", "sms", "cu", "cus", "num_sms", "compute_units"], "units"),
     (&["dst", "dest", "destination", "peer", "target"], "to"),
     (&["src", "source", "peer"], "from"),
@@ -51,6 +51,7 @@ const OPTIONS: [(&[&str], &str); 13] = [
     (&["blockDim", "block_dim", "num_threads", "num_warps"], "block"),
     (&["smem", "lds", "sharedMem", "shared_mem", "shared_memory"], "shared"),
     (&["function", "symbol", "name"], "entry"),
+    (&["learning_rate", "rate", "step_size"], "lr"),
 ];
 
 /// Built-in variables of CUDA and HIP kernels.

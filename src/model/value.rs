@@ -10,8 +10,17 @@ use crate::base::{DType, Dims, GroupId, Interner, LabelId, SrcSpan, Symbol, View
 pub struct Number {
     pub value: Scalar,
     pub dimension: Dimension,
-    /// Location of the division that made it fractional; `None` if it is whole.
-    pub rest: Option<SrcSpan>,
+    pub origin: Origin,
+}
+
+/// The expression that a number comes from, where messages or units depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Plain,
+    /// The division at this location made it fractional.
+    Division(SrcSpan),
+    /// A percentage, such as `25%`, or a sum of such: a share, never a count.
+    Percent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,16 +40,17 @@ impl Scalar {
 
 impl Number {
     pub fn int(value: i64) -> Number {
-        Number { value: Scalar::Int(value), dimension: Dimension::NONE, rest: None }
+        Number { value: Scalar::Int(value), dimension: Dimension::NONE, origin: Origin::Plain }
     }
 
     pub fn float(value: f64) -> Number {
-        Number { value: Scalar::Float(value), dimension: Dimension::NONE, rest: None }
+        Number { value: Scalar::Float(value), dimension: Dimension::NONE, origin: Origin::Plain }
     }
 
-    /// Returns the value if it is whole, in any dimension; `None` otherwise.
+    /// Returns the value if it is whole, in any dimension; `None` otherwise, and for a percentage.
     pub fn whole(self) -> Option<i64> {
         match self.value {
+            _ if self.origin == Origin::Percent => None,
             Scalar::Int(value) => Some(value),
             Scalar::Float(value) if value.fract() == 0.0 && value.abs() < 9e15 => Some(value as i64),
             Scalar::Float(_) => None,
@@ -49,6 +59,7 @@ impl Number {
 
     pub fn text(self) -> String {
         match (self.value, self.dimension) {
+            (value, _) if self.origin == Origin::Percent => Dimension::NONE.display_in(value.float(), "%"),
             (Scalar::Int(value), Dimension::NONE) => value.to_string(),
             (Scalar::Float(value), Dimension::NONE) => {
                 let text = plain(value);
@@ -154,7 +165,9 @@ impl Value {
     /// Describes the value for a message.
     pub fn describe(&self, names: &Interner) -> String {
         match self {
-            Value::Number(number) if number.dimension == Dimension::NONE => format!("the number {}", number.text()),
+            Value::Number(number) if number.dimension == Dimension::NONE && number.origin != Origin::Percent => {
+                format!("the number {}", number.text())
+            }
             Value::Number(number) => number.text(),
             Value::Bool(value) => format!("`{value}`"),
             Value::Text(_) => "a text".to_owned(),

@@ -60,6 +60,9 @@ pub enum OpError {
         code(aorta::ops::output),
         help("{}", match over {
             Some(groups) => format!("`{op}` runs over all ranks here: behind it, write {groups}"),
+            None if !expected.ends_with(']') && found.ends_with("[1]") => {
+                format!("a single value has no dimensions: write `y[0]` for a buffer `y: {found}`, or declare `y: {expected}`")
+            }
             None => format!("change the declaration or the slice behind the arrow, so that it is {expected}"),
         })
     )]

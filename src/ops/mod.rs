@@ -305,7 +305,7 @@ impl Tensor {
 
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.dtype, self.dims)
+        f.write_str(&self.dims.of(self.dtype))
     }
 }
 
@@ -536,7 +536,7 @@ impl Call<'_> {
         match &self.outputs[index] {
             Some(given) if given.tensor.dtype != dtype || given.tensor.dims != dims => Err(OpError::Output {
                 op: self.operation.name(),
-                expected: format!("{dtype}{dims}"),
+                expected: dims.of(dtype),
                 found: given.tensor.to_string(),
                 over: None,
                 at: given.span.into(),

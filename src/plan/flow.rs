@@ -77,6 +77,8 @@ struct Walk<'a> {
     regions: &'a Regions,
     /// The value that was last written through each slice, unless all of it has been overwritten.
     live: Vec<Option<Value>>,
+    /// Slices of scratch memory that the iteration has written.
+    scratch: Vec<ViewId>,
     steps: Vec<StepFlow>,
     iteration: usize,
 }
@@ -122,16 +124,16 @@ impl Walk<'_> {
             }
         }
         self.live[view.index()] = Some(Value { iteration: self.iteration, op, output, view, torn: false });
+        let program = self.program;
+        if program.memory(program.views.memory(view)).kind == MemoryKind::Scratch {
+            self.scratch.push(view);
+        }
     }
 
     /// Each iteration has scratch memory of its own.
     fn end_iteration(&mut self) {
-        let program = self.program;
-        for (index, value) in self.live.iter_mut().enumerate() {
-            let memory = program.views.memory(ViewId::from(index));
-            if program.memory(memory).kind == MemoryKind::Scratch {
-                *value = None;
-            }
+        for view in self.scratch.drain(..) {
+            self.live[view.index()] = None;
         }
     }
 
@@ -152,10 +154,11 @@ impl Walk<'_> {
 impl<'a> Flow<'a> {
     /// The data flow of a program; `None` if too many of its slices overlap.
     pub fn of(program: &'a Program) -> Option<Flow<'a>> {
-        let regions = Regions::new(program).ok()?;
+        let regions = Regions::new(program, false).ok()?;
         let count = program.views.len();
         let steps = program.cycle.iter().map(StepFlow::new).collect();
-        let mut walk = Walk { program, regions: &regions, live: vec![None; count], steps, iteration: 0 };
+        let (live, scratch) = (vec![None; count], Vec::new());
+        let mut walk = Walk { program, regions: &regions, live, scratch, steps, iteration: 0 };
         let mut written = vec![false; count];
         for iteration in 0..2 * program.cycle.len() {
             let slot = iteration % program.cycle.len();

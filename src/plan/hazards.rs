@@ -72,7 +72,8 @@ pub fn find(program: &Program, declared: bool) -> Result<Plan, Vec<PlanError>> {
     let overlapping = program.step.sync == Sync::End;
     let cycle = program.cycle.len() as u32;
     let rounds = if overlapping { 2 } else { 1 };
-    let regions = Regions::new(program).map_err(|memory| vec![too_many_overlaps(program, memory)])?;
+    // Iterations that do not overlap need no dependencies between their slots.
+    let regions = Regions::new(program, !overlapping).map_err(|memory| vec![too_many_overlaps(program, memory)])?;
     let mut steps = Vec::with_capacity(cycle as usize);
     let mut accesses = Accesses::new(program, &regions);
     let mut streams = Streams::new(program);

@@ -1,9 +1,11 @@
 //! Finds slices of a program that have elements in common.
 
+use std::cmp::Ordering;
+
 use crate::base::{MemoryId, ViewId};
 use crate::model::{Extent, Program, Views};
 
-/// For each slice, the slices that overlap it.
+/// For each slice, the slices that overlap it and may conflict with it.
 #[derive(Debug)]
 pub struct Regions {
     starts: Vec<u32>,
@@ -34,19 +36,20 @@ impl Neighbour {
 pub const MAX_PAIRS: usize = 1 << 23;
 
 impl Regions {
-    /// Returns the overlaps of all slices, or the memory that has too many.
-    pub fn new(program: &Program) -> Result<Regions, MemoryId> {
+    /// Finds the overlaps of the slices that operations of `program` access, at least one of which an operation writes.
+    /// With `by_slot`, only those of slices that operations of one slot access. Returns the memory that has too many.
+    pub fn new(program: &Program, by_slot: bool) -> Result<Regions, MemoryId> {
         let views = &program.views;
-        let mut pairs: Vec<(ViewId, ViewId)> = Vec::new();
-        let (ends, ordered) = by_memory(program);
+        let mut search = Search { program, uses: Uses::new(program, by_slot), pairs: Vec::new() };
+        let (ends, ordered) = by_memory(program, &search.uses);
         for memory in (0..ends.len()).map(MemoryId::from) {
             let start = memory.index().checked_sub(1).map_or(0, |before| ends[before] as usize);
-            let group = &ordered[start..ends[memory.index()] as usize];
-            if group.len() > 1 && !overlapping(program, group.to_vec(), &mut pairs) {
+            if !search.memory(&ordered[start..ends[memory.index()] as usize]) {
                 return Err(memory);
             }
         }
         drop(ordered);
+        let pairs = search.pairs;
         // Counting sort of the pairs by slice.
         let mut starts = vec![0u32; views.len() + 1];
         for (a, b) in &pairs {
@@ -79,9 +82,104 @@ impl Regions {
     }
 }
 
-/// Slices ordered by memory, and the end of each memory's slices.
-fn by_memory(program: &Program) -> (Vec<u32>, Vec<ViewId>) {
-    let views = || (0..program.views.len()).map(ViewId::from);
+/// How operations access the slices of a program.
+struct Uses {
+    access: Vec<Access>,
+    /// For each slice, the index of its first slot in `slots`; empty if all slots count as one.
+    starts: Vec<u32>,
+    /// The slots of each slice, in ascending order.
+    slots: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    None,
+    Read,
+    Written,
+}
+
+impl Uses {
+    fn new(program: &Program, by_slot: bool) -> Uses {
+        let count = program.views.len();
+        let mut uses = Uses { access: vec![Access::None; count], starts: Vec::new(), slots: Vec::new() };
+        for (_, view, writes) in operands(program) {
+            let access = &mut uses.access[view.index()];
+            match *access {
+                _ if writes => *access = Access::Written,
+                Access::None => *access = Access::Read,
+                Access::Read | Access::Written => {}
+            }
+        }
+        if by_slot && program.cycle.len() > 1 {
+            uses.find_slots(program);
+        }
+        uses
+    }
+
+    fn find_slots(&mut self, program: &Program) {
+        // Calls `found` once for each slice and slot.
+        let each = |found: &mut dyn FnMut(ViewId, u32)| {
+            let mut last = vec![u32::MAX; program.views.len()];
+            for (slot, view, _) in operands(program) {
+                if std::mem::replace(&mut last[view.index()], slot) != slot {
+                    found(view, slot);
+                }
+            }
+        };
+        self.starts = vec![0; program.views.len() + 1];
+        each(&mut |view, _| self.starts[view.index() + 1] += 1);
+        for index in 1..self.starts.len() {
+            self.starts[index] += self.starts[index - 1];
+        }
+        let mut ends = self.starts.clone();
+        self.slots = vec![0; *ends.last().unwrap_or(&0) as usize];
+        each(&mut |view, slot| {
+            let end = &mut ends[view.index()];
+            self.slots[*end as usize] = slot;
+            *end += 1;
+        });
+    }
+
+    fn is_used(&self, view: ViewId) -> bool {
+        self.access[view.index()] != Access::None
+    }
+
+    fn is_written(&self, view: ViewId) -> bool {
+        self.access[view.index()] == Access::Written
+    }
+
+    /// The slots whose operations access the slice; empty if all slots count as one.
+    fn slots(&self, view: ViewId) -> &[u32] {
+        match self.starts.get(view.index()..view.index() + 2) {
+            Some(&[start, end]) => &self.slots[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+
+    /// The first slot whose operations access both slices; `None` if there is none, or if all slots count as one.
+    fn first_slot(&self, a: ViewId, b: ViewId) -> Option<u32> {
+        let (mut a, mut b) = (self.slots(a), self.slots(b));
+        while let (Some((first, after)), Some((second, behind))) = (a.split_first(), b.split_first()) {
+            match first.cmp(second) {
+                Ordering::Equal => return Some(*first),
+                Ordering::Less => a = after,
+                Ordering::Greater => b = behind,
+            }
+        }
+        None
+    }
+}
+
+/// The slot, the slice and whether it is written, for each operand of the cycle.
+fn operands(program: &Program) -> impl Iterator<Item = (u32, ViewId, bool)> {
+    (0..).zip(&program.cycle).flat_map(|(slot, step)| {
+        step.ids().flat_map(move |op| step.operands(op).map(move |(view, writes)| (slot, view, writes)))
+    })
+}
+
+/// The accessed slices ordered by memory, and the end of each memory's slices.
+fn by_memory(program: &Program, uses: &Uses) -> (Vec<u32>, Vec<ViewId>) {
+    let views = || (0..program.views.len()).map(ViewId::from).filter(|view| uses.is_used(*view));
     let mut ends = vec![0u32; program.memories.len()];
     for view in views() {
         ends[program.views.memory(view).index()] += 1;
@@ -90,7 +188,7 @@ fn by_memory(program: &Program) -> (Vec<u32>, Vec<ViewId>) {
     for end in &mut ends {
         (*end, sum) = (sum, sum + *end);
     }
-    let mut ordered = vec![ViewId(0); program.views.len()];
+    let mut ordered = vec![ViewId(0); sum as usize];
     for view in views() {
         let end = &mut ends[program.views.memory(view).index()];
         ordered[*end as usize] = view;
@@ -144,52 +242,106 @@ fn parts(placed: &[Placed]) -> Vec<usize> {
     ends
 }
 
-/// Finds the overlapping pairs among the slices of one memory. Divides them along each axis into separate parts until
-/// they cannot be divided further: tiles of a matrix separate by rows and then by columns. Then sweeps along the axis
-/// with the lowest density. False if there are too many pairs.
-fn overlapping(program: &Program, group: Vec<ViewId>, pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
-    let Some(&first) = group.first() else { return true };
-    let strides = program.layout(program.views.memory(first)).dims.contiguous_strides();
-    let rank = strides.len();
-    let mut open = vec![(group, 0)];
-    while let Some((group, cuts)) = open.pop() {
-        let mut sweep: Option<(f64, Vec<Placed>)> = None;
-        let mut apart = false;
-        for axis in std::iter::once(None).chain((0..rank).map(Some)) {
-            let (density, placed) = placed(&program.views, &strides, &group, axis);
-            let ends = parts(&placed);
-            // Limit the number of cuts, and with it the time.
-            if ends.len() > 1 && cuts <= rank {
-                let starts = std::iter::once(0).chain(ends.iter().copied());
-                let several = starts.zip(&ends).map(|(start, &end)| &placed[start..end]).filter(|part| part.len() > 1);
-                open.extend(several.map(|part| (part.iter().map(|slice| slice.2).collect(), cuts + 1)));
-                apart = true;
-                break;
-            }
-            if sweep.as_ref().is_none_or(|(least, _)| density < *least) {
-                sweep = Some((density, placed));
-            }
-        }
-        let sweep = sweep.filter(|_| !apart).map_or(Vec::new(), |(_, placed)| placed);
-        if !swept(program, &sweep, pairs) {
-            return false;
-        }
-    }
-    true
+/// The search for overlapping pairs.
+struct Search<'a> {
+    program: &'a Program,
+    uses: Uses,
+    pairs: Vec<(ViewId, ViewId)>,
 }
 
-/// Adds the overlapping pairs among slices that are sorted along an axis.
-fn swept(program: &Program, placed: &[Placed], pairs: &mut Vec<(ViewId, ViewId)>) -> bool {
-    let mut open: Vec<(u64, ViewId)> = Vec::new();
-    for &(start, end, view) in placed {
-        open.retain(|(other_end, _)| *other_end > start);
-        pairs.extend(open.iter().map(|&(_, other)| (view, other)).filter(|&(a, b)| program.views.overlap(a, b)));
-        if pairs.len() > MAX_PAIRS {
-            return false;
+impl Search<'_> {
+    /// Finds the overlapping pairs among the slices of one memory. False if there are too many.
+    fn memory(&mut self, group: &[ViewId]) -> bool {
+        if !self.can_conflict(group.iter().copied()) {
+            return true;
         }
-        open.push((end, view));
+        if self.uses.starts.is_empty() {
+            return self.overlapping(group.to_vec(), None);
+        }
+        let slots = |&view| self.uses.slots(view).iter().map(move |&slot| (slot, view));
+        let mut by_slot: Vec<(u32, ViewId)> = group.iter().flat_map(slots).collect();
+        // Stable, so that slots with the same slices have them in the same order.
+        by_slot.sort_by_key(|(slot, _)| *slot);
+        let views = |group: &[(u32, ViewId)]| -> Vec<ViewId> { group.iter().map(|(_, view)| *view).collect() };
+        let mut previous = Vec::new();
+        by_slot.chunk_by(|a, b| a.0 == b.0).all(|group| {
+            let group = (group[0].0, views(group));
+            let is_new = group.1 != previous && self.can_conflict(group.1.iter().copied());
+            previous.clone_from(&group.1);
+            !is_new || self.overlapping(group.1, Some(group.0))
+        })
     }
-    true
+
+    /// True for several slices of which at least one is written.
+    fn can_conflict(&self, mut views: impl ExactSizeIterator<Item = ViewId>) -> bool {
+        views.len() > 1 && views.any(|view| self.uses.is_written(view))
+    }
+
+    /// Finds the overlapping pairs among slices of one memory, in one slot or in all. Divides them along each axis into
+    /// separate parts until they cannot be divided further: tiles of a matrix separate by rows and then by columns.
+    /// Then sweeps along the axis with the lowest density. False if there are too many pairs.
+    fn overlapping(&mut self, group: Vec<ViewId>, slot: Option<u32>) -> bool {
+        let Some(&first) = group.first() else { return true };
+        let views = &self.program.views;
+        let strides = self.program.layout(views.memory(first)).dims.contiguous_strides();
+        let rank = strides.len();
+        let mut open = vec![(group, 0)];
+        while let Some((group, cuts)) = open.pop() {
+            let mut sweep: Option<(f64, Vec<Placed>)> = None;
+            let mut apart = false;
+            for axis in std::iter::once(None).chain((0..rank).map(Some)) {
+                let (density, placed) = placed(views, &strides, &group, axis);
+                let ends = parts(&placed);
+                // Limit the number of cuts, and with it the time.
+                if ends.len() > 1 && cuts <= rank {
+                    let starts = std::iter::once(0).chain(ends.iter().copied());
+                    let several = starts
+                        .zip(&ends)
+                        .map(|(start, &end)| &placed[start..end])
+                        .filter(|part| self.can_conflict(part.iter().map(|slice| slice.2)));
+                    open.extend(several.map(|part| (part.iter().map(|slice| slice.2).collect(), cuts + 1)));
+                    apart = true;
+                    break;
+                }
+                if sweep.as_ref().is_none_or(|(least, _)| density < *least) {
+                    sweep = Some((density, placed));
+                }
+            }
+            let sweep = sweep.filter(|_| !apart).map_or(Vec::new(), |(_, placed)| placed);
+            if !self.swept(&sweep, slot) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Adds the overlapping pairs among slices that are sorted along an axis. Only the first slot of a pair adds it.
+    fn swept(&mut self, placed: &[Placed], slot: Option<u32>) -> bool {
+        let Search { program, uses, pairs } = self;
+        let (mut read, mut written): (Vec<(u64, ViewId)>, Vec<(u64, ViewId)>) = (Vec::new(), Vec::new());
+        for &(start, end, view) in placed {
+            let mut meet = |open: &mut Vec<(u64, ViewId)>| {
+                open.retain(|(other_end, _)| *other_end > start);
+                let others = open.iter().map(|&(_, other)| other);
+                let overlapping = others.filter(|&other| {
+                    program.views.overlap(view, other) && (slot.is_none() || uses.first_slot(view, other) == slot)
+                });
+                pairs.extend(overlapping.map(|other| (view, other)));
+            };
+            meet(&mut written);
+            match uses.is_written(view) {
+                true => {
+                    meet(&mut read);
+                    written.push((end, view));
+                }
+                false => read.push((end, view)),
+            }
+            if pairs.len() > MAX_PAIRS {
+                return false;
+            }
+        }
+        true
+    }
 }
 
 fn covers(views: &Views, outer: ViewId, inner: ViewId) -> bool {

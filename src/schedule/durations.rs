@@ -12,7 +12,18 @@ use super::{Command, Schedule, StepSchedule};
 /// operation has the device and all links to itself, that the cache holds the data that earlier operations left there,
 /// and that no operation waits for another rank. `rank` is the one that runs the schedule.
 pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Profile) -> Vec<Vec<f64>> {
+    durations_and_shares(program, schedule, rank, profile).0
+}
+
+/// [`durations`], and the shares that [`cached`] returns, with a warm cache.
+pub(super) fn durations_and_shares(
+    program: &Program,
+    schedule: &Schedule,
+    rank: u32,
+    profile: &Profile,
+) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
     let mut durations: Vec<Vec<f64>> = program.cycle.iter().map(|step| vec![0.0; step.ops.len()]).collect();
+    let mut cached = durations.clone();
     let members: Vec<Vec<u32>> = program.groups.iter().map(|group| group.members_with(rank).collect()).collect();
     let mut known = rustc_hash::FxHashMap::default();
     for ((planned, op, spec), share) in shares(program, schedule, false, profile) {
@@ -21,8 +32,9 @@ pub fn durations(program: &Program, schedule: &Schedule, rank: u32, profile: &Pr
             cost::duration(spec, &members[spec.team.group.index()], fraction(share), profile)
         });
         durations[planned.step][op.index()] = duration;
+        cached[planned.step][op.index()] = fraction(share);
     }
-    durations
+    (durations, cached)
 }
 
 /// Share, from 0 to 1, of each operation's bytes in device memory that the cache serves by the model: by slot of the

@@ -25,10 +25,16 @@ pub enum SyntaxError {
     #[error("unexpected character `{character}`")]
     #[diagnostic(
         code(aorta::syntax::unexpected_character),
-        help("{}", other_languages::character(*character))
+        help("{}", if *is_loop {
+            "a loop goes over a range: `for i in 0..n { … }`"
+        } else {
+            other_languages::character(*character)
+        })
     )]
     UnexpectedCharacter {
         character: char,
+        /// True in the head of a loop as C has it.
+        is_loop: bool,
         /// Number of other locations with the same character.
         others: usize,
         #[label("not part of the language{}", elsewhere(*others))]

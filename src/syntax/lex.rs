@@ -18,6 +18,12 @@ pub struct Trivia {
     pub span: SrcSpan,
 }
 
+/// True within the parentheses after a `for`, as in `for (i = 0; …`.
+fn is_loop_head(text: &str, base: u32, tokens: &[Token]) -> bool {
+    let open = tokens.iter().rposition(|token| matches!(token.kind, TokenKind::Open(_) | TokenKind::Close(_)));
+    open.and_then(|open| open.checked_sub(1)).is_some_and(|word| tokens[word].text(text, base) == "for")
+}
+
 /// The tokens and comments of a text.
 #[derive(Debug, Default)]
 pub struct Lexed {
@@ -119,7 +125,12 @@ pub fn lex(text: &str, base: u32, slashes: Slashes, errors: &mut Vec<SyntaxError
                 note(
                     errors,
                     1,
-                    SyntaxError::UnexpectedCharacter { character, others: 0, at: span(base, start, at).into() },
+                    SyntaxError::UnexpectedCharacter {
+                        character,
+                        is_loop: character == ';' && is_loop_head(text, base, &tokens),
+                        others: 0,
+                        at: span(base, start, at).into(),
+                    },
                 );
                 if character == ';' {
                     trivia.push(Trivia { before: tokens.len() as u32, span: span(base, start, at) });

@@ -305,13 +305,13 @@ fn replace_block<'a>(mut new: Block) -> impl FnMut(ChildMut<'a>) {
 }
 
 /// Visits every expression of a file, and every part of each.
-pub fn exprs(ast: &Ast, visit: &mut impl FnMut(&Expr)) {
+pub fn exprs<'a>(ast: &'a Ast, visit: &mut impl FnMut(&'a Expr)) {
     for decl in &ast.decls {
         decl.children(&mut |child| child_exprs(child, visit));
     }
 }
 
-fn child_exprs(child: Child, visit: &mut dyn FnMut(&Expr)) {
+fn child_exprs<'a>(child: Child<'a>, visit: &mut dyn FnMut(&'a Expr)) {
     match child {
         Child::Name(_) => {}
         Child::Expr(expr) => {
@@ -327,7 +327,7 @@ fn child_exprs(child: Child, visit: &mut dyn FnMut(&Expr)) {
 }
 
 /// Visits an expression and all its parts.
-pub fn expr(root: &Expr, visit: &mut impl FnMut(&Expr)) {
+pub fn expr<'a>(root: &'a Expr, visit: &mut impl FnMut(&'a Expr)) {
     child_exprs(Child::Expr(root), visit);
 }
 

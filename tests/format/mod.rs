@@ -62,6 +62,23 @@ proptest! {
         prop_assert_eq!(wanted, tree(&formatted), "--- text\n{}\n--- formatted\n{}", text, formatted);
         prop_assert_eq!(written::comments(&text), written::comments(&formatted));
     }
+
+    /// The values of a buffer or a draw move to a line of their own before they are broken.
+    #[test]
+    fn values_that_fit_on_a_line_stay_on_one(
+        sizes in prop::collection::vec("n_[a-z]{1,24}", 1..8),
+        values in prop::collection::vec("n_[a-z]{1,24}", 1..4),
+        form in 0..4,
+    ) {
+        let (sizes, values) = (sizes.join(", "), format!("random({})", values.join(", ")));
+        let text = match form {
+            0 => format!("buffer w[layers], v: f32[{sizes}]={values}"),
+            1 => format!("buffer w[{sizes}] {{ up: f32[4], down: f32[{sizes}] }} in pinned={values}"),
+            2 => format!("step {{ buffer w: f32[{sizes}]={values} nop() }}"),
+            _ => format!("draw w[{sizes}]~{values}"),
+        };
+        prop_assert!(formatted(&text).contains(&values), "{}", formatted(&text));
+    }
 }
 
 #[test]

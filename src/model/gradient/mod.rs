@@ -262,7 +262,7 @@ impl<'a> Analyzer<'a> {
         self.error(
             GradientError::Type {
                 name: name.to_owned(),
-                expected: format!("{}{}", of.dtype, of.dims),
+                expected: of.dims.of(of.dtype),
                 or,
                 found: found.to_string(),
                 at: at.span.into(),

@@ -13,7 +13,7 @@ use super::ModelWarning;
 /// Name of the stream of operations outside of any `on`.
 const MAIN: &str = "main";
 
-/// Finds parameters, values, streams, buffers and definitions that nothing names. If an argument of a `def` has the
+/// Finds parameters, values, streams, buffers, definitions and their outputs that nothing names. If an argument of a `def` has the
 /// same name, its uses count for the outer name too, to avoid false warnings.
 pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarning>) {
     let mut used: FxHashSet<Symbol> = FxHashSet::default();
@@ -44,7 +44,11 @@ pub(super) fn names(ast: &Ast, program: &Program, warnings: &mut Vec<ModelWarnin
             DeclKind::Stream { name, .. } if ast.names.name(name.symbol) == MAIN && runs_on_main(program) => {}
             DeclKind::Stream { name, .. } => check("stream", *name),
             DeclKind::Buffer(buffer) => buffer.families.iter().for_each(|family| check("buffer", family.name)),
-            DeclKind::Def { name, .. } => check("definition", *name),
+            DeclKind::Def { name, signature, .. } => {
+                check("definition", *name);
+                // The caller would read memory that nothing has written.
+                signature.outputs.iter().for_each(|output| check("output", output.name));
+            }
             DeclKind::Kernel { name, .. } => check("kernel", *name),
             _ => {}
         }

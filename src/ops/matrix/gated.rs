@@ -117,9 +117,14 @@ impl Gate {
         }
     }
 
-    /// Computes the first output from the sums in the second.
+    /// Computes the first output from the sums in the second. The sums are rounded before, as in memory.
     pub fn apply(&self, spec: &Spec, inputs: &[&[f64]], outputs: &mut [Vec<f64>]) {
         let [result, sums] = outputs else { return };
+        sums.iter_mut().for_each(|sum| *sum = spec.outputs[1].dtype.round(*sum));
+        self.apply_exactly(spec, inputs, result, sums);
+    }
+
+    fn apply_exactly(&self, spec: &Spec, inputs: &[&[f64]], result: &mut Vec<f64>, sums: &[f64]) {
         let values = self.values(spec, inputs, sums);
         let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
         elementwise::evaluate(&self.expression(), &self.elements(spec), &values, std::slice::from_mut(result));
@@ -152,7 +157,10 @@ impl Gate {
         outputs: &mut [Vec<f64>],
         of_sums: Vec<Tolerance>,
     ) -> Vec<Tolerance> {
-        self.apply(spec, inputs, outputs);
+        if let [result, sums] = outputs {
+            // `of_sums` includes the rounding of the sums.
+            self.apply_exactly(spec, inputs, result, sums);
+        }
         let exact = vec![0.0; outputs[1].len()];
         let radii = match of_sums.first() {
             Some(Tolerance::Within(radii)) => radii,

@@ -26,8 +26,9 @@ use crate::model::Program;
 use crate::ops::Spec;
 use crate::plan::{Flow, Plan};
 
+use super::Schedule;
+use super::durations::durations_and_shares;
 use super::lint::launch_cost;
-use super::{Schedule, cached, durations};
 
 use scene::{Found, Scene};
 
@@ -164,8 +165,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
         return Vec::new();
     }
     let Some(flow) = Flow::of(program) else { return Vec::new() };
-    let durations = durations(program, schedule, program.rank, profile);
-    let cached = cached(program, schedule, false, profile);
+    let (durations, cached) = durations_and_shares(program, schedule, program.rank, profile);
     let members: Vec<Vec<u32>> =
         program.groups.iter().map(|group| group.members_with(program.rank).collect()).collect();
     let chains = fuse::chains(program);
@@ -210,7 +210,7 @@ pub fn advise(program: &Program, plan: &Plan, schedule: &Schedule, profile: &Pro
         plan.steps.iter().zip(&durations).map(|(step, durations)| step.critical_path(durations).length).collect();
     let advice = groups.into_values().map(|group| {
         let [mut time, mut path, mut bytes, mut launches, mut host] = [0.0f64; 5];
-        for slot in 0..program.cycle.len() {
+        for slot in group.changes.iter().map(|(slot, ..)| *slot).collect::<BTreeSet<_>>() {
             let mut changed = durations[slot].clone();
             let scene = scene(slot);
             for (_, op, spec) in group.changes.iter().filter(|(of, ..)| *of == slot) {

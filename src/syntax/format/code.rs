@@ -83,7 +83,7 @@ impl<'a> Code<'a> {
                 self.push(Command::Fill);
             } else {
                 self.comments(place);
-                self.push(Command::Line(Flat::Space));
+                self.push(if level == Level::Values { Command::Fill } else { Command::Line(Flat::Space) });
                 self.token(place);
                 self.comments(start);
                 self.push(Command::Space);

@@ -10,6 +10,8 @@ use crate::syntax::words::{Role, ends_value, role};
 /// Levels at which a line without brackets is broken: at all places of the first level that the line has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
+    /// Before the values of a buffer or a draw: `=`, `~`.
+    Values,
     After,
     Comma,
     /// Before `when`, `in`, `over`, `at`.
@@ -118,6 +120,7 @@ impl<'a> Tokens<'a> {
             Some(BinaryOp::Multiply | BinaryOp::Divide | BinaryOp::Remainder) => Some(Level::Product),
             Some(_) => Some(Level::Compare),
             None if text == "," => Some(Level::Comma),
+            None if text == "~" => Some(Level::Values),
             None if text == "after" => Some(Level::After),
             None => (role(text) == Some(Role::Clause)).then_some(Level::Clause),
         }
@@ -128,7 +131,11 @@ impl<'a> Tokens<'a> {
         let mut found: Option<(Level, Vec<usize>)> = None;
         let mut index = range.start;
         while index < range.end {
-            if let Some(level) = self.level(index).filter(|_| index > range.start) {
+            let level = match self.text(index) {
+                "=" if self.text(range.start) == "buffer" => Some(Level::Values),
+                _ => self.level(index),
+            };
+            if let Some(level) = level.filter(|_| index > range.start) {
                 match &mut found {
                     Some((loosest, places)) if *loosest == level => places.push(index),
                     Some((loosest, _)) if *loosest < level => {}

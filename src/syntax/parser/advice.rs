@@ -1,6 +1,6 @@
 //! Help for code that could not be parsed: recognizes common mistakes and says what to type.
 
-use super::super::words::{self, BRACKETS, is_word, lead};
+use super::super::words::{self, BRACKETS, Role, is_word, lead};
 use super::Rule;
 
 /// Location at which the parser failed, and the rules that it expected.
@@ -98,6 +98,13 @@ fn reserved(place: &FailurePoint) -> Option<String> {
     // The parser treats a reserved word as the name of an option until the colon is missing.
     if place.inside() == Some('(') && place.tokens == [":"] && words::is_reserved(before) {
         return no_name(before);
+    }
+    // A clause such as `at` follows a value; where a value begins, or before the colon of a label, it is meant as a name.
+    let after = place.rest[word.len()..].trim_start();
+    let index = after.strip_prefix('[').and_then(|index| index.split_once(']'));
+    let is_label = index.map_or(after, |(_, after)| after).starts_with(':');
+    if words::role(word) == Some(Role::Clause) && (is_label || place.before.ends_with(['(', ','])) {
+        return no_name(word);
     }
     match word {
         "at" if place.rule == Rule::stmt_piece => {
