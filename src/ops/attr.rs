@@ -19,6 +19,16 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
+    /// An option that every call gives.
+    pub const fn required(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind, default: Preset::Required, doc }
+    }
+
+    /// An option without a default: the operation decides if a call omits it.
+    pub const fn absent(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind, default: Preset::Absent, doc }
+    }
+
     /// An optional number without a unit.
     pub const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }

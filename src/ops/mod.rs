@@ -1,6 +1,6 @@
 //! The catalogue of operations: one entry, in one file, for each operation.
 //!
-//! An entry defines everything about its operation: its inputs, outputs and options ([`Signature`]), the shape rule
+//! An entry defines everything about its operation: its name, inputs, outputs and options ([`Signature`]), the shape rule
 //! ([`Operation::infer`]), the cost model ([`Operation::cost`]), the reference implementation that every backend is
 //! verified against ([`Operation::reference`]), and the kernels or library calls that implement it, as plain data
 //! ([`Operation::launch`]). This module executes nothing and knows neither devices, files, nor names of a program.
@@ -103,14 +103,15 @@ pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Referenc
 
 /// The definition of one operation.
 pub trait Operation: Sync {
-    fn name(&self) -> &'static str;
-
-    /// A one-line description for tables and `--help`, without a final full stop.
-    fn summary(&self) -> &'static str;
-
-    fn category(&self) -> Category;
-
     fn signature(&self) -> &'static Signature;
+
+    fn name(&self) -> &'static str {
+        self.signature().name
+    }
+
+    fn category(&self) -> Category {
+        self.signature().category
+    }
 
     /// Returns the element type and shape of each output, in order, or the error in the operands.
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;

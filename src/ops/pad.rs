@@ -29,36 +29,25 @@ fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
 }
 
 impl Operation for Pad {
-    fn name(&self) -> &'static str {
-        "pad"
-    }
-
-    fn summary(&self) -> &'static str {
-        "pads a tensor with a constant value"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "pad",
+                summary: "pads a tensor with a constant value",
+                category: Category::Movement,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
                 options: &[
-                    OptionSpec {
-                        name: "before",
-                        kind: OptionType::Sizes,
-                        default: Preset::Absent,
-                        doc: "padding before the first element of each dimension; none by default",
-                    },
-                    OptionSpec {
-                        name: "after",
-                        kind: OptionType::Sizes,
-                        default: Preset::Absent,
-                        doc: "padding after the last element of each dimension; none by default",
-                    },
+                    OptionSpec::absent(
+                        "before",
+                        OptionType::Sizes,
+                        "padding before the first element of each dimension; none by default",
+                    ),
+                    OptionSpec::absent(
+                        "after",
+                        OptionType::Sizes,
+                        "padding after the last element of each dimension; none by default",
+                    ),
                     OptionSpec::number("value", 0.0, "the padding value"),
                 ],
             }

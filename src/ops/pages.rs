@@ -10,12 +10,11 @@ use super::movement::Columns;
 use super::*;
 
 /// The option that holds the list.
-pub const INDICES: OptionSpec = OptionSpec {
-    name: "indices",
-    kind: OptionType::List,
-    default: Preset::Absent,
-    doc: "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
-};
+pub const INDICES: OptionSpec = OptionSpec::absent(
+    "indices",
+    OptionType::List,
+    "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
+);
 
 /// Maximum number of pages of a copy: each may need a runtime call.
 const MAX_PAGES: usize = 4096;

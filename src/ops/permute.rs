@@ -60,28 +60,20 @@ impl Call<'_> {
 }
 
 impl Operation for Permute {
-    fn name(&self) -> &'static str {
-        "permute"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
-            outputs: &["y", "places", "counts"],
-            options: &[OptionSpec {
-                name: "experts",
-                kind: OptionType::Int(1, 1 << 20),
-                default: Preset::Required,
-                doc: "the number of experts; a choice out of range, such as -1, is ignored",
-            }],
+        const {
+            &Signature {
+                name: "permute",
+                summary: "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert",
+                category: Category::Movement,
+                inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
+                outputs: &["y", "places", "counts"],
+                options: &[OptionSpec::required(
+                    "experts",
+                    OptionType::Int(1, 1 << 20),
+                    "the number of experts; a choice out of range, such as -1, is ignored",
+                )],
+            }
         }
     }
 
@@ -231,21 +223,16 @@ const PERMUTE: &str = r#"  P all = live(workspace);
 "#;
 
 impl Operation for Unpermute {
-    fn name(&self) -> &'static str {
-        "unpermute"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const INPUTS: &[Input] = &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")];
-        &Signature { inputs: INPUTS, outputs: &["x"], options: &[] }
+        &Signature {
+            name: "unpermute",
+            summary: "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions",
+            category: Category::Movement,
+            inputs: INPUTS,
+            outputs: &["x"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -84,21 +84,12 @@ impl Split {
 }
 
 impl Operation for Sort {
-    fn name(&self) -> &'static str {
-        "sort"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sorts the elements of each row (stable, in ascending order by default), and returns their original indices"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "sort",
+                summary: "sorts the elements of each row (stable, in ascending order by default), and returns their original indices",
+                category: Category::RowWise,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["values", "indices"],
                 options: &[OptionSpec::bool("descending", false, "sort in descending order")],

@@ -10,20 +10,13 @@ use super::*;
 pub struct Nop;
 
 impl Operation for Nop {
-    fn name(&self) -> &'static str {
-        "nop"
-    }
-
-    fn summary(&self) -> &'static str {
-        "an empty kernel with one thread"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "nop",
+            summary: "an empty kernel with one thread",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -45,31 +38,21 @@ impl Operation for Nop {
 pub struct Spin;
 
 impl Operation for Spin {
-    fn name(&self) -> &'static str {
-        "spin"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
-    }
-
-    fn summary(&self) -> &'static str {
-        "a kernel that occupies a number of SMs (compute units) for a given time"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
     }
 
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
-                inputs: &[Input::Scalar(OptionSpec {
-                    name: "time",
-                    kind: OptionType::Number(Dimension::TIME),
-                    default: Preset::Required,
-                    doc: "how long each block spins",
-                })],
+                name: "spin",
+                summary: "a kernel that occupies a number of SMs (compute units) for a given time",
+                category: Category::Synthetic,
+                inputs: &[Input::Scalar(OptionSpec::required(
+                    "time",
+                    OptionType::Number(Dimension::TIME),
+                    "how long each block spins",
+                ))],
                 outputs: &[],
                 options: &[OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy")],
             }
@@ -131,20 +114,13 @@ pub fn held(time: Nanos, units: u32) -> Spec {
 struct Thread;
 
 impl Operation for Thread {
-    fn name(&self) -> &'static str {
-        "thread"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one thread that spins for a given time"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "thread",
+            summary: "one thread that spins for a given time",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -19,28 +19,16 @@ pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
 }
 
 impl Operation for TopK {
-    fn name(&self) -> &'static str {
-        "top_k"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the k largest elements of each row in descending order, and their indices"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["values", "indices"],
-            options: &[OptionSpec {
-                name: "k",
-                kind: OptionType::Int(1, 1024),
-                default: Preset::Required,
-                doc: "number of elements per row",
-            }],
+        const {
+            &Signature {
+                name: "top_k",
+                summary: "the k largest elements of each row in descending order, and their indices",
+                category: Category::RowWise,
+                inputs: &[Input::Tensor("x")],
+                outputs: &["values", "indices"],
+                options: &[OptionSpec::required("k", OptionType::Int(1, 1024), "number of elements per row")],
+            }
         }
     }
 

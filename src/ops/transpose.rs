@@ -27,28 +27,20 @@ pub fn exchanges_last(spec: &Spec) -> bool {
 }
 
 impl Operation for Transpose {
-    fn name(&self) -> &'static str {
-        "transpose"
-    }
-
-    fn summary(&self) -> &'static str {
-        "permutes the dimensions: swaps the last two, or takes the order in `dims`"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "dims",
-                kind: OptionType::Axes,
-                default: Preset::Absent,
-                doc: "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
-            }],
+        const {
+            &Signature {
+                name: "transpose",
+                summary: "permutes the dimensions: swaps the last two, or takes the order in `dims`",
+                category: Category::Movement,
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::absent(
+                    "dims",
+                    OptionType::Axes,
+                    "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
+                )],
+            }
         }
     }
 

@@ -51,20 +51,13 @@ pub fn check(rounds: i64) -> Spec {
 struct Mark;
 
 impl Operation for Mark {
-    fn name(&self) -> &'static str {
-        "witness mark"
-    }
-
-    fn summary(&self) -> &'static str {
-        "counts how often an operation has been done"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "witness mark",
+            summary: "counts how often an operation has been done",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -90,20 +83,13 @@ impl Operation for Mark {
 struct Check;
 
 impl Operation for Check {
-    fn name(&self) -> &'static str {
-        "witness check"
-    }
-
-    fn summary(&self) -> &'static str {
-        "counts how often what is waited for had not been done"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "witness check",
+            summary: "counts how often what is waited for had not been done",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -183,21 +183,12 @@ const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
 "#;
 
 impl Operation for Work {
-    fn name(&self) -> &'static str {
-        "work"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "work",
+                summary: "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read",
+                category: Category::Synthetic,
                 inputs: &[],
                 outputs: &[],
                 options: &[
@@ -228,12 +219,11 @@ impl Operation for Work {
                     },
                     OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy for that time"),
                     OptionSpec::word("unit", &["vector", "matrix"], "vector units, or matrix units (tensor cores)"),
-                    OptionSpec {
-                        name: "dtype",
-                        kind: OptionType::DType,
-                        default: Preset::Absent,
-                        doc: "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
-                    },
+                    OptionSpec::absent(
+                        "dtype",
+                        OptionType::DType,
+                        "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
+                    ),
                 ],
             }
         }

@@ -12,21 +12,12 @@ use super::super::*;
 pub struct CrossEntropy;
 
 impl Operation for CrossEntropy {
-    fn name(&self) -> &'static str {
-        "cross_entropy"
-    }
-
-    fn summary(&self) -> &'static str {
-        "cross entropy loss between logits and class indices, for each row"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "cross_entropy",
+                summary: "cross entropy loss between logits and class indices, for each row",
+                category: Category::RowWise,
                 inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
                 outputs: &["loss"],
                 options: &[

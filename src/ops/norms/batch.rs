@@ -133,21 +133,16 @@ impl Statistics {
 }
 
 impl Operation for BatchNorm {
-    fn name(&self) -> &'static str {
-        "batch_norm"
-    }
-
-    fn summary(&self) -> &'static str {
-        "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
-         variances"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y", "mean", "variance"], options: LAYER_OPTIONS }
+        &Signature {
+            name: "batch_norm",
+            summary: "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
+         variances",
+            category: Category::RowWise,
+            inputs: &[X, WEIGHT, BIAS],
+            outputs: &["y", "mean", "variance"],
+            options: LAYER_OPTIONS,
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -50,20 +50,15 @@ fn pack(tensor: &Tensor) -> u64 {
 }
 
 impl Operation for GradNorm {
-    fn name(&self) -> &'static str {
-        "grad_norm"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the 2-norm of all elements of several tensors together"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensors("x")], outputs: &["norm"], options: &[] }
+        &Signature {
+            name: "grad_norm",
+            summary: "the 2-norm of all elements of several tensors together",
+            category: Category::RowWise,
+            inputs: &[Input::Tensors("x")],
+            outputs: &["norm"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -18,21 +18,12 @@ use look::Look;
 pub struct Scatter;
 
 impl Operation for Scatter {
-    fn name(&self) -> &'static str {
-        "scatter"
-    }
-
-    fn summary(&self) -> &'static str {
-        "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "scatter",
+                summary: "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all",
+                category: Category::Movement,
                 inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
                 outputs: &["y"],
                 options: &[OptionSpec::word(

@@ -36,21 +36,12 @@ const OPTIONS: [OptionSpec; 3] = [
 ];
 
 impl Operation for GroupedGemm {
-    fn name(&self) -> &'static str {
-        "grouped_gemm"
-    }
-
-    fn summary(&self) -> &'static str {
-        "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension"
-    }
-
-    fn category(&self) -> Category {
-        Category::Matrix
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "grouped_gemm",
+                summary: "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension",
+                category: Category::Matrix,
                 inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Tensor("ends")],
                 outputs: &["c", "sums"],
                 options: &OPTIONS,
