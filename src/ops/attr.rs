@@ -222,17 +222,6 @@ impl Attrs {
         self.values.push((name, value, span));
     }
 
-    /// Returns the given options, and the defaults of all others.
-    #[cfg(test)]
-    pub(super) fn with_defaults(options: &[OptionSpec], given: &[(&'static str, Attr)]) -> Attrs {
-        let mut attrs = Attrs::default();
-        for option in options {
-            let value = given.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
-            attrs.push(option.name, value.unwrap_or_else(|| option.default.value()), None);
-        }
-        attrs
-    }
-
     /// Removes all options.
     pub fn clear(&mut self) {
         self.values.clear();

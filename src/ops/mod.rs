@@ -97,7 +97,7 @@ pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
-pub use signature::{Input, Signature, usage};
+pub use signature::{Category, Input, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
 
@@ -233,38 +233,6 @@ pub trait Operation: Sync {
     /// rank's part of the larger one.
     fn own_part(&self) -> bool {
         false
-    }
-}
-
-/// The kind of work of an operation. Reports sum times by category.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Category {
-    Matrix,
-    Elementwise,
-    RowWise,
-    Movement,
-    Copy,
-    Collective,
-    Synthetic,
-    /// A kernel that the file declares.
-    Kernel,
-    /// A position in a stream without work: `signal`, `wait`, `sync`.
-    Marker,
-}
-
-impl Category {
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::Matrix => "matrix",
-            Category::Elementwise => "elementwise",
-            Category::RowWise => "row-wise",
-            Category::Movement => "movement",
-            Category::Copy => "copy",
-            Category::Collective => "collective",
-            Category::Synthetic => "synthetic",
-            Category::Kernel => "kernel",
-            Category::Marker => "marker",
-        }
     }
 }
 

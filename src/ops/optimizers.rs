@@ -213,7 +213,7 @@ mod tests {
 
     /// Returns the outputs of one step on single elements, from a gradient and the values that the outputs held.
     fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
-        let attrs = Attrs::with_defaults(operation.signature().options, options);
+        let attrs = operation.signature().attrs(options);
         let dims = Dims::from_slice(&[1]).expect("one dimension");
         let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
         let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);

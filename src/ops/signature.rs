@@ -1,6 +1,6 @@
-//! Signatures of operations: inputs, outputs and options.
+//! Signatures of operations: name, category, inputs, outputs and options.
 
-use super::{Attr, Attrs, Category, Operation, OptionSpec, Preset};
+use super::{Attr, Attrs, Operation, OptionSpec, Preset};
 
 /// Maximum number of inputs of an operation that accepts any number of tensors.
 const MOST_TENSORS: usize = 64;
@@ -61,6 +61,38 @@ impl Signature {
     /// Whether the last input can be repeated.
     fn repeats(&self) -> bool {
         matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
+    }
+}
+
+/// The kind of work of an operation. Reports sum times by category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    Matrix,
+    Elementwise,
+    RowWise,
+    Movement,
+    Copy,
+    Collective,
+    Synthetic,
+    /// A kernel that the file declares.
+    Kernel,
+    /// A position in a stream without work: `signal`, `wait`, `sync`.
+    Marker,
+}
+
+impl Category {
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Matrix => "matrix",
+            Category::Elementwise => "elementwise",
+            Category::RowWise => "row-wise",
+            Category::Movement => "movement",
+            Category::Copy => "copy",
+            Category::Collective => "collective",
+            Category::Synthetic => "synthetic",
+            Category::Kernel => "kernel",
+            Category::Marker => "marker",
+        }
     }
 }
 

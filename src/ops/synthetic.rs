@@ -3,7 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
 
-use super::kernel::{one_thread, source};
+use super::kernel::{kernel, launch, param};
 use super::*;
 
 /// `nop()`.
@@ -30,7 +30,7 @@ impl Operation for Nop {
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, _: &Spec) -> Vec<Launch> {
-        one_thread("nop", &[], "", Vec::new())
+        vec![launch("nop", "", &[], "", 1, 1)]
     }
 }
 
@@ -82,13 +82,10 @@ impl Operation for Spin {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let body = "  if (threadIdx.x == 0) {\n    u64 start = WHOLE_CLOCK();\n    while (WHOLE_CLOCK() - start < ticks) {}\n  }\n  \
                     __syncthreads();\n";
-        vec![Launch::Kernel(Kernel {
-            source: source("spin", "", &["u64 ticks".to_owned()], body),
-            grid: Kernel::along_x(spec.attrs.int("units") as u64),
-            block: Kernel::along_x(1024),
-            shared: Shared::All,
-            args: vec![Arg::Ticks(Nanos(spec.attrs.number("time").round() as i64))],
-        })]
+        let time = Nanos(spec.attrs.number("time").round() as i64);
+        let params = [param("u64 ticks", Arg::Ticks(time))];
+        let spin = kernel("spin", "", &params, body, spec.attrs.int("units") as u64, 1024);
+        vec![Launch::Kernel(Kernel { shared: Shared::All, ..spin })]
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
 
-use super::kernel::{BLOCK, source};
+use super::kernel::{BLOCK, Parameter, kernel, param, u64_param};
 use super::occupancy::SECTOR;
 use super::*;
 
@@ -313,27 +313,20 @@ impl Operation for Work {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let asked = Asked::of(&spec.attrs);
         let grid = asked.blocks();
-        let params = |last: &str| ["u8* x", "u64 packs", "u64 step", last].map(str::to_owned);
-        let args = |last: Arg| vec![Arg::Operand(0), Arg::U64(asked.packs), Arg::U64(asked.step), last];
+        let params = |last: Parameter| {
+            [param("u8* x", Arg::Operand(0)), u64_param("packs", asked.packs), u64_param("step", asked.step), last]
+        };
         let kernel = match asked.time {
             Some(time) => Kernel {
-                source: source("work_paced", &asked.text(), &params("u64 ticks"), PACED),
-                grid: Kernel::along_x(grid),
-                block: Kernel::along_x(1024),
                 shared: Shared::All,
-                args: args(Arg::Ticks(time)),
+                ..kernel("work_paced", &asked.text(), &params(param("u64 ticks", Arg::Ticks(time))), PACED, grid, 1024)
             },
             None => {
                 let (body, of_a_thread) = asked.arithmetic();
                 let rounds = asked.flops / (of_a_thread * (grid * u64::from(BLOCK)) as f64);
                 let name = if asked.matrix.is_some() { "work_matrix" } else { "work" };
-                Kernel {
-                    source: source(name, &(asked.text() + &asked.multiply()), &params("u64 rounds"), &body),
-                    grid: Kernel::along_x(grid),
-                    block: Kernel::along_x(BLOCK),
-                    shared: Shared::Bytes(0),
-                    args: args(Arg::U64(rounds.round() as u64)),
-                }
+                let params = params(u64_param("rounds", rounds.round() as u64));
+                kernel(name, &(asked.text() + &asked.multiply()), &params, &body, grid, BLOCK)
             }
         };
         vec![Launch::Kernel(kernel)]

@@ -173,7 +173,7 @@ mod tests {
 
     /// Computes an operation on `f64` rows with the given options, and defaults for the others.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
-        let attrs = Attrs::with_defaults(operation.signature().options, options);
+        let attrs = operation.signature().attrs(options);
         let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
         let row =
             Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };

@@ -126,7 +126,7 @@ impl Operation for Route {
     /// In the first kernel, 32 threads select the experts of a row and set a bit for each row and expert. In the
     /// second, a block per expert finds the slots of its rows by counting bits.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        kernel::launch(spec)
+        kernel::launches(spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

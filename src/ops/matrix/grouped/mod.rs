@@ -167,7 +167,7 @@ impl Operation for GroupedGemm {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
-            None => Tiling::of(spec).launch(spec),
+            None => Tiling::of(spec).launches(spec),
         }
     }
 
