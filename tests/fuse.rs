@@ -437,13 +437,13 @@ fn a_kernel_that_does_not_compile_is_not_merged() {
     std::fs::write(&file, text).expect("a file of our own");
     let (file, path) = (file.display().to_string(), record.display().to_string());
     let output = hip::run(libraries, "compile:map", &[&file, "--fuse", "--json", &path]);
-    assert_eq!(output.code, Some(0), "{}", output.told);
+    assert_eq!(output.code, Some(0), "{}", output.printed);
     assert!(
-        output.told.contains("The run continues without merged operations: the kernel of this map"),
+        output.printed.contains("The run continues without merged operations: the kernel of this map"),
         "{}",
-        output.told
+        output.printed
     );
-    assert!(output.told.contains("not fused: the kernel of this map does not compile"), "{}", output.told);
+    assert!(output.printed.contains("not fused: the kernel of this map does not compile"), "{}", output.printed);
     let record = std::fs::read_to_string(record).expect("the record was written");
     assert!(record.contains("\"refused\": \"the kernel of this map does not compile, at"), "{record}");
 }

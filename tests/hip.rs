@@ -19,7 +19,7 @@ const KERNELS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/doubles/kernels");
 pub struct Output {
     pub code: Option<i32>,
     /// Output of both streams.
-    pub told: String,
+    pub printed: String,
 }
 
 /// Runs the program on the double with a fault, or an empty text for none.
@@ -29,8 +29,8 @@ pub fn run(libraries: &Path, fault: &str, arguments: &[&str]) -> Output {
 
 /// Runs the program on the double with these environment variables.
 pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
-    let told = tempfile::NamedTempFile::new().expect("a temporary file");
-    let append = std::fs::OpenOptions::new().append(true).open(told.path()).expect("a file of our own");
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let append = std::fs::OpenOptions::new().append(true).open(file.path()).expect("a file of our own");
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
     command
         .args(["exec", "--backend", "hip", "--allow-kernels", "--verify", "--warmup", "1", "--iterations", "2"])
@@ -48,7 +48,7 @@ pub fn run_with(libraries: &Path, environment: &[(&str, &str)], arguments: &[&st
     let mut child = command.spawn().expect("the program runs");
     let code = finished(&mut child, arguments);
     assert!(is_group_gone(child.id()), "{arguments:?} leaves a process behind");
-    Output { code, told: std::fs::read_to_string(told.path()).expect("a file of our own") }
+    Output { code, printed: std::fs::read_to_string(file.path()).expect("a file of our own") }
 }
 
 /// Waits for the end of a run, and kills it after a time limit.
@@ -101,20 +101,20 @@ pub fn verify_with(libraries: &Path, environment: &[(&str, &str)], file: &str, a
 }
 
 /// Checks that a run has verified all outputs, as streams and as a graph. Returns its output.
-fn verified(file: &str, arguments: &[&str], Output { code, told }: Output) -> String {
+fn verified(file: &str, arguments: &[&str], Output { code, printed }: Output) -> String {
     // Expectations about times have no meaning here, and may fail.
-    let expected = if told.contains("\nfailed (as ") { 1 } else { 0 };
-    assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{told}");
+    let expected = if printed.contains("\nfailed (as ") { 1 } else { 0 };
+    assert_eq!(code, Some(expected), "{file}, {arguments:?}:\n{printed}");
     for launch in ["as streams", "as a graph"] {
-        all_outputs_agree(file, launch, &told);
+        all_outputs_agree(file, launch, &printed);
     }
-    told
+    printed
 }
 
 /// Checks that a run has verified all outputs in a launch mode.
-fn all_outputs_agree(file: &str, launch: &str, told: &str) {
-    let line = told.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
-    let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{told}"));
+fn all_outputs_agree(file: &str, launch: &str, printed: &str) {
+    let line = printed.lines().find(|line| line.starts_with(&format!("verified against the CPU, {launch}:")));
+    let line = line.unwrap_or_else(|| panic!("{file} is not verified {launch}:\n{printed}"));
     let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
     assert_eq!(words.first(), words.get(2), "{file}: {line}");
 }
@@ -212,8 +212,8 @@ fn groups_of_the_same_ranks_agree_with_the_cpu() {
 fn ranks_connect_inside_of_a_capture() {
     let Some(libraries) = doubles::cpu() else { return };
     let output = run(libraries, "", &["all_reduce", "--preset", "tiny", "--launch", "graph", "--ranks", "2"]);
-    let told = verified("all_reduce", &["--launch", "graph"], output);
-    assert!(!told.contains("no graph could be made"), "{told}");
+    let printed = verified("all_reduce", &["--launch", "graph"], output);
+    assert!(!printed.contains("no graph could be made"), "{printed}");
 }
 
 /// Copies to other ranks, by the runtime and by a kernel, with one and with several iterations under way; and through
@@ -230,16 +230,16 @@ fn copies_to_other_ranks_agree_with_the_cpu() {
     };
     for (via, options, ranks) in [("dma", "", "3"), ("kernel", "(sync: end, depth: 3)", "2")] {
         write(via, options);
-        let told = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "3")], &file, &["--ranks", ranks]);
-        assert!(told.contains("copies to rank 1: direct, from device to device"), "{told}");
+        let printed = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "3")], &file, &["--ranks", ranks]);
+        assert!(printed.contains("copies to rank 1: direct, from device to device"), "{printed}");
     }
     write("dma", "");
-    let told = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
-    assert!(told.contains("copies to rank 1: staged through the host"), "{told}");
+    let printed = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
+    assert!(printed.contains("copies to rank 1: staged through the host"), "{printed}");
     write("kernel", "");
     let apart = run_with(libraries, &[("HIP_DOUBLE_APART", "1")], &[&file, "--ranks", "2"]);
-    assert_eq!(apart.code, Some(4), "{}", apart.told);
-    assert!(apart.told.contains("cannot access the memory of rank"), "{}", apart.told);
+    assert_eq!(apart.code, Some(4), "{}", apart.printed);
+    assert!(apart.printed.contains("cannot access the memory of rank"), "{}", apart.printed);
 }
 
 /// Consecutive copies share a synchronization if none of them needs what another brings.
@@ -253,17 +253,17 @@ fn copies_in_a_row_share_a_meeting() {
     // Three iterations under way have separate memory and flags.
     for (options, turns) in [("", 1), ("(sync: end, depth: 3)", 3)] {
         write(programs::ROWS.replace("step", &format!("step{options}")));
-        let told = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], &file, &["--ranks", "2"]);
+        let printed = verify_with(libraries, &[("HIP_DOUBLE_DEVICES", "2")], &file, &["--ranks", "2"]);
         for (rank, shared) in [(0, 2), (1, 3)] {
             let note =
                 format!("rank {rank}: copies from other ranks: {} of {} directly follow", shared * turns, 5 * turns);
-            assert!(told.contains(&note), "{note}: {told}");
+            assert!(printed.contains(&note), "{note}: {printed}");
         }
     }
     // Copies through host memory synchronize one by one.
     write(programs::ROWS.replace(", via: kernel", ""));
-    let told = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
-    assert!(!told.contains("copies from other ranks:"), "{told}");
+    let printed = verify_with(libraries, &[("HIP_DOUBLE_APART", "1")], &file, &["--ranks", "2"]);
+    assert!(!printed.contains("copies from other ranks:"), "{printed}");
 }
 
 /// Runs two ranks, each in a process of its own with its fault.
@@ -300,14 +300,14 @@ fn copies_to_other_processes_agree_with_the_cpu() {
     for (text, overlapping) in texts.iter().zip([false, true]) {
         let text = if overlapping { text.replace("step", "step(sync: end, depth: 3)") } else { text.clone() };
         let (first, other) = run(text, ["", ""]);
-        assert_eq!((other.code, other.told.as_str()), (Some(0), ""));
-        let told = verified(&file, &[], first);
-        assert!(told.contains("copies to rank 1: direct, from device to device, in its process"), "{told}");
-        assert!(told.contains("share their synchronization"), "{told}");
+        assert_eq!((other.code, other.printed.as_str()), (Some(0), ""));
+        let printed = verified(&file, &[], first);
+        assert!(printed.contains("copies to rank 1: direct, from device to device, in its process"), "{printed}");
+        assert!(printed.contains("share their synchronization"), "{printed}");
     }
     let (first, other) = run(texts[0].clone(), ["", "import"]);
-    assert_eq!((first.code, other.code), (Some(4), Some(4)), "{}", first.told);
-    assert!(first.told.contains("the memory of rank 0 is not open to other processes"), "{}", first.told);
+    assert_eq!((first.code, other.code), (Some(4), Some(4)), "{}", first.printed);
+    assert!(first.printed.contains("the memory of rank 0 is not open to other processes"), "{}", first.printed);
 }
 
 #[test]
@@ -331,10 +331,10 @@ fn counted_rows_agree_with_the_cpu() {
     let Some(libraries) = doubles::cpu() else { return };
     let file = "tests/workloads/counted.aorta";
     for ranks in ["1", "2"] {
-        let Output { code, told } =
+        let Output { code, printed } =
             run_with(libraries, &[], &[file, "--launch", "stream", "--effort", "sanity", "--ranks", ranks]);
-        assert_eq!(code, Some(0), "{told}");
-        all_outputs_agree(file, "as streams", &told);
+        assert_eq!(code, Some(0), "{printed}");
+        all_outputs_agree(file, "as streams", &printed);
     }
 }
 
@@ -377,10 +377,10 @@ fn products_of_the_other_library_agree_with_the_cpu() {
 const FILE: &str = "examples/03-dependencies.aorta";
 
 /// Runs a file with a fault. Returns the program's output.
-fn told(fault: &str, arguments: &[&str], expected: i32) -> Option<String> {
+fn printed(fault: &str, arguments: &[&str], expected: i32) -> Option<String> {
     let output = run(doubles::cpu()?, fault, &[&[FILE, "--preset", "tiny"], arguments].concat());
-    assert_eq!(output.code, Some(expected), "{fault}:\n{}", output.told);
-    Some(output.told)
+    assert_eq!(output.code, Some(expected), "{fault}:\n{}", output.printed);
+    Some(output.printed)
 }
 
 #[test]
@@ -388,16 +388,16 @@ fn the_report_says_what_ran() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let record = folder.path().join("record.json");
     let path = record.display().to_string();
-    let Some(_) = told("", &["--json", &path], 0) else { return };
+    let Some(_) = printed("", &["--json", &path], 0) else { return };
     let record = std::fs::read_to_string(record).expect("the record was written");
     assert!(record.contains("HIP double on a CPU, not an AMD GPU"), "{record}");
 }
 
 #[test]
 fn a_failed_allocation_is_reported() {
-    let Some(told) = told("alloc:1", &[], 4) else { return };
-    assert!(told.contains("aorta::exec::out_of_memory"), "{told}");
-    assert!(told.contains("`hipMalloc` returned 2"), "{told}");
+    let Some(printed) = printed("alloc:1", &[], 4) else { return };
+    assert!(printed.contains("aorta::exec::out_of_memory"), "{printed}");
+    assert!(printed.contains("`hipMalloc` returned 2"), "{printed}");
 }
 
 #[test]
@@ -409,8 +409,8 @@ fn a_failed_compilation_is_reported() {
     let text = "stream s\nbuffer x: f32[77]\nstep {\n  on s { y: map(tanh(x) * cos(x) + sin(x) / (2 + x * x)) }\n}\n";
     std::fs::write(&file, text).expect("a file of our own");
     let output = run(libraries, "compile:map", &[&file.display().to_string()]);
-    assert_eq!(output.code, Some(4), "{}", output.told);
-    assert!(output.told.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.told);
+    assert_eq!(output.code, Some(4), "{}", output.printed);
+    assert!(output.printed.contains("HIP_DOUBLE_FAULT makes this compilation fail"), "{}", output.printed);
 }
 
 /// While kernels are being compiled, no iteration has begun: the first signal ends the run.
@@ -490,22 +490,22 @@ fn each_compiled_kernel_is_kept_at_once() {
 
 #[test]
 fn a_launch_that_fails_points_at_its_operation() {
-    let Some(told) = told("launch:map", &[], 4) else { return };
-    assert!(told.contains("`hipModuleLaunchKernel` returned 701 (out of resources), in this map"), "{told}");
-    assert!(told.contains("03-dependencies.aorta:"), "{told}");
+    let Some(printed) = printed("launch:map", &[], 4) else { return };
+    assert!(printed.contains("`hipModuleLaunchKernel` returned 701 (out of resources), in this map"), "{printed}");
+    assert!(printed.contains("03-dependencies.aorta:"), "{printed}");
 }
 
 #[test]
 fn an_asynchronous_error_is_reported() {
-    let Some(told) = told("late:map", &[], 4) else { return };
+    let Some(printed) = printed("late:map", &[], 4) else { return };
     // Which call returns the error depends on the host's progress.
-    assert!(told.contains("_fault") && told.contains("returned 700 (an illegal memory access"), "{told}");
+    assert!(printed.contains("_fault") && printed.contains("returned 700 (an illegal memory access"), "{printed}");
 }
 
 #[test]
 fn a_kernel_that_hangs_is_left_behind() {
-    let Some(told) = told("hang:map", &["--config", "timeout=300ms"], 4) else { return };
-    assert!(told.contains("aorta::exec::hang") && told.contains("streams that are still busy"), "{told}");
+    let Some(printed) = printed("hang:map", &["--config", "timeout=300ms"], 4) else { return };
+    assert!(printed.contains("aorta::exec::hang") && printed.contains("streams that are still busy"), "{printed}");
 }
 
 /// From a record: whether it is complete, and for each launch mode the number of measured iterations.
@@ -525,9 +525,9 @@ fn a_call_that_never_returns_leaves_the_figures() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let record = folder.path().join("record.json");
     // An iteration launches three kernels, and the headline has three iterations.
-    let told = told("stuck:map:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
-    let Some(told) = told else { return };
-    assert!(told.contains("aorta::exec::no_return") && told.contains("2 iterations, incomplete"), "{told}");
+    let printed = printed("stuck:map:12", &["--config", "timeout=300ms", "--json", &record.display().to_string()], 4);
+    let Some(printed) = printed else { return };
+    assert!(printed.contains("aorta::exec::no_return") && printed.contains("2 iterations, incomplete"), "{printed}");
     assert_eq!(figures(&record), (false, vec![("stream".to_owned(), 2)]));
 }
 
@@ -541,8 +541,8 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
     let [file, json] = [&file, &record].map(|path| path.display().to_string());
     let run = |fault: [&str; 2]| {
         let (first, other) = in_two_processes(libraries, fault, &[&file, "--json", &json]);
-        assert_eq!((first.code, other.code), (Some(4), None), "{}", first.told);
-        assert!(first.told.contains("rank 1 was lost: its process ended"), "{}", first.told);
+        assert_eq!((first.code, other.code), (Some(4), None), "{}", first.printed);
+        assert!(first.printed.contains("rank 1 was lost: its process ended"), "{}", first.printed);
     };
     run(["stuck", "dies"]);
     assert!(!record.exists(), "nothing was measured before kernels fill the memory");
@@ -553,31 +553,34 @@ fn a_process_that_is_gone_leaves_the_figures_of_the_other() {
 /// After the runs: the measurement of the timer, with its kernels.
 #[test]
 fn a_device_that_does_not_answer_is_reported() {
-    let Some(told) = told("hang:nop", &["--effort", "quick"], 4) else { return };
-    assert!(told.contains("an empty kernel does not complete"), "{told}");
+    let Some(printed) = printed("hang:nop", &["--effort", "quick"], 4) else { return };
+    assert!(printed.contains("an empty kernel does not complete"), "{printed}");
 }
 
 #[test]
 fn a_failed_timer_is_reported() {
     // The run itself allocates pinned memory twice, for its gates and its stamps; the timer follows.
-    let Some(told) = told("pinned:3", &["--effort", "quick"], 0) else { return };
-    assert!(told.contains("The overhead of timing could not be measured"), "{told}");
-    assert!(told.contains("`hipHostMalloc` returned 2"), "{told}");
+    let Some(printed) = printed("pinned:3", &["--effort", "quick"], 0) else { return };
+    assert!(printed.contains("The overhead of timing could not be measured"), "{printed}");
+    assert!(printed.contains("`hipHostMalloc` returned 2"), "{printed}");
 }
 
 #[test]
 fn a_capture_that_fails_goes_on_as_streams() {
-    let Some(told) = told("capture", &["--launch", "graph"], 0) else { return };
-    assert!(told.contains("no graph could be made") && told.contains("`hipStreamEndCapture` returned 901"), "{told}");
+    let Some(printed) = printed("capture", &["--launch", "graph"], 0) else { return };
+    assert!(
+        printed.contains("no graph could be made") && printed.contains("`hipStreamEndCapture` returned 901"),
+        "{printed}"
+    );
 }
 
 #[test]
 fn an_operation_that_no_graph_takes_is_named() {
-    let Some(told) = told("uncapturable:map", &["--launch", "graph"], 0) else { return };
-    let line = told.lines().find(|line| line.contains("no graph could be made")).unwrap_or_default();
+    let Some(printed) = printed("uncapturable:map", &["--launch", "graph"], 0) else { return };
+    let line = printed.lines().find(|line| line.contains("no graph could be made")).unwrap_or_default();
     assert!(
         line.contains("returned 900") && line.contains("in this map") && line.contains("--launch stream"),
-        "{told}"
+        "{printed}"
     );
 }
 
@@ -591,7 +594,7 @@ fn a_missing_device_is_reported() {
         .env("HIP_DOUBLE_DEVICES", "0")
         .output()
         .expect("the program runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("aorta::exec::no_device"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("aorta::exec::no_device"), "{printed}");
 }

@@ -23,9 +23,9 @@ fn aorta(libraries: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> 
         .envs(environment.iter().copied())
         .output()
         .expect("the program runs");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}:\n{told}");
-    told
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}:\n{printed}");
+    printed
 }
 
 /// Runs a file. Returns the output and the record.
@@ -36,9 +36,9 @@ fn measure(text: &str, environment: &[(&str, &str)], arguments: &[&str]) -> Opti
     std::fs::write(&file, text).expect("a file of our own");
     let (file, record) = (file.display().to_string(), record.display().to_string());
     let exec = ["exec", &file, "--backend", "hip", "--verify", "--warmup", "1", "--iterations", "2", "--json", &record];
-    let told = aorta(libraries, environment, &[&exec, arguments].concat());
+    let printed = aorta(libraries, environment, &[&exec, arguments].concat());
     let text = std::fs::read_to_string(record).expect("the record was written");
-    Some((told, serde_json::from_str(&text).expect("it is JSON")))
+    Some((printed, serde_json::from_str(&text).expect("it is JSON")))
 }
 
 /// Six independent streams, and one that waits for all of them.
@@ -59,15 +59,15 @@ fn hardware_queues_are_those_of_the_variable() {
 #[test]
 fn queues_are_probed() {
     let Some(libraries) = doubles::cpu() else { return };
-    let told =
+    let printed =
         aorta(libraries, &[("GPU_MAX_HW_QUEUES", "4"), ("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
-    assert!(told.contains("predicted  4 queues; 0 with 4, 1 with 5\n"), "{told}");
-    assert!(told.contains("probed     4 queues; 0 with 4, 1 with 5: as predicted\n"), "{told}");
-    assert!(told.contains("at once    4 streams, as predicted\n"), "{told}");
+    assert!(printed.contains("predicted  4 queues; 0 with 4, 1 with 5\n"), "{printed}");
+    assert!(printed.contains("probed     4 queues; 0 with 4, 1 with 5: as predicted\n"), "{printed}");
+    assert!(printed.contains("at once    4 streams, as predicted\n"), "{printed}");
     // Without the variable, the double does not follow the vendor's rule, which the experiment shows.
-    let told = aorta(libraries, &[("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
-    assert!(told.contains("probed     6 queues; none share one: not as predicted\n"), "{told}");
-    assert!(told.contains("at once    6 streams at least, 4 predicted\n"), "{told}");
+    let printed = aorta(libraries, &[("HIP_DOUBLE_DEVICES", "1")], &["devices", "--queues", "6"]);
+    assert!(printed.contains("probed     6 queues; none share one: not as predicted\n"), "{printed}");
+    assert!(printed.contains("at once    6 streams at least, 4 predicted\n"), "{printed}");
 }
 
 /// Files run on a single queue too, as streams and as a graph: nothing is queued before what it waits for.
@@ -76,12 +76,12 @@ fn one_queue_is_enough() {
     let Some(libraries) = doubles::cpu() else { return };
     for file in ["moe", "fsdp_overlap", "examples/02-two-streams.aorta", "examples/04-copies.aorta"] {
         let exec = ["exec", file, "--preset", "tiny", "--backend", "hip", "--launch", "both", "--verify"];
-        let told = aorta(
+        let printed = aorta(
             libraries,
             &[("GPU_MAX_HW_QUEUES", "1")],
             &[&exec[..], &["--warmup", "1", "--iterations", "2"]].concat(),
         );
-        assert!(told.contains("verified against the CPU, as a graph"), "{file}:\n{told}");
+        assert!(printed.contains("verified against the CPU, as a graph"), "{file}:\n{printed}");
     }
 }
 
@@ -91,13 +91,16 @@ const PARTS: &str = "stream a(units: 50%)\nstream b(units: 2, priority: high)\ns
 #[test]
 fn streams_keep_to_parts_where_there_are_masks() {
     let masks = [("HIP_DOUBLE_MASKS", "1")];
-    let Some((told, record)) = measure(PARTS, &masks, &["--launch", "both"]) else { return };
-    assert!(told.contains("stream a, which requests 50 % of the units, is restricted to units 0 to 1 of 4"), "{told}");
-    assert!(told.contains("stream b, which requests 2 units, is restricted to units 2 to 3 of 4"), "{told}");
-    assert!(told.contains("a stream with a mask has no priority on HIP: `high` is left out"), "{told}");
+    let Some((printed, record)) = measure(PARTS, &masks, &["--launch", "both"]) else { return };
     assert!(
-        told.contains("not proven to hold in a graph") && !told.contains("the runtime does not report it"),
-        "{told}"
+        printed.contains("stream a, which requests 50 % of the units, is restricted to units 0 to 1 of 4"),
+        "{printed}"
+    );
+    assert!(printed.contains("stream b, which requests 2 units, is restricted to units 2 to 3 of 4"), "{printed}");
+    assert!(printed.contains("a stream with a mask has no priority on HIP: `high` is left out"), "{printed}");
+    assert!(
+        printed.contains("not proven to hold in a graph") && !printed.contains("the runtime does not report it"),
+        "{printed}"
     );
     let lanes = &record["program"]["lanes"];
     assert_eq!((&lanes[0]["units"], &lanes[2]["units"]), (&"50 % of the units".into(), &serde_json::Value::Null));
@@ -107,23 +110,26 @@ fn streams_keep_to_parts_where_there_are_masks() {
 
 #[test]
 fn a_runtime_without_masks_is_reported() {
-    let Some((told, _)) = measure(PARTS, &[], &[]) else { return };
-    assert!(told.contains("stream a requests 50 % of the units but may use all of them"), "{told}");
-    assert!(!told.contains("is restricted to units"), "{told}");
+    let Some((printed, _)) = measure(PARTS, &[], &[]) else { return };
+    assert!(printed.contains("stream a requests 50 % of the units but may use all of them"), "{printed}");
+    assert!(!printed.contains("is restricted to units"), "{printed}");
 }
 
 /// The management library's figures are in the record, and throttling is reported.
 #[test]
 fn a_throttled_device_is_reported() {
     let slow = [("HIP_DOUBLE_SMI", "1400/2100")];
-    let Some((told, record)) = measure(SIX, &slow, &[]) else { return };
+    let Some((printed, record)) = measure(SIX, &slow, &[]) else { return };
     let facts = &record["device"]["facts"];
     for (name, value) in [("clock_mhz", "1400"), ("max_clock_mhz", "2100"), ("power_watts", "700"), ("celsius", "64")] {
         assert_eq!(facts[name], value, "{facts:#}");
     }
-    assert!(told.contains("throttled: power cap for") && told.contains("clock 1400 of 2100 MHz"), "{told}");
-    let Some((told, record)) = measure(SIX, &[], &[]) else { return };
-    assert!(!told.contains("throttled") && record["device"]["facts"]["clock_mhz"].is_null(), "none is claimed: {told}");
+    assert!(printed.contains("throttled: power cap for") && printed.contains("clock 1400 of 2100 MHz"), "{printed}");
+    let Some((printed, record)) = measure(SIX, &[], &[]) else { return };
+    assert!(
+        !printed.contains("throttled") && record["device"]["facts"]["clock_mhz"].is_null(),
+        "none is claimed: {printed}"
+    );
 }
 
 /// Each operation alone, and the CPU's reference: several sessions in one process.
@@ -132,8 +138,8 @@ fn speedup_and_verification_end() {
     let moe = include_str!("../workloads/distributed/moe.aorta").to_owned() + "\nmetric gain = speedup\n";
     for ranks in ["1", "2"] {
         let arguments = ["--preset", "tiny", "--launch", "both", "--ranks", ranks];
-        let Some((told, record)) = measure(&moe, &[], &arguments) else { return };
-        assert!(told.contains("verified against the CPU, as a graph"), "{told}");
+        let Some((printed, record)) = measure(&moe, &[], &arguments) else { return };
+        assert!(printed.contains("verified against the CPU, as a graph"), "{printed}");
         let metrics = record["variants"][0]["metrics"].as_array().expect("metrics");
         let gain = metrics.iter().find(|metric| metric["name"] == "gain").expect("it was asked for");
         assert!(gain["value"].as_f64().is_some_and(|value| value > 0.0), "{gain}");
@@ -148,11 +154,14 @@ fn libraries_that_are_missing_are_named_with_what_brings_them() {
         std::os::unix::fs::symlink(libraries.join("libamdhip64.so"), folder.path().join(name))
             .expect("a link of our own");
     }
-    let told = aorta(folder.path(), &[], &["devices"]);
+    let printed = aorta(folder.path(), &[], &["devices"]);
     for package in ["`hipblaslt`", "`rccl`", "`rocm-smi-lib`"] {
-        assert!(told.contains(&format!("install AMD's package {package}, or set ROCM_PATH")), "{package}: {told}");
+        assert!(
+            printed.contains(&format!("install AMD's package {package}, or set ROCM_PATH")),
+            "{package}: {printed}"
+        );
     }
-    assert!(!told.contains("install AMD's package `hip-runtime-amd`"), "{told}");
+    assert!(!printed.contains("install AMD's package `hip-runtime-amd`"), "{printed}");
 }
 
 /// A runtime without a device: hints name what hides it, here at least the missing driver.
@@ -160,12 +169,12 @@ fn libraries_that_are_missing_are_named_with_what_brings_them() {
 fn a_machine_without_a_device_says_why() {
     let Some(libraries) = doubles::cpu() else { return };
     let hidden = [("HIP_DOUBLE_DEVICES", "0"), ("HIP_VISIBLE_DEVICES", ""), ("HSA_OVERRIDE_GFX_VERSION", "11.0.0")];
-    let told = aorta(libraries, &hidden, &["devices"]);
-    assert!(told.contains("none: the HIP runtime sees no device"), "{told}");
-    assert!(told.contains("HIP_VISIBLE_DEVICES is empty, which hides every device"), "{told}");
-    assert!(told.contains("HSA_OVERRIDE_GFX_VERSION=11.0.0"), "{told}");
+    let printed = aorta(libraries, &hidden, &["devices"]);
+    assert!(printed.contains("none: the HIP runtime sees no device"), "{printed}");
+    assert!(printed.contains("HIP_VISIBLE_DEVICES is empty, which hides every device"), "{printed}");
+    assert!(printed.contains("HSA_OVERRIDE_GFX_VERSION=11.0.0"), "{printed}");
     if !Path::new("/sys/module/amdgpu").exists() {
-        assert!(told.contains("no /sys/module/amdgpu") && told.contains("no /dev/kfd"), "{told}");
+        assert!(printed.contains("no /sys/module/amdgpu") && printed.contains("no /dev/kfd"), "{printed}");
     }
 }
 
@@ -175,9 +184,9 @@ fn managed_memory_needs_a_device_that_shares_it() {
     let Some(libraries) = doubles::cpu() else { return };
     let arguments = ["examples/11-managed.aorta", "--preset", "tiny", "--launch", "both"];
     let shared = run_with(libraries, &[], &arguments);
-    assert_eq!(shared.code, Some(0), "{}", shared.told);
+    assert_eq!(shared.code, Some(0), "{}", shared.printed);
     let refused = run_with(libraries, &[("HIP_DOUBLE_UNMANAGED", "1")], &arguments);
-    assert_eq!(refused.code, Some(4), "{}", refused.told);
-    assert!(refused.told.contains("aorta::exec::no_managed"), "{}", refused.told);
-    assert!(refused.told.contains("cannot share `managed` memory with the CPU"), "{}", refused.told);
+    assert_eq!(refused.code, Some(4), "{}", refused.printed);
+    assert!(refused.printed.contains("aorta::exec::no_managed"), "{}", refused.printed);
+    assert!(refused.printed.contains("cannot share `managed` memory with the CPU"), "{}", refused.printed);
 }

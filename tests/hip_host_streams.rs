@@ -28,13 +28,13 @@ fn no_graph_copies_what_a_host_stream_writes_to_pageable_memory() {
     let run_as_graph = |text: &str| {
         std::fs::write(&path, text).expect("a file of our own");
         let output = run(libraries, "", &[&path.display().to_string(), "--launch", "graph"]);
-        assert!(output.code.is_some_and(|code| code <= 1), "{}", output.told);
-        output.told
+        assert!(output.code.is_some_and(|code| code <= 1), "{}", output.printed);
+        output.printed
     };
-    let told = run_as_graph(text);
-    assert!(told.contains("a graph copies memory in `host` when it is launched"), "{told}");
-    let told = run_as_graph(&text.replace("in host", "in pinned"));
-    assert!(!told.contains("no graph could be made"), "{told}");
+    let printed = run_as_graph(text);
+    assert!(printed.contains("a graph copies memory in `host` when it is launched"), "{printed}");
+    let printed = run_as_graph(&text.replace("in host", "in pinned"));
+    assert!(!printed.contains("no graph could be made"), "{printed}");
 }
 
 /// Random programs with host streams.
@@ -64,7 +64,11 @@ fn a_host_stream_that_hangs_is_named() {
     for launch in ["stream", "graph"] {
         let output =
             run(libraries, "", &[&path.display().to_string(), "--config", "timeout=300ms", "--launch", launch]);
-        assert_eq!(output.code, Some(4), "{}", output.told);
-        assert!(output.told.contains("aorta::exec::hang") && output.told.contains("loader"), "{}", output.told);
+        assert_eq!(output.code, Some(4), "{}", output.printed);
+        assert!(
+            output.printed.contains("aorta::exec::hang") && output.printed.contains("loader"),
+            "{}",
+            output.printed
+        );
     }
 }

@@ -19,10 +19,10 @@ fn observed(libraries: &Path, environment: &[(&str, &str)], launch: &str, argume
     // With one observed iteration, the trace and the analysis are of the same.
     let observe = ["--observe", "vendor", "--config", "observed_iterations=1"];
     let words = [&observe[..], &["--launch", launch, "--top", "3", "--json", &path], arguments].concat();
-    let Output { code, told } = run_with(libraries, environment, &words);
-    assert!(code.is_some_and(|code| code <= 1), "{arguments:?}:\n{told}");
+    let Output { code, printed } = run_with(libraries, environment, &words);
+    assert!(code.is_some_and(|code| code <= 1), "{arguments:?}:\n{printed}");
     let text = std::fs::read_to_string(path).expect("the run writes a record");
-    (told, serde_json::from_str(&text).expect("a record"))
+    (printed, serde_json::from_str(&text).expect("a record"))
 }
 
 /// The note about how single operations were timed.
@@ -73,9 +73,9 @@ fn operations_of_streams_are_timed_by_records() {
     ];
     for (file, arguments) in files {
         let words = [&[file, "--preset", "tiny"], arguments].concat();
-        let (told, record) = observed(libraries, &[("HIP_DOUBLE_DEVICES", "2")], "stream", &words);
+        let (printed, record) = observed(libraries, &[("HIP_DOUBLE_DEVICES", "2")], "stream", &words);
         let variant = &record.variants[0];
-        assert!(method(variant).starts_with("rocprofiler-sdk 1.0"), "{file}: {}\n{told}", method(variant));
+        assert!(method(variant).starts_with("rocprofiler-sdk 1.0"), "{file}: {}\n{printed}", method(variant));
         assert_possible(file, variant, false);
         for rank in &variant.ranks {
             let timed = rank.operations.iter().filter(|operation| operation.time_ns.is_some());
@@ -112,13 +112,13 @@ fn launches_are_shown() {
         step { on s { twice(x -> y) copy(y -> x) } }"#;
     std::fs::write(&file, text).expect("a file of our own");
     let (file, trace) = (file.display().to_string(), trace.display().to_string());
-    let (told, record) = observed(libraries, &[], "stream", &[&file, "--trace", &trace]);
+    let (printed, record) = observed(libraries, &[], "stream", &[&file, "--trace", &trace]);
     let operations = &record.variants[0].ranks[0].operations;
     let kernel = operations[0].longest_launch().and_then(|launch| launch.kernel.clone()).expect("a kernel");
     assert_eq!((kernel.grid, kernel.block, kernel.shared_bytes), ([16, 1, 1], [64, 1, 1], 512));
     assert_eq!((kernel.registers, kernel.occupancy), (None, None), "the library does not say");
     assert!(operations[0].launches[0].queue.is_some() && operations[1].launches[0].kernel.is_none());
-    assert!(told.contains("16 × 64 threads, 512 B of shared memory a block"), "{told}");
+    assert!(printed.contains("16 × 64 threads, 512 B of shared memory a block"), "{printed}");
     let trace = std::fs::read_to_string(trace).expect("the run writes a trace");
     assert!(trace.contains("\"grid\":[16,1,1]") && trace.contains("\"shared memory\":512"), "{trace}");
 }
@@ -157,9 +157,12 @@ fn failures_of_the_library_fall_back_to_events() {
         (("HIP_DOUBLE_FAULT", "call:rocprofiler_flush_buffer"), "`rocprofiler_flush_buffer` returned 2"),
     ];
     for (fault, why) in cases {
-        let (told, record) = observed(libraries, &[fault], "stream", &[file, "--preset", "tiny"]);
+        let (printed, record) = observed(libraries, &[fault], "stream", &[file, "--preset", "tiny"]);
         let variant = &record.variants[0];
-        assert!(method(variant).starts_with("events, since ") && method(variant).contains(why), "{fault:?}:\n{told}");
+        assert!(
+            method(variant).starts_with("events, since ") && method(variant).contains(why),
+            "{fault:?}:\n{printed}"
+        );
         assert!(variant.ranks[0].operations.iter().all(|operation| operation.time_ns.is_some()), "{fault:?}");
     }
 }

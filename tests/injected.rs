@@ -58,7 +58,7 @@ fn counted(libraries: &Path, folder: &Path, arguments: &[&str], cache: &str) -> 
         ("XDG_CACHE_HOME", cache),
     ];
     let output = run_with(libraries, &environment, arguments);
-    assert_eq!(output.code, Some(0), "{}", output.told);
+    assert_eq!(output.code, Some(0), "{}", output.printed);
     let calls = fs::read_to_string(path).expect("the double writes its calls at its end");
     let one = |line: &str| {
         let (function, count) = line.split_once(' ')?;
@@ -100,13 +100,13 @@ fn outcome(
     ];
     let json = path("record.json");
     let output = run_with(libraries, &environment, &[arguments, &["--json", &json]].concat());
-    let told = &output.told;
-    let wrong = |what: &str| Err(format!("{fault}: {what}, exit code {:?}\n{told}", output.code));
-    if told.contains("panicked") {
+    let printed = &output.printed;
+    let wrong = |what: &str| Err(format!("{fault}: {what}, exit code {:?}\n{printed}", output.code));
+    if printed.contains("panicked") {
         return wrong("a panic");
     }
     // The call that fails returns at once, so nothing may wait for it.
-    if ["aorta::exec::hang", "aorta::exec::no_return"].iter().any(|code| told.contains(code)) {
+    if ["aorta::exec::hang", "aorta::exec::no_return"].iter().any(|code| printed.contains(code)) {
         return wrong("a hang");
     }
     // The double's compiler is a program. What it compiles for more than two seconds after another rank has failed is
@@ -122,20 +122,20 @@ fn outcome(
     let record: Option<Value> = fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok());
     // The head of the table: `100 iterations`. Messages about hangs speak of iterations too.
     let is_head = |line: &str| line.starts_with(|first: char| first.is_ascii_digit()) && line.contains(" iterations");
-    let is_printed = told.lines().any(is_head);
+    let is_printed = printed.lines().any(is_head);
     if record.is_some() != is_printed {
         return wrong("the report is printed and no record written, or the other way round");
     }
     if output.code == Some(4) && record.is_some_and(|record| record["complete"] != false) {
         return wrong("the record of a run that failed is complete");
     }
-    if told.contains(", in this ") && !told.contains("all.aorta:") {
+    if printed.contains(", in this ") && !printed.contains("all.aorta:") {
         return wrong("the place of the operation is not told");
     }
     match output.code {
         Some(0) => {
             let verified: Vec<&str> =
-                told.lines().filter(|line| line.starts_with("verified against the CPU")).collect();
+                printed.lines().filter(|line| line.starts_with("verified against the CPU")).collect();
             let all = |line: &&str| {
                 let words: Vec<&str> = line.rsplit(": ").next().unwrap_or_default().split(' ').collect();
                 words.first() == words.get(2)
@@ -145,8 +145,10 @@ fn outcome(
                 false => wrong("success without right results"),
             }
         }
-        Some(3 | 4) if !told.contains("aorta::exec::") => wrong("no message"),
-        Some(4) if !told.contains("rank") && !told.contains(function) => wrong("neither rank nor operation is told"),
+        Some(3 | 4) if !printed.contains("aorta::exec::") => wrong("no message"),
+        Some(4) if !printed.contains("rank") && !printed.contains(function) => {
+            wrong("neither rank nor operation is told")
+        }
         Some(3 | 4) => Ok(Outcome::Told),
         _ => wrong("an exit code that no page describes"),
     }
@@ -268,16 +270,16 @@ fn a_rank_that_is_killed_in_any_phase_ends_the_other() {
     in_each_phase("kill", 1, |rank, phase, first, other| {
         let (killed, left) = if rank == 0 { (first, other) } else { (other, first) };
         let left_rank = 1 - rank;
-        assert_eq!(killed.code, None, "{phase}: {}", killed.told);
-        assert_eq!(left.code, Some(4), "{phase}: {}", left.told);
+        assert_eq!(killed.code, None, "{phase}: {}", killed.printed);
+        assert_eq!(left.code, Some(4), "{phase}: {}", left.printed);
         let gone = [format!("rank {rank} was lost"), format!("rank {rank} started, but ended")];
         // The other rank notices a process that dies while its memory is being opened.
-        let told = [
+        let expected = [
             &gone[..],
             &[format!("the memory of rank {rank} is not open"), format!("the memory of rank {left_rank} is not open")],
         ]
         .concat();
-        assert!(told.iter().any(|told| left.told.contains(told)), "rank {rank}, {phase}: {}", left.told);
+        assert!(expected.iter().any(|text| left.printed.contains(text)), "rank {rank}, {phase}: {}", left.printed);
     });
 }
 
@@ -286,8 +288,8 @@ fn a_rank_whose_call_never_returns_ends_all() {
     // Each process ends only once its timeout has passed.
     in_each_phase("halt", 3, |rank, phase, first, other| {
         let codes = (first.code, other.code);
-        assert_eq!(codes, (Some(4), Some(4)), "rank {rank}, {phase}: {}\n{}", first.told, other.told);
-        let said = format!("{}{}", first.told, other.told);
-        assert!(said.contains("aorta::exec::") && said.contains("rank "), "rank {rank}, {phase}: {said}");
+        assert_eq!(codes, (Some(4), Some(4)), "rank {rank}, {phase}: {}\n{}", first.printed, other.printed);
+        let both = format!("{}{}", first.printed, other.printed);
+        assert!(both.contains("aorta::exec::") && both.contains("rank "), "rank {rank}, {phase}: {both}");
     });
 }

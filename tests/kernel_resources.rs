@@ -160,10 +160,10 @@ fn simulated(folder: &Path, text: &str, arguments: &[&str]) -> (u64, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_aorta"));
     command.args(["exec", "--backend", "sim", "--effort", "sanity", "--json"]).arg(&record).arg(&path).args(arguments);
     let out = command.env("XDG_CONFIG_HOME", folder).output().expect("it runs");
-    let told = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{told}");
+    let printed = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{printed}");
     let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(record).expect("a record")).expect("JSON");
-    (record["variants"][0]["time"]["p50_ns"].as_f64().expect("a time") as u64, told)
+    (record["variants"][0]["time"]["p50_ns"].as_f64().expect("a time") as u64, printed)
 }
 
 /// Two kernels share the units where their registers fit them both, and run one after the other where they do not.
@@ -175,11 +175,11 @@ fn the_simulator_uses_the_resources_of_code_in_a_file() {
     let mut times = Vec::new();
     for (registers, fit) in [(32, "8 blocks"), (255, "1 block")] {
         fs::write(folder.join("k.cubin"), cubin(registers, 0)).expect("a file");
-        let (time, told) = simulated(&folder, &text, &[]);
+        let (time, printed) = simulated(&folder, &text, &[]);
         let note = format!(
             "its compiled code takes {registers} registers a thread and 0 B of shared memory a block: {fit} of"
         );
-        assert!(told.contains(&note), "{told}");
+        assert!(printed.contains(&note), "{printed}");
         times.push(time);
     }
     assert!((100_000..120_000).contains(&times[0]) && (200_000..220_000).contains(&times[1]), "{times:?}");
@@ -193,13 +193,13 @@ fn the_simulator_says_what_it_assumes() {
                 __shared__ float tile[300]; tile[threadIdx.x] = x[threadIdx.x]; __syncthreads(); \
                 y[threadIdx.x] = tile[(threadIdx.x + 7) % 256]; }";
     let text = HEAD.replace("FIELD", &format!("source: \"\"\"{}\"\"\"", code.replace("\\\"", "\"")));
-    let (_, told) = simulated(&folder, &text, &[]);
+    let (_, printed) = simulated(&folder, &text, &[]);
     assert!(
-        told.contains("its source is compiled with `--allow-kernels` alone: without them, 8 blocks of 256"),
-        "{told}"
+        printed.contains("its source is compiled with `--allow-kernels` alone: without them, 8 blocks of 256"),
+        "{printed}"
     );
-    let (_, told) = simulated(&folder, &text.replace("time: 100us, ", ""), &[]);
-    assert!(told.contains("it declares neither `bytes` nor `time`, so"), "{told}");
+    let (_, printed) = simulated(&folder, &text.replace("time: 100us, ", ""), &[]);
+    assert!(printed.contains("it declares neither `bytes` nor `time`, so"), "{printed}");
     let Some(nvrtc) = nvrtc() else { return };
     let source = Source { name: "k".to_owned(), text: code.replace("\\\"", "\""), code: None };
     let code = nvrtc.compile(&source, "sm_90").expect("it compiles");
@@ -207,6 +207,6 @@ fn the_simulator_says_what_it_assumes() {
     // 1 KiB of a block's shared memory is the system's.
     assert_eq!(found.shared, 1200 + 1024);
     assert!((8..=64).contains(&found.registers), "{found:?}");
-    let (_, told) = simulated(&folder, &text, &["--allow-kernels"]);
-    assert!(told.contains(&format!("its compiled code takes {} registers", found.registers)), "{told}");
+    let (_, printed) = simulated(&folder, &text, &["--allow-kernels"]);
+    assert!(printed.contains(&format!("its compiled code takes {} registers", found.registers)), "{printed}");
 }

@@ -78,6 +78,6 @@ fn kernels_of_problems_agree_with_the_cpu() {
         let mut arguments = vec![path.as_str(), "--preset", "tiny", "--effort", "sanity"];
         arguments.extend(set.iter().map(String::as_str));
         let output = hip::run_with(libraries, &[], &arguments);
-        assert_eq!(output.code, Some(0), "level {level}, {}: {}", problem.name, output.told);
+        assert_eq!(output.code, Some(0), "level {level}, {}: {}", problem.name, output.printed);
     });
 }

@@ -121,18 +121,25 @@ fn commands_run_the_blocks() {
     for more in [&["--ranks", "2"][..], &["--launch", "graph"], &["--fresh"]] {
         for (hangs, expected) in [("none", Some(0)), ("first", Some(4)), ("last", Some(4))] {
             // The blocks of side b alone hang.
-            let (code, told) =
+            let (code, printed) =
                 run(&[&["ab", &path, "--b", &format!("--set hangs={hangs}")], &sides[..], more].concat());
-            assert_eq!(code, expected, "{more:?} {hangs}\n{told}");
+            assert_eq!(code, expected, "{more:?} {hangs}\n{printed}");
             let block = if hangs == "first" { "`setup`" } else { "`teardown`" };
-            assert_eq!(told.contains(&format!("the {block} did not end")), hangs != "none", "{more:?} {hangs}\n{told}");
+            assert_eq!(
+                printed.contains(&format!("the {block} did not end")),
+                hangs != "none",
+                "{more:?} {hangs}\n{printed}"
+            );
         }
     }
     let axis = ["--set", "hangs=first,last,none", "--backend", "host", "--timeout", "400ms", "--effort", "sanity"];
-    let (code, told) = run(&[&["sweep", &path], &axis[..]].concat());
-    assert_eq!(code, Some(4), "{told}");
-    assert!(["`setup`", "`teardown`"].iter().all(|block| told.contains(&format!("the {block} did not end"))), "{told}");
-    assert!(told.contains("1 done, 2 failed"), "{told}");
+    let (code, printed) = run(&[&["sweep", &path], &axis[..]].concat());
+    assert_eq!(code, Some(4), "{printed}");
+    assert!(
+        ["`setup`", "`teardown`"].iter().all(|block| printed.contains(&format!("the {block} did not end"))),
+        "{printed}"
+    );
+    assert!(printed.contains("1 done, 2 failed"), "{printed}");
 }
 
 /// The simulator takes as long for an iteration, with a setup and without.

@@ -369,7 +369,7 @@ fn agrees(seeds: &[u64], fill: impl Fn(&mut Random)) {
         let path = folder.path().join("random.aorta");
         std::fs::write(&path, &text).expect("a file of our own");
         let output = hip::run_with(libraries, &[], &[&path.display().to_string(), "--effort", "sanity"]);
-        assert_eq!(output.code, Some(0), "seed {seed}\n{text}\n{}", output.told);
+        assert_eq!(output.code, Some(0), "seed {seed}\n{text}\n{}", output.printed);
     }
 }
 

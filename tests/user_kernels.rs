@@ -232,9 +232,9 @@ fn mistakes_in_the_code_are_told_with_their_line() {
     for (name, fields, code, place, said) in wrong {
         let file = write(folder.path(), &format!("{name}.aorta"), &with_kernel(fields, code));
         let output = run_with(libraries, &[], &[&file]);
-        assert_eq!(output.code, Some(4), "{name}: {}", output.told);
+        assert_eq!(output.code, Some(4), "{name}: {}", output.printed);
         for part in [place, said, "kernel `k`"] {
-            assert!(output.told.contains(part), "{name} tells {part}: {}", output.told);
+            assert!(output.printed.contains(part), "{name} tells {part}: {}", output.printed);
         }
     }
 }
@@ -245,18 +245,18 @@ fn a_kernel_without_a_reference_is_taken_as_it_is() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = write(folder.path(), "own.aorta", &with_kernel("", GOOD));
     let output = run_with(libraries, &[], &[&file]);
-    assert_eq!(output.code, Some(0), "{}", output.told);
-    assert!(output.told.contains("not compared: a kernel without a `reference`"), "{}", output.told);
+    assert_eq!(output.code, Some(0), "{}", output.printed);
+    assert!(output.printed.contains("not compared: a kernel without a `reference`"), "{}", output.printed);
     let residency =
         "the kernel `k` with 64 threads a block: 32 registers a thread, 0 B of shared memory a block, and 1 block";
-    assert!(output.told.contains(residency), "{}", output.told);
+    assert!(output.printed.contains(residency), "{}", output.printed);
     let (status, text) = told(libraries, &["exec", &file, "--backend", "host"]);
     assert_eq!(status, Some(4), "{text}");
     assert!(text.contains("the kernel `k` has no `reference`"), "{text}");
     // A wrong one is found.
     let file = write(folder.path(), "wrong.aorta", &with_kernel("\n  reference: map(3 * x),", GOOD));
     let output = run_with(libraries, &[], &[&file]);
-    assert_eq!(output.code, Some(1), "{}", output.told);
+    assert_eq!(output.code, Some(1), "{}", output.printed);
 }
 
 #[test]
@@ -287,8 +287,8 @@ fn code_in_a_file_lies_beside_the_workload() {
     }
     let compiled = write(&inside, "compiled.aorta", &text("k.hsaco"));
     let output = run_with(libraries, &[], &[&compiled]);
-    assert_eq!(output.code, Some(4), "{}", output.told);
-    assert!(output.told.contains("the kernel `k` cannot be launched"), "{}", output.told);
+    assert_eq!(output.code, Some(4), "{}", output.printed);
+    assert!(output.printed.contains("the kernel `k` cannot be launched"), "{}", output.printed);
 }
 
 /// The code that the double's compiler makes of a kernel `twice`, from the cache of a run.
@@ -300,7 +300,7 @@ fn compiled(libraries: &Path, folder: &Path) -> Vec<u8> {
         &[("XDG_CACHE_HOME", &folder.join("cache").display().to_string())],
         &[&write(folder, "source.aorta", &text)],
     );
-    assert_eq!(output.code, Some(0), "{}", output.told);
+    assert_eq!(output.code, Some(0), "{}", output.printed);
     let mut folders = vec![folder.join("cache")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder") {
@@ -380,8 +380,8 @@ fn compiled_code_runs_beside_ours() {
     write(folder.path(), "foreign.json", &METADATA.replace("\"hip\", \"arch\": \"gfx942\"", "\"cuda\", \"arch\": 90"));
     let file = write(folder.path(), "foreign.aorta", &text("file: \"foreign.json\","));
     let output = run_with(libraries, &[], &[&file]);
-    assert_eq!(output.code, Some(4), "{}", output.told);
-    assert!(output.told.contains("Triton has compiled it for `cuda 90`"), "{}", output.told);
+    assert_eq!(output.code, Some(4), "{}", output.printed);
+    assert!(output.printed.contains("Triton has compiled it for `cuda 90`"), "{}", output.printed);
 }
 
 /// The order of `args` is that of the entry's parameters, which the compiler checks.
@@ -400,7 +400,7 @@ fn arguments_have_the_order_of_the_entry() {
     };
     verify(libraries, &write(folder.path(), "good.aorta", &text("[y, n, a, n * m, x]")), &[]);
     let output = run_with(libraries, &[], &[&write(folder.path(), "wrong.aorta", &text("[y, a, n, n * m, x]"))]);
-    assert_eq!(output.code, Some(4), "{}", output.told);
+    assert_eq!(output.code, Some(4), "{}", output.printed);
 }
 
 /// An output with the name of an input is that input, and its entry has one parameter for both.

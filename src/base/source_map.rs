@@ -82,11 +82,6 @@ impl SourceMap {
         let text = |SourceLocation { file, line, column, .. }: SourceLocation<'_>| format!("{file}:{line}:{column}");
         self.locate(span.start).map_or_else(String::new, text)
     }
-
-    /// Line, counted from 1, at which a span begins.
-    pub fn line(&self, span: SrcSpan) -> usize {
-        self.locate(span.start).map_or(0, |place| place.line)
-    }
 }
 
 /// Source location in a file.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backend::cuda::{self, Cuda};
-use crate::backend::gpu::Gpu;
+use crate::backend::gpu::{Api, Gpu};
 use crate::backend::hip::{self, Hip};
 use crate::backend::host::Host;
 use crate::backend::ranges::Ranges;
@@ -127,13 +127,10 @@ fn open_cuda(
     ranges: Option<Ranges>,
     launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = places("CUDA", cuda_devices(), device, ranks, launched_rank)?;
+    let places = places("CUDA", cuda_devices(), device, ranks, launched_rank)?;
     let queues = environment::queues("nvidia").map(|(_, count)| count);
     let open = |index| Cuda::open(environment::library_paths(), index, queues);
-    let devices: Result<Vec<Cuda>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
-    let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
-    let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
-    Ok(Chosen { backend: Box::new(backend), why: None })
+    open_gpus(places, open, ranges, launched_rank)
 }
 
 /// Opens HIP devices in the same way.
@@ -143,10 +140,20 @@ fn open_hip(
     ranges: Option<Ranges>,
     launched_rank: Option<&LaunchedRank>,
 ) -> Result<Chosen, CliError> {
-    let (first, ranks) = places("HIP", hip_devices(), device, ranks, launched_rank)?;
+    let places = places("HIP", hip_devices(), device, ranks, launched_rank)?;
     let queues = environment::queues("amd").map(|(_, count)| count);
     let open = |index| Hip::open(environment::rocm_paths(), index, queues);
-    let devices: Result<Vec<Hip>, ExecError> = (first..first.saturating_add(ranks)).map(open).collect();
+    open_gpus(places, open, ranges, launched_rank)
+}
+
+/// Opens as many GPUs, from the first on, as one backend.
+fn open_gpus<A: Api>(
+    (first, count): (u32, u32),
+    open: impl Fn(u32) -> Result<A, ExecError>,
+    ranges: Option<Ranges>,
+    launched_rank: Option<&LaunchedRank>,
+) -> Result<Chosen, CliError> {
+    let devices: Result<Vec<A>, ExecError> = (first..first.saturating_add(count)).map(open).collect();
     let backend = Gpu::new(devices.map_err(failed)?, kernel_cache()).with_ranges(ranges);
     let backend = backend.with_peers(launched_rank.map(|launched_rank| launched_rank.peers.clone()));
     Ok(Chosen { backend: Box::new(backend), why: None })

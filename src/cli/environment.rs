@@ -90,16 +90,7 @@ pub fn library_paths() -> SearchPaths {
     for root in ["CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"].iter().flat_map(|name| folders(name)) {
         toolkits.extend([root.join("lib64"), root.join("lib"), root.join("targets/x86_64-linux/lib")]);
     }
-    let mut installed: Vec<PathBuf> = std::fs::read_dir("/usr/local")
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    installed
-        .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("cuda")));
-    // The newest first, after the one without a version.
-    installed.sort();
-    installed.reverse();
-    installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "cuda"));
-    for root in installed {
+    for root in installed("/usr/local", "cuda") {
         toolkits.extend(["lib64", "targets/x86_64-linux/lib", "extras/CUPTI/lib64"].map(|folder| root.join(folder)));
     }
     for folder in ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"] {
@@ -108,21 +99,24 @@ pub fn library_paths() -> SearchPaths {
     SearchPaths { first: folders("AORTA_LIBRARY_PATH"), toolkits, packages: site_packages() }
 }
 
+/// Entries of a folder whose names begin with that of a toolkit: first the one without a version, then the newest.
+fn installed(folder: &str, toolkit: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
+    let mut installed: Vec<PathBuf> = entries.unwrap_or_default();
+    installed
+        .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(toolkit)));
+    installed.sort();
+    installed.reverse();
+    installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != toolkit));
+    installed
+}
+
 /// Folders where AMD's installers, containers and Python wheels put libraries. AORTA_LIBRARY_PATH comes first.
 pub fn rocm_paths() -> SearchPaths {
     let mut toolkits: Vec<PathBuf> = Vec::new();
     let mut roots: Vec<PathBuf> =
         ["ROCM_PATH", "ROCM_HOME", "HIP_PATH"].iter().flat_map(|name| folders(name)).collect();
-    let mut installed: Vec<PathBuf> = std::fs::read_dir("/opt")
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .unwrap_or_default();
-    installed
-        .retain(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("rocm")));
-    // The newest first, after the one without a version.
-    installed.sort();
-    installed.reverse();
-    installed.sort_by_key(|path| path.file_name().is_none_or(|name| name != "rocm"));
-    roots.extend(installed);
+    roots.extend(installed("/opt", "rocm"));
     for root in roots {
         toolkits.extend([root.join("lib"), root.join("lib64")]);
     }

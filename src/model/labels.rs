@@ -283,10 +283,7 @@ impl<'a> Analyzer<'a> {
             }
             None => {
                 let op = OpId(data.ops.start);
-                let names = match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
-                    Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
-                    _ => Vec::new(),
-                };
+                let names = self.output_names(op);
                 let wanted = self.names.name(member.symbol);
                 if let Some(place) = names.iter().position(|name| *name == wanted) {
                     let view = self.expansion.step.outputs(op)[place];
@@ -336,6 +333,14 @@ impl<'a> Analyzer<'a> {
         }
     }
 
+    /// Names of the outputs of an operation; none for a marker.
+    fn output_names(&self, op: OpId) -> Vec<&str> {
+        match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
+            Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The outputs of an operation or a call, with their names.
     fn outputs_of(&self, label: LabelId) -> (Vec<ViewId>, Vec<String>) {
         let data = self.label_data(label);
@@ -349,10 +354,7 @@ impl<'a> Analyzer<'a> {
                 .unzip(),
             None => {
                 let op = OpId(data.ops.start);
-                let names = match self.expansion.step.ops.get(op.index()).map(|op| op.kind) {
-                    Some(OpKind::Run(spec)) => self.program.spec(spec).output_names(),
-                    _ => Vec::new(),
-                };
+                let names = self.output_names(op);
                 let outputs = self.expansion.step.outputs(op).to_vec();
                 (outputs, names.iter().map(|name| (*name).to_owned()).collect())
             }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{DType, Dims, MemoryId, Space, SrcSpan, Symbol, ViewId, suggest};
+use crate::base::{DType, Dims, Space, SrcSpan, Symbol, ViewId, suggest};
 use crate::syntax::ast::{Buffer, Expr, Layout, Name};
 
 use super::analyzer::Analyzer;
@@ -283,10 +283,5 @@ impl Program {
             _ => return None,
         }
         Some(format!(".{name}[{}]", items.join(", ")))
-    }
-
-    /// The parts of a buffer; empty if it has none.
-    pub fn parts_of(&self, memory: MemoryId) -> &[Part] {
-        self.parts.get(&memory).map_or(&[], |parts| parts)
     }
 }

@@ -19,6 +19,16 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
+    /// An option that every call gives.
+    pub const fn required(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind, default: Preset::Required, doc }
+    }
+
+    /// An option without a default: the operation decides if a call omits it.
+    pub const fn absent(name: &'static str, kind: OptionType, doc: &'static str) -> OptionSpec {
+        OptionSpec { name, kind, default: Preset::Absent, doc }
+    }
+
     /// An optional number without a unit.
     pub const fn number(name: &'static str, default: f64, doc: &'static str) -> OptionSpec {
         OptionSpec { name, kind: OptionType::Number(Dimension::NONE), default: Preset::Number(default), doc }
@@ -210,17 +220,6 @@ pub struct Attrs {
 impl Attrs {
     pub fn push(&mut self, name: &'static str, value: Attr, span: Option<SrcSpan>) {
         self.values.push((name, value, span));
-    }
-
-    /// Returns the given options, and the defaults of all others.
-    #[cfg(test)]
-    pub(super) fn with_defaults(options: &[OptionSpec], given: &[(&'static str, Attr)]) -> Attrs {
-        let mut attrs = Attrs::default();
-        for option in options {
-            let value = given.iter().find(|(name, _)| *name == option.name).map(|(_, value)| value.clone());
-            attrs.push(option.name, value.unwrap_or_else(|| option.default.value()), None);
-        }
-        attrs
     }
 
     /// Removes all options.

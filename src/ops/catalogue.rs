@@ -92,6 +92,7 @@ mod tests {
     #[test]
     fn names_are_unique() {
         for (index, operation) in CATALOGUE.iter().enumerate() {
+            assert!(!operation.name().is_empty() && !operation.signature().summary.is_empty());
             assert_eq!(find(operation.name()).map(|found| found.name()), Some(operation.name()));
             assert!(CATALOGUE[..index].iter().all(|other| other.name() != operation.name()));
         }

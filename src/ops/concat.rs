@@ -15,21 +15,12 @@ fn along(spec: &Spec) -> usize {
 }
 
 impl Operation for Concat {
-    fn name(&self) -> &'static str {
-        "concat"
-    }
-
-    fn summary(&self) -> &'static str {
-        "concatenates tensors along a dimension"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "concat",
+                summary: "concatenates tensors along a dimension",
+                category: Category::Movement,
                 inputs: &[Input::Tensors("x")],
                 outputs: &["y"],
                 options: &[axis::option(0, "the dimension to concatenate along; -1 is the last")],

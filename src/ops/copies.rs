@@ -103,10 +103,6 @@ fn way(via: &str, source: &Tensor, target: &Tensor) -> Option<Way> {
 }
 
 impl Operation for Copy {
-    fn name(&self) -> &'static str {
-        "copy"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
     }
@@ -115,17 +111,12 @@ impl Operation for Copy {
         Counted::of(spec).is_none().then(Expression::identity)
     }
 
-    fn summary(&self) -> &'static str {
-        "copies a tensor within or between device and host memory; the buffers determine the direction"
-    }
-
-    fn category(&self) -> Category {
-        Category::Copy
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "copy",
+                summary: "copies a tensor within or between device and host memory; the buffers determine the direction",
+                category: Category::Copy,
                 inputs: &[Input::Tensor("src"), Input::Optional("counts")],
                 outputs: &["dst"],
                 options: &[
@@ -359,28 +350,16 @@ pub fn launch_to_peer(spec: &Spec) -> Launch {
 pub struct Memset;
 
 impl Operation for Memset {
-    fn name(&self) -> &'static str {
-        "memset"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sets every byte to one value by the runtime's memset"
-    }
-
-    fn category(&self) -> Category {
-        Category::Copy
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Scalar(OptionSpec {
-                name: "value",
-                kind: OptionType::Int(0, 255),
-                default: Preset::Required,
-                doc: "the byte",
-            })],
-            outputs: &["x"],
-            options: &[],
+        const {
+            &Signature {
+                name: "memset",
+                summary: "sets every byte to one value by the runtime's memset",
+                category: Category::Copy,
+                inputs: &[Input::Scalar(OptionSpec::required("value", OptionType::Int(0, 255), "the byte"))],
+                outputs: &["x"],
+                options: &[],
+            }
         }
     }
 

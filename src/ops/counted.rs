@@ -6,7 +6,7 @@
 
 use crate::base::{DType, Dims, Space};
 
-use super::kernel::{bounds, c_type, source};
+use super::kernel::{bounds, c_type, launch, param, u32_param, u64_param};
 use super::launch::Counted;
 use super::*;
 
@@ -169,22 +169,17 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
     let unit = [16, 8, 4, 2].into_iter().find(aligned).unwrap_or(1);
     let (sender, receiver) = if counted.back { (to, from) } else { (from, to) };
     let params = [
-        "const Unit* source",
-        "const I* counts",
-        "Unit* target",
-        "u32 sender",
-        "u32 receiver",
-        "u32 parts",
-        "u32 own",
-        "u64 row",
-        "u64 source_rows",
-        "u64 target_rows",
-    ]
-    .map(str::to_owned);
-    let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
-    let own = counted.parts / u64::from(counted.ranks);
-    args.extend([u64::from(sender), u64::from(receiver), counted.parts, own].map(|size| Arg::U32(size as u32)));
-    args.extend([bytes / unit, counted.source, counted.target].map(Arg::U64));
+        param("const Unit* source", Arg::Operand(0)),
+        param("const I* counts", Arg::Operand(1)),
+        param("Unit* target", Arg::Operand(2)),
+        u32_param("sender", u64::from(sender)),
+        u32_param("receiver", u64::from(receiver)),
+        u32_param("parts", counted.parts),
+        u32_param("own", counted.parts / u64::from(counted.ranks)),
+        u64_param("row", bytes / unit),
+        u64_param("source_rows", counted.source),
+        u64_param("target_rows", counted.target),
+    ];
     let before = format!(
         "{}#define BACK {}\n#define UNROLL {UNROLL}\ntypedef {} I;\ntypedef Pack<{}, {}> Unit;\n",
         bounds(THREADS),
@@ -195,13 +190,7 @@ pub fn kernel(spec: &Spec, counted: &Counted, (from, to): (u32, u32)) -> Launch 
     );
     let blocks =
         (counted.usual_bytes(source_tensor.dtype) / unit).div_ceil(u64::from(THREADS) * UNROLL).clamp(1, MOST_BLOCKS);
-    Launch::Kernel(Kernel {
-        source: source("counted_copy", &before, &params, BODY),
-        grid: Kernel::along_x(blocks),
-        block: Kernel::along_x(THREADS),
-        shared: Shared::Bytes(0),
-        args,
-    })
+    launch("counted_copy", &before, &params, BODY, blocks, THREADS)
 }
 
 const BODY: &str = r#"  __shared__ u64 sums[3];

@@ -42,21 +42,12 @@ fn draws(spec: &Spec) -> Vec<f64> {
 }
 
 impl Operation for Dropout {
-    fn name(&self) -> &'static str {
-        "dropout"
-    }
-
-    fn summary(&self) -> &'static str {
-        "zeroes elements at random with probability `p`, and scales the others by 1 / (1 - p)"
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "dropout",
+                summary: "zeroes elements at random with probability `p`, and scales the others by 1 / (1 - p)",
+                category: Category::Elementwise,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
                 options: &[

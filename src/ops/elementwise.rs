@@ -18,10 +18,6 @@ pub struct Map;
 const OUTPUTS: [&str; 8] = ["y", "y2", "y3", "y4", "y5", "y6", "y7", "y8"];
 
 impl Operation for Map {
-    fn name(&self) -> &'static str {
-        "map"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
     }
@@ -30,16 +26,15 @@ impl Operation for Map {
         spec.expression.as_deref().cloned()
     }
 
-    fn summary(&self) -> &'static str {
-        "evaluates one or more elementwise expressions in one fused kernel, with broadcasting"
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Expressions], outputs: &OUTPUTS, options: &[] }
+        &Signature {
+            name: "map",
+            summary: "evaluates one or more elementwise expressions in one fused kernel, with broadcasting",
+            category: Category::Elementwise,
+            inputs: &[Input::Expressions],
+            outputs: &OUTPUTS,
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -110,10 +105,6 @@ impl Operation for Map {
 pub struct Cast;
 
 impl Operation for Cast {
-    fn name(&self) -> &'static str {
-        "cast"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
     }
@@ -122,24 +113,16 @@ impl Operation for Cast {
         Some(Expression::identity())
     }
 
-    fn summary(&self) -> &'static str {
-        "converts to another element type: floats round to nearest even, integers truncate and saturate"
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "to",
-                kind: OptionType::DType,
-                default: Preset::Absent,
-                doc: "the element type, where no output is given",
-            }],
+        const {
+            &Signature {
+                name: "cast",
+                summary: "converts to another element type: floats round to nearest even, integers truncate and saturate",
+                category: Category::Elementwise,
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::absent("to", OptionType::DType, "the element type, where no output is given")],
+            }
         }
     }
 
@@ -180,10 +163,6 @@ impl Operation for Cast {
 pub struct Fill;
 
 impl Operation for Fill {
-    fn name(&self) -> &'static str {
-        "fill"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
     }
@@ -192,24 +171,20 @@ impl Operation for Fill {
         Some(Expression::constant(spec.attrs.number("value")))
     }
 
-    fn summary(&self) -> &'static str {
-        "sets every element to one value"
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Scalar(OptionSpec {
-                name: "value",
-                kind: OptionType::Number(Dimension::NONE),
-                default: Preset::Required,
-                doc: "the value",
-            })],
-            outputs: &["x"],
-            options: &[],
+        const {
+            &Signature {
+                name: "fill",
+                summary: "sets every element to one value",
+                category: Category::Elementwise,
+                inputs: &[Input::Scalar(OptionSpec::required(
+                    "value",
+                    OptionType::Number(Dimension::NONE),
+                    "the value",
+                ))],
+                outputs: &["x"],
+                options: &[],
+            }
         }
     }
 

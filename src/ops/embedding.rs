@@ -9,20 +9,15 @@ use super::*;
 pub struct Embedding;
 
 impl Operation for Embedding {
-    fn name(&self) -> &'static str {
-        "embedding"
-    }
-
-    fn summary(&self) -> &'static str {
-        "looks up a row of `table` for each id; an id out of range, such as -1, gives zeros"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensor("table"), Input::Tensor("ids")], outputs: &["y"], options: &[] }
+        &Signature {
+            name: "embedding",
+            summary: "looks up a row of `table` for each id; an id out of range, such as -1, gives zeros",
+            category: Category::Movement,
+            inputs: &[Input::Tensor("table"), Input::Tensor("ids")],
+            outputs: &["y"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

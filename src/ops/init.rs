@@ -3,8 +3,8 @@
 use crate::base::DType;
 use crate::base::random::{SUM_DEVIATION, bell, hash};
 
-use super::kernel::{BLOCK, c_type, source};
-use super::{Arg, Kernel, Shared};
+use super::kernel::{BLOCK, c_type, kernel, param, u64_param};
+use super::{Arg, Kernel};
 
 /// Initial contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,17 +48,15 @@ impl Init {
     /// Returns the kernel that fills `elements` elements of operand 0; `None` for poison, which is set bytewise.
     pub fn kernel(self, dtype: DType, elements: u64) -> Option<Kernel> {
         let compute = if dtype.is_float() { "f32" } else { "f64" };
-        let (name, value, mut args) = match self {
+        let (name, value, seed, deviation) = match self {
             Init::Poison => return None,
             Init::Random { seed, deviation } if dtype.is_float() => {
-                ("init_random", "bell(seed, i) * scale".to_owned(), vec![Arg::U64(seed), Arg::F32(deviation as f32)])
+                ("init_random", "bell(seed, i) * scale", seed, deviation as f32)
             }
-            Init::Random { seed, .. } => {
-                ("init_random_whole", "(f64)(hash(seed, i) % 100)".to_owned(), vec![Arg::U64(seed), Arg::F32(0.0)])
-            }
-            Init::Zeros => ("init_zeros", "C(0)".to_owned(), vec![Arg::U64(0), Arg::F32(0.0)]),
-            Init::Ones => ("init_ones", "C(1)".to_owned(), vec![Arg::U64(0), Arg::F32(0.0)]),
-            Init::Iota => ("init_iota", "(f64)i".to_owned(), vec![Arg::U64(0), Arg::F32(0.0)]),
+            Init::Random { seed, .. } => ("init_random_whole", "(f64)(hash(seed, i) % 100)", seed, 0.0),
+            Init::Zeros => ("init_zeros", "C(0)", 0, 0.0),
+            Init::Ones => ("init_ones", "C(1)", 0, 0.0),
+            Init::Iota => ("init_iota", "(f64)i", 0, 0.0),
         };
         let compute = if matches!(self, Init::Iota) { "f64" } else { compute };
         let scale = (1.0f32 / SUM_DEVIATION).to_bits();
@@ -77,19 +75,16 @@ __device__ inline f32 bell(u64 seed, u64 index) {{
 }}
 "#
         );
-        let dtype_name = c_type(dtype);
-        let params = [format!("{dtype_name}* x"), "u64 seed".into(), "f32 scale".into(), "u64 n".into()];
+        let params = [
+            param(format!("{}* x", c_type(dtype)), Arg::Operand(0)),
+            u64_param("seed", seed),
+            param("f32 scale", Arg::F32(deviation)),
+            u64_param("n", elements),
+        ];
         let body = format!(
             "  for (u64 i = GLOBAL_INDEX; i < n; i += (u64)gridDim.x * blockDim.x) store<C>(x[i], (C)({value}));\n"
         );
-        args.insert(0, Arg::Operand(0));
-        args.push(Arg::U64(elements));
-        Some(Kernel {
-            source: source(name, &before, &params, &body),
-            grid: Kernel::along_x(elements.div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16)),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        let blocks = elements.div_ceil(u64::from(BLOCK)).clamp(1, 1 << 16);
+        Some(kernel(name, &before, &params, &body, blocks, BLOCK))
     }
 }

@@ -227,10 +227,55 @@ pub fn bounds(threads: u32) -> String {
     format!("#undef BOUNDS\n#define BOUNDS __launch_bounds__({threads})\n")
 }
 
-/// Returns the launch of a kernel with a single thread.
-pub fn one_thread(name: &str, params: &[String], body: &str, args: Vec<Arg>) -> Vec<Launch> {
-    let source = source(name, "", params, body);
-    vec![Launch::Kernel(Kernel { source, grid: [1; 3], block: [1; 3], shared: Shared::Bytes(0), args })]
+/// A parameter of a kernel: its declaration, such as `u64 count`, and its argument.
+pub type Parameter = (String, Arg);
+
+/// Returns a parameter with this declaration.
+pub fn param(declaration: impl Into<String>, arg: Arg) -> Parameter {
+    (declaration.into(), arg)
+}
+
+/// Returns a parameter of type `u32`, which must hold the value.
+pub fn u32_param(name: &str, value: u64) -> Parameter {
+    (format!("u32 {name}"), Arg::U32(value as u32))
+}
+
+/// Returns a parameter of type `u64`.
+pub fn u64_param(name: &str, value: u64) -> Parameter {
+    (format!("u64 {name}"), Arg::U64(value))
+}
+
+/// Returns a parameter of type `i64`, such as the stride of a tensor.
+pub fn i64_param(name: &str, value: u64) -> Parameter {
+    (format!("i64 {name}"), Arg::U64(value))
+}
+
+/// Returns the parameter for a geometry. A geometry without dimensions has a single element.
+pub fn geometry_param(name: &str, geometry: &Geometry) -> Parameter {
+    let declaration = format!("const Geometry<{}, {}> {name}", geometry.dims.len().max(1), geometry.strides.len());
+    let words = match geometry.dims.is_empty() {
+        true => std::iter::once(1).chain(geometry.strides.iter().map(|_| 0)).collect(),
+        false => geometry.words(),
+    };
+    (declaration, Arg::Words(words))
+}
+
+/// Returns a kernel with a one-dimensional grid of `blocks` blocks of `threads` threads, without dynamic shared memory.
+/// [`source`] has the other arguments.
+pub fn kernel(name: &str, before: &str, params: &[Parameter], body: &str, blocks: u64, threads: u32) -> Kernel {
+    let (declarations, args): (Vec<String>, Vec<Arg>) = params.iter().cloned().unzip();
+    Kernel {
+        source: source(name, before, &declarations, body),
+        grid: Kernel::along_x(blocks),
+        block: Kernel::along_x(threads),
+        shared: Shared::Bytes(0),
+        args,
+    }
+}
+
+/// Returns the launch of [`kernel()`].
+pub fn launch(name: &str, before: &str, params: &[Parameter], body: &str, blocks: u64, threads: u32) -> Launch {
+    Launch::Kernel(kernel(name, before, params, body, blocks, threads))
 }
 
 /// Name of the element type in kernels, which is the name in the language.
@@ -241,17 +286,4 @@ pub fn c_type(dtype: DType) -> &'static str {
 /// Narrowest index type for this number of elements: 64-bit division is several times slower than 32-bit.
 pub fn index_type(elements: u64) -> &'static str {
     if elements <= u64::from(u32::MAX) { "u32" } else { "u64" }
-}
-
-/// The kernel parameter for a [`Geometry`]. A geometry without dimensions has a single element.
-pub fn geometry_param(geometry: &Geometry) -> String {
-    format!("const Geometry<{}, {}> g", geometry.dims.len().max(1), geometry.strides.len())
-}
-
-/// The argument for [`geometry_param`].
-pub fn geometry_words(geometry: &Geometry) -> Vec<u64> {
-    if geometry.dims.is_empty() {
-        return std::iter::once(1).chain(geometry.strides.iter().map(|_| 0)).collect();
-    }
-    geometry.words()
 }

@@ -366,14 +366,6 @@ pub enum Direction {
 }
 
 impl Direction {
-    pub fn name(self) -> &'static str {
-        match self {
-            Direction::HostToDevice => "host to device",
-            Direction::DeviceToHost => "device to host",
-            Direction::DeviceToDevice => "device to device",
-        }
-    }
-
     pub fn short(self) -> &'static str {
         match self {
             Direction::HostToDevice => "h2d",

@@ -1,6 +1,6 @@
 //! The catalogue of operations: one entry, in one file, for each operation.
 //!
-//! An entry defines everything about its operation: its inputs, outputs and options ([`Signature`]), the shape rule
+//! An entry defines everything about its operation: its name, inputs, outputs and options ([`Signature`]), the shape rule
 //! ([`Operation::infer`]), the cost model ([`Operation::cost`]), the reference implementation that every backend is
 //! verified against ([`Operation::reference`]), and the kernels or library calls that implement it, as plain data
 //! ([`Operation::launch`]). This module executes nothing and knows neither devices, files, nor names of a program.
@@ -97,20 +97,21 @@ pub use matrix::MISSES;
 pub use peers::{Crossing, PeerCopy, crossing};
 pub use read::{DataFile, FilePart, file_part};
 pub use rewritten::{dims_order, exchanges_last, keeps_order};
-pub use signature::{Input, Signature, usage};
+pub use signature::{Category, Input, Signature, usage};
 pub use synthetic::held;
 pub use user_kernel::{InputPart, KernelCall, KernelCode, Param, Passed, Reference, UserKernel, head, user_kernel};
 
 /// The definition of one operation.
 pub trait Operation: Sync {
-    fn name(&self) -> &'static str;
-
-    /// A one-line description for tables and `--help`, without a final full stop.
-    fn summary(&self) -> &'static str;
-
-    fn category(&self) -> Category;
-
     fn signature(&self) -> &'static Signature;
+
+    fn name(&self) -> &'static str {
+        self.signature().name
+    }
+
+    fn category(&self) -> Category {
+        self.signature().category
+    }
 
     /// Returns the element type and shape of each output, in order, or the error in the operands.
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError>;
@@ -232,38 +233,6 @@ pub trait Operation: Sync {
     /// rank's part of the larger one.
     fn own_part(&self) -> bool {
         false
-    }
-}
-
-/// The kind of work of an operation. Reports sum times by category.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Category {
-    Matrix,
-    Elementwise,
-    RowWise,
-    Movement,
-    Copy,
-    Collective,
-    Synthetic,
-    /// A kernel that the file declares.
-    Kernel,
-    /// A position in a stream without work: `signal`, `wait`, `sync`.
-    Marker,
-}
-
-impl Category {
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::Matrix => "matrix",
-            Category::Elementwise => "elementwise",
-            Category::RowWise => "row-wise",
-            Category::Movement => "movement",
-            Category::Copy => "copy",
-            Category::Collective => "collective",
-            Category::Synthetic => "synthetic",
-            Category::Kernel => "kernel",
-            Category::Marker => "marker",
-        }
     }
 }
 

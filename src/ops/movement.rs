@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::layout::collapse;
 use super::occupancy::RESIDENT_BLOCKS;
 use super::ragged::RAGGED;
@@ -26,20 +26,15 @@ pub(super) fn head_geometry(a: &Tensor, b: &Tensor, count: usize) -> Geometry {
 pub struct Gather;
 
 impl Operation for Gather {
-    fn name(&self) -> &'static str {
-        "gather"
-    }
-
-    fn summary(&self) -> &'static str {
-        "selects rows of `x` by index; an index out of range, such as -1, gives zeros"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensor("x"), Input::Tensor("i")], outputs: &["y"], options: &[] }
+        &Signature {
+            name: "gather",
+            summary: "selects rows of `x` by index; an index out of range, such as -1, gives zeros",
+            category: Category::Movement,
+            inputs: &[Input::Tensor("x"), Input::Tensor("i")],
+            outputs: &["y"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -93,10 +88,10 @@ impl Operation for Gather {
         if let Some(stream) = stream(spec, &columns) {
             let row = RowText {
                 params: vec![
-                    (format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
-                    (geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer))),
-                    ("u64 rows".to_owned(), Arg::U64(x.dims[0])),
-                    ("u64 sx".to_owned(), Arg::U64(x.strides[0])),
+                    param(format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
+                    geometry_param("outer", &outer),
+                    u64_param("rows", x.dims[0]),
+                    u64_param("sx", x.strides[0]),
                 ],
                 text: INDEXED,
             };
@@ -104,15 +99,15 @@ impl Operation for Gather {
         }
         let dtype = c_type(x.dtype);
         let params = [
-            format!("{dtype}* __restrict__ y"),
-            format!("const {dtype}* __restrict__ x"),
-            format!("const {}* __restrict__ i", c_type(i.dtype)),
-            geometry_param(&outer).replace(" g", " outer"),
-            geometry_param(&columns.geometry).replace(" g", " inner"),
-            "u64 count".into(),
-            "u64 rows".into(),
-            "u64 sx".into(),
-            "u64 n".into(),
+            param(format!("{dtype}* __restrict__ y"), Arg::Operand(2)),
+            param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+            param(format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
+            geometry_param("outer", &outer),
+            geometry_param("inner", &columns.geometry),
+            u64_param("count", i.elements()),
+            u64_param("rows", x.dims[0]),
+            u64_param("sx", x.strides[0]),
+            u64_param("n", columns.length),
         ];
         let count = index_type(i.elements());
         let body = format!(
@@ -129,23 +124,8 @@ impl Operation for Gather {
   }}
 "#
         );
-        vec![Launch::Kernel(Kernel {
-            source: source("gather", &columns.text(), &params, &body),
-            grid: Kernel::along_x(i.elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1)),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args: vec![
-                Arg::Operand(2),
-                Arg::Operand(0),
-                Arg::Operand(1),
-                Arg::Words(geometry_words(&outer)),
-                Arg::Words(geometry_words(&columns.geometry)),
-                Arg::U64(i.elements()),
-                Arg::U64(x.dims[0]),
-                Arg::U64(x.strides[0]),
-                Arg::U64(columns.length),
-            ],
-        })]
+        let blocks = i.elements().div_ceil(u64::from(BLOCK) / columns.threads).max(1);
+        vec![launch("gather", &columns.text(), &params, &body, blocks, BLOCK)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -16,6 +16,9 @@ pub enum Optimizer {
 }
 
 const ADAMW: Signature = Signature {
+    name: "adamw",
+    summary: "one AdamW step: updates the parameters `w` and their moments `m` and `v` from the gradient `g`",
+    category: Category::Elementwise,
     inputs: &[Input::Tensor("g")],
     outputs: &["w", "m", "v"],
     options: &[
@@ -29,6 +32,9 @@ const ADAMW: Signature = Signature {
 };
 
 const SGD: Signature = Signature {
+    name: "sgd",
+    summary: "one SGD step: updates the parameters `w` and, with momentum, their velocity `v` from the gradient `g`",
+    category: Category::Elementwise,
     inputs: &[Input::Tensor("g")],
     outputs: &["w", "v"],
     options: &[
@@ -101,28 +107,6 @@ fn sgd(spec: &Spec) -> Expression {
 }
 
 impl Operation for Optimizer {
-    fn name(&self) -> &'static str {
-        match self {
-            Optimizer::AdamW => "adamw",
-            Optimizer::Sgd => "sgd",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self {
-            Optimizer::AdamW => {
-                "one AdamW step: updates the parameters `w` and their moments `m` and `v` from the gradient `g`"
-            }
-            Optimizer::Sgd => {
-                "one SGD step: updates the parameters `w` and, with momentum, their velocity `v` from the gradient `g`"
-            }
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
     fn signature(&self) -> &'static Signature {
         match self {
             Optimizer::AdamW => &ADAMW,
@@ -229,7 +213,7 @@ mod tests {
 
     /// Returns the outputs of one step on single elements, from a gradient and the values that the outputs held.
     fn step(operation: &'static dyn Operation, options: &[(&'static str, Attr)], held: &[f64]) -> Vec<f64> {
-        let attrs = Attrs::with_defaults(operation.signature().options, options);
+        let attrs = operation.signature().attrs(options);
         let dims = Dims::from_slice(&[1]).expect("one dimension");
         let tensor = Tensor { dtype: DType::F64, dims, strides: dims, space: Space::Device, align: 16 };
         let (inputs, outputs) = (vec![tensor; held.len()], vec![tensor; held.len() - 1]);

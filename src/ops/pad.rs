@@ -3,7 +3,7 @@
 use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
-use super::kernel::{BLOCK, bounds, c_type, index_type, source};
+use super::kernel::{BLOCK, bounds, c_type, index_type, launch, param, u64_param};
 use super::occupancy::SECTOR;
 use super::ragged::RAGGED;
 use super::walk::{Operand, Task};
@@ -29,36 +29,25 @@ fn borders(attrs: &Attrs, rank: usize) -> [Vec<u64>; 2] {
 }
 
 impl Operation for Pad {
-    fn name(&self) -> &'static str {
-        "pad"
-    }
-
-    fn summary(&self) -> &'static str {
-        "pads a tensor with a constant value"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "pad",
+                summary: "pads a tensor with a constant value",
+                category: Category::Movement,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
                 options: &[
-                    OptionSpec {
-                        name: "before",
-                        kind: OptionType::Sizes,
-                        default: Preset::Absent,
-                        doc: "padding before the first element of each dimension; none by default",
-                    },
-                    OptionSpec {
-                        name: "after",
-                        kind: OptionType::Sizes,
-                        default: Preset::Absent,
-                        doc: "padding after the last element of each dimension; none by default",
-                    },
+                    OptionSpec::absent(
+                        "before",
+                        OptionType::Sizes,
+                        "padding before the first element of each dimension; none by default",
+                    ),
+                    OptionSpec::absent(
+                        "after",
+                        OptionType::Sizes,
+                        "padding after the last element of each dimension; none by default",
+                    ),
                     OptionSpec::number("value", 0.0, "the padding value"),
                 ],
             }
@@ -179,12 +168,13 @@ fn in_packs(spec: &Spec) -> Launch {
     let (total, pack) = (y.elements(), pack(spec));
     let [before, _] = borders(&spec.attrs, rank);
     let compute = compute_type(spec);
+    let border = [&*y.dims, &before, &*x.dims, &*x.strides].concat();
     let params = [
-        format!("{}* __restrict__ y", c_type(y.dtype)),
-        format!("const {}* __restrict__ x", c_type(x.dtype)),
-        "const Border border".to_owned(),
-        "u64 total".to_owned(),
-        format!("{} value", c_type(compute)),
+        param(format!("{}* __restrict__ y", c_type(y.dtype)), Arg::Operand(1)),
+        param(format!("const {}* __restrict__ x", c_type(x.dtype)), Arg::Operand(0)),
+        param("const Border border", Arg::Words(border)),
+        u64_param("total", total),
+        param(format!("{} value", c_type(compute)), Arg::real(compute, spec.attrs.number("value"))),
     ];
     let text = format!(
         "{}typedef {} E;\ntypedef {} C;\ntypedef {} Place;\ntypedef {} Signed;\n#define V {pack}\n#define RANK {rank}\n{RAGGED}{BORDER}",
@@ -194,20 +184,8 @@ fn in_packs(spec: &Spec) -> Launch {
         index_type(total + pack * u64::from(BLOCK)),
         if total < 1 << 31 { "i32" } else { "i64" },
     );
-    let border = [&*y.dims, &before, &*x.dims, &*x.strides].concat();
-    Launch::Kernel(Kernel {
-        source: source("pad", &text, &params, IN_PACKS),
-        grid: Kernel::along_x(total.div_ceil(pack * u64::from(BLOCK)).max(1)),
-        block: Kernel::along_x(BLOCK),
-        shared: Shared::Bytes(0),
-        args: vec![
-            Arg::Operand(1),
-            Arg::Operand(0),
-            Arg::Words(border),
-            Arg::U64(total),
-            Arg::real(compute, spec.attrs.number("value")),
-        ],
-    })
+    let blocks = total.div_ceil(pack * u64::from(BLOCK)).max(1);
+    launch("pad", &text, &params, IN_PACKS, blocks, BLOCK)
 }
 
 /// Kernel text: the sizes of the output, the position of the input in it, and the input's sizes and strides.

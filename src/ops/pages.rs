@@ -5,17 +5,16 @@
 
 use crate::base::Dims;
 
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, source};
+use super::kernel::{BLOCK, c_type, geometry_param, kernel, param, u64_param};
 use super::movement::Columns;
 use super::*;
 
 /// The option that holds the list.
-pub const INDICES: OptionSpec = OptionSpec {
-    name: "indices",
-    kind: OptionType::List,
-    default: Preset::Absent,
-    doc: "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
-};
+pub const INDICES: OptionSpec = OptionSpec::absent(
+    "indices",
+    OptionType::List,
+    "the pages to copy: indices of the first dimension of `src`, one for each of `dst`",
+);
 
 /// Maximum number of pages of a copy: each may need a runtime call.
 const MAX_PAGES: usize = 4096;
@@ -78,16 +77,6 @@ pub fn stretches(list: &[i64], source: &Tensor, target: &Tensor) -> Vec<Stretch>
 pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     let columns = Columns::of(y, 1, x, 1);
     let dtype = c_type(x.dtype);
-    let params = [
-        format!("{dtype}* __restrict__ y"),
-        format!("const {dtype}* __restrict__ x"),
-        "Pages pages".to_owned(),
-        geometry_param(&columns.geometry).replace(" g", " inner"),
-        "u64 first".into(),
-        "u64 sx".into(),
-        "u64 sy".into(),
-        "u64 n".into(),
-    ];
     let before = format!("{}struct Pages {{ i64 at[{PAGES}]; }};\n", columns.text());
     let body = format!(
         r#"  const {dtype}* from = x + (u64)pages.at[blockIdx.y] * sx;
@@ -96,27 +85,22 @@ pub fn kernels(list: &[i64], x: &Tensor, y: &Tensor) -> Vec<Launch> {
     put(to + COLUMN(j, 0), fetch(from + COLUMN(j, 1)));
 "#
     );
-    let text = source("pages", &before, &params, &body);
     let across = columns.length.div_ceil(u64::from(BLOCK) * columns.pack).clamp(1, 1 << 16);
     let launch = |(number, list): (usize, &[i64])| {
         let mut at: Vec<u64> = list.iter().map(|&index| index as u64).collect();
         at.resize(PAGES, 0);
-        Launch::Kernel(Kernel {
-            source: text.clone(),
-            grid: [across, list.len() as u64, 1],
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args: vec![
-                Arg::Operand(1),
-                Arg::Operand(0),
-                Arg::Words(at),
-                Arg::Words(geometry_words(&columns.geometry)),
-                Arg::U64((number * PAGES) as u64),
-                Arg::U64(x.strides[0]),
-                Arg::U64(y.strides[0]),
-                Arg::U64(columns.length),
-            ],
-        })
+        let params = [
+            param(format!("{dtype}* __restrict__ y"), Arg::Operand(1)),
+            param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+            param("Pages pages", Arg::Words(at)),
+            geometry_param("inner", &columns.geometry),
+            u64_param("first", (number * PAGES) as u64),
+            u64_param("sx", x.strides[0]),
+            u64_param("sy", y.strides[0]),
+            u64_param("n", columns.length),
+        ];
+        let grid = [across, list.len() as u64, 1];
+        Launch::Kernel(Kernel { grid, ..kernel("pages", &before, &params, &body, 1, BLOCK) })
     };
     list.chunks(PAGES).enumerate().map(launch).collect()
 }

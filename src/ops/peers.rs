@@ -52,20 +52,13 @@ fn own(spec: &Spec) -> &Crossing {
 }
 
 impl Operation for PeerCopy {
-    fn name(&self) -> &'static str {
-        "copy"
-    }
-
-    fn summary(&self) -> &'static str {
-        "copies a tensor to another rank"
-    }
-
-    fn category(&self) -> Category {
-        Category::Copy
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "copy",
+            summary: "copies a tensor to another rank",
+            category: Category::Copy,
+            ..Signature::NOTHING
+        }
     }
 
     /// Shapes have already been inferred for the sender's copy.

@@ -3,7 +3,7 @@
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::movement::{Columns, head_geometry};
 use super::radix::RowSort;
 use super::*;
@@ -60,28 +60,20 @@ impl Call<'_> {
 }
 
 impl Operation for Permute {
-    fn name(&self) -> &'static str {
-        "permute"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
-            outputs: &["y", "places", "counts"],
-            options: &[OptionSpec {
-                name: "experts",
-                kind: OptionType::Int(1, 1 << 20),
-                default: Preset::Required,
-                doc: "the number of experts; a choice out of range, such as -1, is ignored",
-            }],
+        const {
+            &Signature {
+                name: "permute",
+                summary: "sorts rows by the expert they chose; also returns the new position of each choice and the number of rows per expert",
+                category: Category::Movement,
+                inputs: &[Input::Tensor("x"), Input::Tensor("choices")],
+                outputs: &["y", "places", "counts"],
+                options: &[OptionSpec::required(
+                    "experts",
+                    OptionType::Int(1, 1 << 20),
+                    "the number of experts; a choice out of range, such as -1, is ignored",
+                )],
+            }
         }
     }
 
@@ -141,49 +133,26 @@ impl Operation for Permute {
         let columns = Columns::of(y, 1, x, 1);
         let dtype = c_type(x.dtype);
         let params = [
-            "u8* workspace".to_owned(),
-            format!("{dtype}* __restrict__ y"),
-            "i32* __restrict__ places".into(),
-            "i32* counts".into(),
-            format!("const {dtype}* __restrict__ x"),
-            format!("const {}* __restrict__ choices", c_type(choices.dtype)),
-            geometry_param(&outer).replace(" g", " outer"),
-            geometry_param(&columns.geometry).replace(" g", " inner"),
-            "u64 count".into(),
-            "u64 experts".into(),
-            "u64 each".into(),
-            "u64 sy".into(),
-            "u64 sx".into(),
-            "u64 sc".into(),
-            "u64 n".into(),
-        ];
-        let args = vec![
-            Arg::Workspace(sort.workspace()),
-            Arg::Operand(2),
-            Arg::Operand(3),
-            Arg::Operand(4),
-            Arg::Operand(0),
-            Arg::Operand(1),
-            Arg::Words(geometry_words(&outer)),
-            Arg::Words(geometry_words(&columns.geometry)),
-            Arg::U64(count),
-            Arg::U64(experts),
-            Arg::U64(per_row(choices)),
-            Arg::U64(y.strides[0]),
-            Arg::U64(x.strides[0]),
-            Arg::U64(counts.strides[0]),
-            Arg::U64(columns.length),
+            param("u8* workspace", Arg::Workspace(sort.workspace())),
+            param(format!("{dtype}* __restrict__ y"), Arg::Operand(2)),
+            param("i32* __restrict__ places", Arg::Operand(3)),
+            param("i32* counts", Arg::Operand(4)),
+            param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+            param(format!("const {}* __restrict__ choices", c_type(choices.dtype)), Arg::Operand(1)),
+            geometry_param("outer", &outer),
+            geometry_param("inner", &columns.geometry),
+            u64_param("count", count),
+            u64_param("experts", experts),
+            u64_param("each", per_row(choices)),
+            u64_param("sy", y.strides[0]),
+            u64_param("sx", x.strides[0]),
+            u64_param("sc", counts.strides[0]),
+            u64_param("n", columns.length),
         ];
         let before =
             format!("{}{}#define SIDE {}\n#define ELEMENT {dtype}\n", sort.text(), columns.text(), sort.side());
         let mut launches = sort.launches(choices, 1, &outer, 1);
-        launches.push(Launch::Kernel(Kernel {
-            source: source("permute", &before, &params, PERMUTE),
-            grid: Kernel::along_x(blocks(count, &columns)),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        }));
+        launches.push(launch("permute", &before, &params, PERMUTE, blocks(count, &columns), BLOCK));
         launches
     }
 
@@ -231,21 +200,16 @@ const PERMUTE: &str = r#"  P all = live(workspace);
 "#;
 
 impl Operation for Unpermute {
-    fn name(&self) -> &'static str {
-        "unpermute"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const INPUTS: &[Input] = &[Input::Tensor("y"), Input::Tensor("places"), Input::Optional("weights")];
-        &Signature { inputs: INPUTS, outputs: &["x"], options: &[] }
+        &Signature {
+            name: "unpermute",
+            summary: "the inverse of `permute`: for each row, the (weighted) sum of the rows of `y` at its positions",
+            category: Category::Movement,
+            inputs: INPUTS,
+            outputs: &["x"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -304,35 +268,21 @@ impl Operation for Unpermute {
         let columns = Columns::of(x, 1, y, 1);
         let dtype = c_type(y.dtype);
         let mut params = vec![
-            format!("{dtype}* __restrict__ x"),
-            format!("const {dtype}* __restrict__ y"),
-            format!("const {}* __restrict__ places", c_type(places.dtype)),
-            geometry_param(&outer).replace(" g", " outer"),
-            geometry_param(&columns.geometry).replace(" g", " inner"),
-            "u64 count".to_owned(),
-            "u64 rows".into(),
-            "u32 each".into(),
-            "u64 sx".into(),
-            "u64 sy".into(),
-            "u64 n".into(),
-        ];
-        let mut args = vec![
-            Arg::Operand(spec.inputs.len() as u8),
-            Arg::Operand(0),
-            Arg::Operand(1),
-            Arg::Words(geometry_words(&outer)),
-            Arg::Words(geometry_words(&columns.geometry)),
-            Arg::U64(x.dims[0]),
-            Arg::U64(y.dims[0]),
-            Arg::U32(per_row(places) as u32),
-            Arg::U64(x.strides[0]),
-            Arg::U64(y.strides[0]),
-            Arg::U64(columns.length),
+            param(format!("{dtype}* __restrict__ x"), Arg::Operand(spec.inputs.len() as u8)),
+            param(format!("const {dtype}* __restrict__ y"), Arg::Operand(0)),
+            param(format!("const {}* __restrict__ places", c_type(places.dtype)), Arg::Operand(1)),
+            geometry_param("outer", &outer),
+            geometry_param("inner", &columns.geometry),
+            u64_param("count", x.dims[0]),
+            u64_param("rows", y.dims[0]),
+            u32_param("each", per_row(places)),
+            u64_param("sx", x.strides[0]),
+            u64_param("sy", y.strides[0]),
+            u64_param("n", columns.length),
         ];
         let mut weight = "C(1)";
         if let Some(weights) = weights {
-            params.push(format!("const {}* __restrict__ weights", c_type(weights.dtype)));
-            args.push(Arg::Operand(2));
+            params.push(param(format!("const {}* __restrict__ weights", c_type(weights.dtype)), Arg::Operand(2)));
             weight = "load<C>(weights[outer.offset(p, 1)])";
         }
         let before = format!(
@@ -341,13 +291,7 @@ impl Operation for Unpermute {
             index_type(places.elements()),
             columns.text(),
         );
-        vec![Launch::Kernel(Kernel {
-            source: source("unpermute", &before, &params, UNPERMUTE),
-            grid: Kernel::along_x(blocks(x.dims[0], &columns)),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        })]
+        vec![launch("unpermute", &before, &params, UNPERMUTE, blocks(x.dims[0], &columns), BLOCK)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -4,7 +4,7 @@
 //! the positions of each tile per bin; the next moves them to their bins, after those of earlier tiles, which
 //! preserves their order. A short list is a single tile, which one kernel sorts in all passes.
 
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param};
 use super::select::GROUPS;
 use super::*;
 
@@ -84,14 +84,6 @@ impl RowSort {
 
     /// Returns the kernels. `indices` is operand number `operand`, and tensor `which` of `walk`.
     pub fn launches(&self, indices: &Tensor, operand: u8, walk: &Geometry, which: usize) -> Vec<Launch> {
-        let params = [
-            "u8* workspace".to_owned(),
-            format!("const {}* __restrict__ i", c_type(indices.dtype)),
-            geometry_param(walk).replace(" g", " walk"),
-            "u64 count".into(),
-            "u64 rows".into(),
-            "u32 pass".into(),
-        ];
         let each = self.count.div_ceil(self.tiles).div_ceil(u64::from(BLOCK)).max(1);
         let before = format!(
             "{}{}#define BITS {}\n#define PASSES {}\n#define ALONE {}\n#define TILES {}\n#define HELD {}\n#define WHICH {which}\n{GROUPS}",
@@ -103,26 +95,21 @@ impl RowSort {
             self.tiles,
             if each <= HELD { each } else { 0 },
         );
-        let launch = |name, body: &str, pass| {
-            Launch::Kernel(Kernel {
-                source: source(name, &before, &params, &format!("{READ}{body}")),
-                grid: Kernel::along_x(self.tiles),
-                block: Kernel::along_x(BLOCK),
-                shared: Shared::Bytes(0),
-                args: vec![
-                    Arg::Workspace(self.workspace()),
-                    Arg::Operand(operand),
-                    Arg::Words(geometry_words(walk)),
-                    Arg::U64(self.count),
-                    Arg::U64(self.rows),
-                    Arg::U32(pass),
-                ],
-            })
+        let of_pass = |name, body: &str, pass: u32| {
+            let params = [
+                param("u8* workspace", Arg::Workspace(self.workspace())),
+                param(format!("const {}* __restrict__ i", c_type(indices.dtype)), Arg::Operand(operand)),
+                geometry_param("walk", walk),
+                u64_param("count", self.count),
+                u64_param("rows", self.rows),
+                u32_param("pass", u64::from(pass)),
+            ];
+            launch(name, &before, &params, &format!("{READ}{body}"), self.tiles, BLOCK)
         };
         match self.tiles {
-            1 => vec![launch("sort_rows", MOVE, 0)],
+            1 => vec![of_pass("sort_rows", MOVE, 0)],
             _ => (0..self.passes)
-                .flat_map(|pass| [launch("sort_count", COUNT, pass), launch("sort_move", MOVE, pass)])
+                .flat_map(|pass| [of_pass("sort_count", COUNT, pass), of_pass("sort_move", MOVE, pass)])
                 .collect(),
         }
     }

@@ -67,10 +67,6 @@ pub fn file_part(spec: &Spec) -> Option<FilePart> {
 }
 
 impl Operation for Read {
-    fn name(&self) -> &'static str {
-        "read"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
     }
@@ -79,23 +75,17 @@ impl Operation for Read {
         false
     }
 
-    fn summary(&self) -> &'static str {
-        "reads elements from a binary file in little-endian order; runs on host streams only"
-    }
-
-    fn category(&self) -> Category {
-        Category::Copy
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
-                inputs: &[Input::Scalar(OptionSpec {
-                    name: "file",
-                    kind: OptionType::File,
-                    default: Preset::Required,
-                    doc: "the path of a file that ends in `.bin`, from the folder of the workload or below it, in quotes",
-                })],
+                name: "read",
+                summary: "reads elements from a binary file in little-endian order; runs on host streams only",
+                category: Category::Copy,
+                inputs: &[Input::Scalar(OptionSpec::required(
+                    "file",
+                    OptionType::File,
+                    "the path of a file that ends in `.bin`, from the folder of the workload or below it, in quotes",
+                ))],
                 outputs: &["x"],
                 options: &[
                     OptionSpec {

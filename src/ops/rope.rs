@@ -50,20 +50,11 @@ fn row(spec: &Spec) -> usize {
 }
 
 impl Operation for Rope {
-    fn name(&self) -> &'static str {
-        "rope"
-    }
-
-    fn summary(&self) -> &'static str {
-        "rotary position embedding in the rotate-half form of GPT-NeoX and Llama"
-    }
-
-    fn category(&self) -> Category {
-        Category::Elementwise
-    }
-
     fn signature(&self) -> &'static Signature {
         &Signature {
+            name: "rope",
+            summary: "rotary position embedding in the rotate-half form of GPT-NeoX and Llama",
+            category: Category::Elementwise,
             inputs: &[Input::Tensor("x"), Input::Tensor("cos"), Input::Tensor("sin")],
             outputs: &["y"],
             options: &[],

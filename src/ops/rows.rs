@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{c_type, geometry_param, i64_param, index_type, param, u32_param, u64_param};
 use super::layout::collapse;
 use super::occupancy::{LARGEST_BLOCK, ROWS_BLOCK, SECTOR, UNIT_THREADS, UNITS, WARP, share};
 use super::*;
@@ -272,29 +272,17 @@ impl RowSplit {
         let RowSplit { rows, .. } = self;
         let (dtype, compute) = (c_type(spec.inputs[0].dtype), spec.inputs[0].dtype.compute());
         let mut params = vec![
-            format!("{dtype}* y"),
-            format!("const {dtype}* x"),
-            format!("C {}", scalar.0),
-            "i64 sy".into(),
-            "i64 sx".into(),
-            geometry_param(&rows.geometry),
-            "u64 rows".into(),
-            "u32 n".into(),
-        ];
-        let scalar = Arg::real(compute, scalar.1);
-        let mut args = vec![
-            Arg::Operand(1),
-            Arg::Operand(0),
-            scalar,
-            Arg::U64(rows.steps[0]),
-            Arg::U64(rows.steps[1]),
-            Arg::Words(geometry_words(&rows.geometry)),
-            Arg::U64(rows.count),
-            Arg::U32(rows.length as u32),
+            param(format!("{dtype}* y"), Arg::Operand(1)),
+            param(format!("const {dtype}* x"), Arg::Operand(0)),
+            param(format!("C {}", scalar.0), Arg::real(compute, scalar.1)),
+            i64_param("sy", rows.steps[0]),
+            i64_param("sx", rows.steps[1]),
+            geometry_param("g", &rows.geometry),
+            u64_param("rows", rows.count),
+            u32_param("n", rows.length),
         ];
         if self.chunks > 1 {
-            params.push("C* parts".into());
-            args.push(Arg::Workspace(rows.count * self.chunks * part * compute.size()));
+            params.push(param("C* parts", Arg::Workspace(rows.count * self.chunks * part * compute.size())));
         }
         let before = format!(
             "typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define R {}\n#define BLOCK {}\n#define CHUNKS {}\n\
@@ -324,13 +312,7 @@ impl RowSplit {
              to[0] += (i64)begin * sy;\n  n = begin < n ? n - begin < {chunk}u ? n - begin : {chunk}u : 0;\n"
         );
         let launch = |name: &str, body: String| {
-            Launch::Kernel(Kernel {
-                source: source(name, &before, &params, &body),
-                grid: Kernel::along_x(self.blocks()),
-                block: Kernel::along_x(self.block() as u32),
-                shared: Shared::Bytes(0),
-                args: args.clone(),
-            })
+            kernel::launch(name, &before, &params, &body, self.blocks(), self.block() as u32)
         };
         match self.chunks {
             1 if self.staged => {

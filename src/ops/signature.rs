@@ -1,13 +1,17 @@
-//! Signatures of operations: inputs, outputs and options.
+//! Signatures of operations: name, category, inputs, outputs and options.
 
 use super::{Attr, Attrs, Operation, OptionSpec, Preset};
 
 /// Maximum number of inputs of an operation that accepts any number of tensors.
 const MOST_TENSORS: usize = 64;
 
-/// The inputs, outputs and options of an operation.
+/// How a call of an operation is written, and its line in tables.
 #[derive(Debug)]
 pub struct Signature {
+    pub name: &'static str,
+    /// A one-line description for the documentation, without a final full stop.
+    pub summary: &'static str,
+    pub category: Category,
     pub inputs: &'static [Input],
     /// Names of the outputs. The first can be omitted in a call.
     pub outputs: &'static [&'static str],
@@ -30,8 +34,9 @@ impl Signature {
         attrs
     }
 
-    /// The signature of an operation without operands, such as `nop()`, and of internal operations.
-    pub const NOTHING: Signature = Signature { inputs: &[], outputs: &[], options: &[] };
+    /// The rest of the signature of an operation without operands, such as `nop()`, and of internal operations.
+    pub const NOTHING: Signature =
+        Signature { name: "", summary: "", category: Category::Synthetic, inputs: &[], outputs: &[], options: &[] };
 
     /// Minimum number of inputs of a call.
     pub fn least(&self) -> usize {
@@ -56,6 +61,38 @@ impl Signature {
     /// Whether the last input can be repeated.
     fn repeats(&self) -> bool {
         matches!(self.inputs, [.., Input::Expressions | Input::Tensors(_)])
+    }
+}
+
+/// The kind of work of an operation. Reports sum times by category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Category {
+    Matrix,
+    Elementwise,
+    RowWise,
+    Movement,
+    Copy,
+    Collective,
+    Synthetic,
+    /// A kernel that the file declares.
+    Kernel,
+    /// A position in a stream without work: `signal`, `wait`, `sync`.
+    Marker,
+}
+
+impl Category {
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Matrix => "matrix",
+            Category::Elementwise => "elementwise",
+            Category::RowWise => "row-wise",
+            Category::Movement => "movement",
+            Category::Copy => "copy",
+            Category::Collective => "collective",
+            Category::Synthetic => "synthetic",
+            Category::Kernel => "kernel",
+            Category::Marker => "marker",
+        }
     }
 }
 

@@ -29,21 +29,12 @@ fn work(split: &RowSplit, elements: f64) -> (f64, f64) {
 pub struct Softmax;
 
 impl Operation for Softmax {
-    fn name(&self) -> &'static str {
-        "softmax"
-    }
-
-    fn summary(&self) -> &'static str {
-        "softmax along the last dimension, computed in f32"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "softmax",
+                summary: "softmax along the last dimension, computed in f32",
+                category: Category::RowWise,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
                 options: &[OptionSpec::number("scale", 1.0, "factor of `x` before the softmax")],

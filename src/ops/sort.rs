@@ -5,7 +5,9 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{
+    BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+};
 use super::occupancy::{BUSY_BLOCKS, WARP, share};
 use super::rows::{Rows, row_length};
 use super::select::{is_wide, keys};
@@ -84,21 +86,12 @@ impl Split {
 }
 
 impl Operation for Sort {
-    fn name(&self) -> &'static str {
-        "sort"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sorts the elements of each row (stable, in ascending order by default), and returns their original indices"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "sort",
+                summary: "sorts the elements of each row (stable, in ascending order by default), and returns their original indices",
+                category: Category::RowWise,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["values", "indices"],
                 options: &[OptionSpec::bool("descending", false, "sort in descending order")],
@@ -157,22 +150,7 @@ impl Operation for Sort {
         let (x, indices) = (&spec.inputs[0], &spec.outputs[1]);
         let (rows, dtype) = (&split.rows, c_type(x.dtype));
         let elements = rows.count * rows.length;
-        let params = [
-            format!("{dtype}* values"),
-            format!("{}* indices", c_type(indices.dtype)),
-            format!("const {dtype}* x"),
-            "K* keys".into(),
-            "i64 sx".into(),
-            "i64 sv".into(),
-            "i64 si".into(),
-            geometry_param(&rows.geometry),
-            "u64 rows".into(),
-            "u32 n".into(),
-            "u32 runs".into(),
-            "u32 width".into(),
-            "u32 side".into(),
-        ];
-        let launch = |name: &str, body: &str, threads: u64, blocks: u64, is_last: bool, width: u64, side: u64| {
+        let pass = |name: &str, body: &str, threads: u64, blocks: u64, is_last: bool, width: u64, side: u64| {
             let before = format!(
                 "{}{}#define DESCENDS {}\n#define LAST {}\n#define RUN {}\n#define LIST {}\n#define EACH {}\n\
                  #define THREADS {threads}\ntypedef {} Packed;\ntypedef {} Index;\n{ENTRIES}",
@@ -186,23 +164,28 @@ impl Operation for Sort {
                 if x.dtype.size() <= 2 { "u32" } else { "u64" },
                 index_type(elements.max(blocks * split.several)),
             );
-            let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::Workspace(2 * split.entries())];
-            args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
-            args.extend([Arg::Words(geometry_words(&rows.geometry)), Arg::U64(rows.count)]);
-            args.extend([rows.length, split.runs, width, side].map(|number| Arg::U32(number as u32)));
-            Launch::Kernel(Kernel {
-                source: source(name, &before, &params, body),
-                grid: Kernel::along_x(blocks),
-                block: Kernel::along_x(threads as u32),
-                shared: Shared::Bytes(0),
-                args,
-            })
+            let params = [
+                param(format!("{dtype}* values"), Arg::Operand(1)),
+                param(format!("{}* indices", c_type(indices.dtype)), Arg::Operand(2)),
+                param(format!("const {dtype}* x"), Arg::Operand(0)),
+                param("K* keys", Arg::Workspace(2 * split.entries())),
+                i64_param("sx", rows.steps[0]),
+                i64_param("sv", rows.steps[1]),
+                i64_param("si", rows.steps[2]),
+                geometry_param("g", &rows.geometry),
+                u64_param("rows", rows.count),
+                u32_param("n", rows.length),
+                u32_param("runs", split.runs),
+                u32_param("width", width),
+                u32_param("side", side),
+            ];
+            launch(name, &before, &params, body, blocks, threads as u32)
         };
         let passes = split.passes();
-        let mut launches = vec![launch("sort_runs", RUNS, split.threads(), split.blocks(), passes == 0, 0, 0)];
-        launches.extend((0..passes).map(|pass| {
+        let mut launches = vec![pass("sort_runs", RUNS, split.threads(), split.blocks(), passes == 0, 0, 0)];
+        launches.extend((0..passes).map(|number| {
             let blocks = rows.count * rows.length.div_ceil(RUN);
-            launch("sort_merge", MERGE, u64::from(BLOCK), blocks, pass + 1 == passes, RUN << pass, pass % 2)
+            pass("sort_merge", MERGE, u64::from(BLOCK), blocks, number + 1 == passes, RUN << number, number % 2)
         }));
         launches
     }

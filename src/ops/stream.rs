@@ -5,7 +5,7 @@
 
 use crate::base::Dims;
 
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, Parameter, bounds, c_type, geometry_param, index_type, param, u64_param};
 use super::occupancy::RESIDENT_BLOCKS;
 use super::ragged::RAGGED;
 use super::*;
@@ -34,7 +34,7 @@ pub struct Stream {
 /// Kernel text that finds the input row of an output row.
 pub struct RowText<'a> {
     /// Kernel parameters that `text` uses, with their arguments.
-    pub params: Vec<(String, Arg)>,
+    pub params: Vec<Parameter>,
     /// Statements that return the address of row `which` as a `const E*`. They set `inside` to false if the row is all zeros and has
     /// no input.
     pub text: &'a str,
@@ -60,14 +60,13 @@ impl Stream {
     /// Returns the kernel with this name; `output` and `input` are operand numbers.
     pub fn launch(&self, name: &str, spec: &Spec, (output, input): (u8, u8), row: RowText) -> Launch {
         let dtype = c_type(spec.outputs[0].dtype);
-        let mut bound = vec![
-            (format!("{dtype}* __restrict__ y"), Arg::Operand(output)),
-            (format!("const {dtype}* __restrict__ x"), Arg::Operand(input)),
-            ("u64 total_elements".to_owned(), Arg::U64(self.total)),
-            ("u64 row_length".to_owned(), Arg::U64(self.length)),
+        let mut params = vec![
+            param(format!("{dtype}* __restrict__ y"), Arg::Operand(output)),
+            param(format!("const {dtype}* __restrict__ x"), Arg::Operand(input)),
+            u64_param("total_elements", self.total),
+            u64_param("row_length", self.length),
         ];
-        bound.extend(row.params);
-        let (params, args): (Vec<String>, Vec<Arg>) = bound.into_iter().unzip();
+        params.extend(row.params);
         let before = format!(
             "{}typedef {} Place;\ntypedef {dtype} E;\n#define V {}\n#define U {}\n#define ALIGNED {}\n{RAGGED}",
             bounds(BLOCK),
@@ -79,13 +78,7 @@ impl Stream {
         let packs = if self.length >= self.pack { LONG_ROWS } else { SHORT_ROWS };
         let text = row.text;
         let body = format!("{PLACES}  auto row = [&](Place which, bool& inside) -> const E* {{\n{text}  }};\n{packs}");
-        Launch::Kernel(Kernel {
-            source: source(name, &before, &params, &body),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        kernel::launch(name, &before, &params, &body, self.blocks(), BLOCK)
     }
 }
 
@@ -108,7 +101,7 @@ pub fn moved(name: &str, spec: &Spec, dims: Dims, strides: &[Dims; 2]) -> Option
     if walks || last == 1 || y.elements() < pack * u64::from(BLOCK) * ENOUGH_BLOCKS {
         return None;
     }
-    let params = vec![(geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer)))];
+    let params = vec![geometry_param("outer", &outer)];
     let row = RowText { params, text: "    return x + outer.offset(which, 0);\n" };
     Some(Stream::of(y, last, false)?.launch(name, spec, (1, 0), row))
 }

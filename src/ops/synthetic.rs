@@ -3,27 +3,20 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
 
-use super::kernel::{one_thread, source};
+use super::kernel::{kernel, launch, param};
 use super::*;
 
 /// `nop()`.
 pub struct Nop;
 
 impl Operation for Nop {
-    fn name(&self) -> &'static str {
-        "nop"
-    }
-
-    fn summary(&self) -> &'static str {
-        "an empty kernel with one thread"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "nop",
+            summary: "an empty kernel with one thread",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -37,7 +30,7 @@ impl Operation for Nop {
     fn reference(&self, _: &Spec, _: &[&[f64]], _: &mut [Vec<f64>]) {}
 
     fn launch(&self, _: &Spec) -> Vec<Launch> {
-        one_thread("nop", &[], "", Vec::new())
+        vec![launch("nop", "", &[], "", 1, 1)]
     }
 }
 
@@ -45,31 +38,21 @@ impl Operation for Nop {
 pub struct Spin;
 
 impl Operation for Spin {
-    fn name(&self) -> &'static str {
-        "spin"
-    }
-
     fn runs_on_host(&self) -> bool {
         true
-    }
-
-    fn summary(&self) -> &'static str {
-        "a kernel that occupies a number of SMs (compute units) for a given time"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
     }
 
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
-                inputs: &[Input::Scalar(OptionSpec {
-                    name: "time",
-                    kind: OptionType::Number(Dimension::TIME),
-                    default: Preset::Required,
-                    doc: "how long each block spins",
-                })],
+                name: "spin",
+                summary: "a kernel that occupies a number of SMs (compute units) for a given time",
+                category: Category::Synthetic,
+                inputs: &[Input::Scalar(OptionSpec::required(
+                    "time",
+                    OptionType::Number(Dimension::TIME),
+                    "how long each block spins",
+                ))],
                 outputs: &[],
                 options: &[OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy")],
             }
@@ -99,13 +82,10 @@ impl Operation for Spin {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let body = "  if (threadIdx.x == 0) {\n    u64 start = WHOLE_CLOCK();\n    while (WHOLE_CLOCK() - start < ticks) {}\n  }\n  \
                     __syncthreads();\n";
-        vec![Launch::Kernel(Kernel {
-            source: source("spin", "", &["u64 ticks".to_owned()], body),
-            grid: Kernel::along_x(spec.attrs.int("units") as u64),
-            block: Kernel::along_x(1024),
-            shared: Shared::All,
-            args: vec![Arg::Ticks(Nanos(spec.attrs.number("time").round() as i64))],
-        })]
+        let time = Nanos(spec.attrs.number("time").round() as i64);
+        let params = [param("u64 ticks", Arg::Ticks(time))];
+        let spin = kernel("spin", "", &params, body, spec.attrs.int("units") as u64, 1024);
+        vec![Launch::Kernel(Kernel { shared: Shared::All, ..spin })]
     }
 }
 
@@ -131,20 +111,13 @@ pub fn held(time: Nanos, units: u32) -> Spec {
 struct Thread;
 
 impl Operation for Thread {
-    fn name(&self) -> &'static str {
-        "thread"
-    }
-
-    fn summary(&self) -> &'static str {
-        "one thread that spins for a given time"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "thread",
+            summary: "one thread that spins for a given time",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

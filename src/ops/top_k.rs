@@ -2,7 +2,9 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{
+    BLOCK, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+};
 use super::occupancy::BUSY_BLOCKS;
 use super::rows::{Rows, row_length};
 use super::select::{is_wide, keys};
@@ -19,28 +21,16 @@ pub fn ahead(a: f64, i: usize, b: f64, j: usize) -> bool {
 }
 
 impl Operation for TopK {
-    fn name(&self) -> &'static str {
-        "top_k"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the k largest elements of each row in descending order, and their indices"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["values", "indices"],
-            options: &[OptionSpec {
-                name: "k",
-                kind: OptionType::Int(1, 1024),
-                default: Preset::Required,
-                doc: "number of elements per row",
-            }],
+        const {
+            &Signature {
+                name: "top_k",
+                summary: "the k largest elements of each row in descending order, and their indices",
+                category: Category::RowWise,
+                inputs: &[Input::Tensor("x")],
+                outputs: &["values", "indices"],
+                options: &[OptionSpec::required("k", OptionType::Int(1, 1024), "number of elements per row")],
+            }
         }
     }
 
@@ -98,24 +88,9 @@ impl Operation for TopK {
         let rows = Rows::of(&[x, values, indices]);
         let k = spec.attrs.int("k") as u64;
         let dtype = c_type(x.dtype);
-        let params = [
-            format!("{dtype}* values"),
-            "i32* indices".into(),
-            format!("const {dtype}* x"),
-            "u32* chosen".into(),
-            "u32 k".into(),
-            "i64 sx".into(),
-            "i64 sv".into(),
-            "i64 si".into(),
-            geometry_param(&rows.geometry),
-            "u64 rows".into(),
-            "u32 n".into(),
-            "u32 parts".into(),
-            "u32 span".into(),
-        ];
         let stages = stages(spec);
         let workspace = if stages.len() > 1 { rows.count * stages[0].parts * k * 4 } else { 0 };
-        let launch = |stage: &Stage| {
+        let of_stage = |stage: &Stage| {
             let (name, place, body) = match stage.source {
                 Candidates::Short => ("top_k_short", "(j)", SHORT),
                 Candidates::Row => ("top_k", "(j)", LONG),
@@ -130,20 +105,24 @@ impl Operation for TopK {
                 index_type(rows.count),
                 keys(x.dtype),
             );
-            let mut args = vec![Arg::Operand(1), Arg::Operand(2), Arg::Operand(0), Arg::Workspace(workspace)];
-            args.push(Arg::U32(k as u32));
-            args.extend(rows.steps.iter().map(|&step| Arg::U64(step)));
-            args.extend([Arg::Words(geometry_words(&rows.geometry)), Arg::U64(rows.count)]);
-            args.extend([stage.length, stage.parts, stage.length.div_ceil(stage.parts)].map(|n| Arg::U32(n as u32)));
-            Launch::Kernel(Kernel {
-                source: source(name, &before, &params, body),
-                grid: Kernel::along_x(stage.blocks),
-                block: Kernel::along_x(stage.threads),
-                shared: Shared::Bytes(0),
-                args,
-            })
+            let params = [
+                param(format!("{dtype}* values"), Arg::Operand(1)),
+                param("i32* indices", Arg::Operand(2)),
+                param(format!("const {dtype}* x"), Arg::Operand(0)),
+                param("u32* chosen", Arg::Workspace(workspace)),
+                u32_param("k", k),
+                i64_param("sx", rows.steps[0]),
+                i64_param("sv", rows.steps[1]),
+                i64_param("si", rows.steps[2]),
+                geometry_param("g", &rows.geometry),
+                u64_param("rows", rows.count),
+                u32_param("n", stage.length),
+                u32_param("parts", stage.parts),
+                u32_param("span", stage.length.div_ceil(stage.parts)),
+            ];
+            launch(name, &before, &params, body, stage.blocks, stage.threads)
         };
-        stages.iter().map(launch).collect()
+        stages.iter().map(of_stage).collect()
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -2,7 +2,7 @@
 
 use crate::base::{DType, Dims};
 
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, c_type, geometry_param, index_type, launch, param, u64_param};
 use super::*;
 
 /// `transpose(x)`.
@@ -27,28 +27,20 @@ pub fn exchanges_last(spec: &Spec) -> bool {
 }
 
 impl Operation for Transpose {
-    fn name(&self) -> &'static str {
-        "transpose"
-    }
-
-    fn summary(&self) -> &'static str {
-        "permutes the dimensions: swaps the last two, or takes the order in `dims`"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("x")],
-            outputs: &["y"],
-            options: &[OptionSpec {
-                name: "dims",
-                kind: OptionType::Axes,
-                default: Preset::Absent,
-                doc: "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
-            }],
+        const {
+            &Signature {
+                name: "transpose",
+                summary: "permutes the dimensions: swaps the last two, or takes the order in `dims`",
+                category: Category::Movement,
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: &[OptionSpec::absent(
+                    "dims",
+                    OptionType::Axes,
+                    "the order of dimensions: dimension `dims[i]` of `x` becomes dimension i of `y`",
+                )],
+            }
         }
     }
 
@@ -262,18 +254,17 @@ impl Tiles {
         let tiles = [read, written].map(|side| side.length.div_ceil(side.tile));
         let blocks = count.div_ceil(*several) * tiles[0] * tiles[1];
         let index = index_type(blocks * several);
-        let named = |geometry: &Geometry, name: &str| geometry_param(geometry).replace(" g", name);
         let params = [
-            format!("{element}* y"),
-            format!("const {element}* x"),
-            named(others, " others"),
-            named(&read.geometry, " read"),
-            named(&written.geometry, " written"),
-            "u64 count".into(),
-            "u64 length_read".into(),
-            "u64 length_written".into(),
-            "u64 tiles_read".into(),
-            "u64 tiles_written".into(),
+            param(format!("{element}* y"), Arg::Operand(1)),
+            param(format!("const {element}* x"), Arg::Operand(0)),
+            geometry_param("others", others),
+            geometry_param("read", &read.geometry),
+            geometry_param("written", &written.geometry),
+            u64_param("count", count),
+            u64_param("length_read", read.length),
+            u64_param("length_written", written.length),
+            u64_param("tiles_read", tiles[0]),
+            u64_param("tiles_written", tiles[1]),
         ];
         let (pr, pw, tr, tw, size) = (read.pack, written.pack, read.tile, written.tile, dtype.size());
         // A row of a tile in shared memory lies along the side that is read, or along the other side if the first is short, so that
@@ -350,23 +341,6 @@ impl Tiles {
             of_read = tr / pr * tw,
             of_written = tw / pw * tr,
         );
-        Launch::Kernel(Kernel {
-            source: source("transpose_tiled", "", &params, &body),
-            grid: Kernel::along_x(blocks),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args: vec![
-                Arg::Operand(1),
-                Arg::Operand(0),
-                Arg::Words(geometry_words(others)),
-                Arg::Words(geometry_words(&read.geometry)),
-                Arg::Words(geometry_words(&written.geometry)),
-                Arg::U64(count),
-                Arg::U64(read.length),
-                Arg::U64(written.length),
-                Arg::U64(tiles[0]),
-                Arg::U64(tiles[1]),
-            ],
-        })
+        launch("transpose_tiled", "", &params, &body, blocks, BLOCK)
     }
 }

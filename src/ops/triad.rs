@@ -26,28 +26,20 @@ fn dims(attrs: &Attrs) -> Dims {
 }
 
 impl Operation for Triad {
-    fn name(&self) -> &'static str {
-        "triad"
-    }
-
-    fn summary(&self) -> &'static str {
-        "STREAM triad, `a = b + 3 * c` in `f32`: measures the sustained memory bandwidth"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Scalar(OptionSpec {
-                name: "bytes",
-                kind: OptionType::Number(Dimension::BYTES),
-                default: Preset::Required,
-                doc: "bytes of each of the three tensors",
-            })],
-            outputs: &["a"],
-            options: &[],
+        const {
+            &Signature {
+                name: "triad",
+                summary: "STREAM triad, `a = b + 3 * c` in `f32`: measures the sustained memory bandwidth",
+                category: Category::Synthetic,
+                inputs: &[Input::Scalar(OptionSpec::required(
+                    "bytes",
+                    OptionType::Number(Dimension::BYTES),
+                    "bytes of each of the three tensors",
+                ))],
+                outputs: &["a"],
+                options: &[],
+            }
         }
     }
 

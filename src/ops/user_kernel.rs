@@ -237,20 +237,13 @@ impl Reference {
 }
 
 impl Operation for KernelCall {
-    fn name(&self) -> &'static str {
-        "kernel"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a kernel that the file declares"
-    }
-
-    fn category(&self) -> Category {
-        Category::Kernel
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "kernel",
+            summary: "a kernel that the file declares",
+            category: Category::Kernel,
+            ..Signature::NOTHING
+        }
     }
 
     /// Never called: the declaration's signature is the shape rule.

@@ -8,7 +8,7 @@
 use crate::base::{DType, Dims};
 
 use super::elementwise::compute_type;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, Parameter, c_type, geometry_param, index_type, param, u64_param};
 use super::layout::collapse;
 use super::occupancy::SECTOR;
 use super::*;
@@ -258,42 +258,31 @@ pub fn launches(name: &str, tasks: &[Task], compute: DType) -> Vec<Launch> {
 pub fn launch_all(name: &str, tasks: &[Task], compute: DType) -> Launch {
     let parts: Vec<Part> = tasks.iter().map(|task| Part::of(task, compute)).collect();
     let before = format!("typedef {} C;\n{}", c_type(compute), if draws(tasks) { philox::TEXT } else { "" });
-    let (before, params, body, args) = match &*parts {
-        [Part { function, params, args, body, .. }] => {
-            let params = params.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
-            let body = format!("  u64 block = blockIdx.x;\n{body}");
-            (before + function, params, body, args.clone())
-        }
+    let (before, params, body) = match &*parts {
+        [part] => (before + &part.function, part.params(""), format!("  u64 block = blockIdx.x;\n{}", part.body)),
         parts => {
-            let (mut text, mut body, mut params, mut args) = (before, String::new(), Vec::new(), Vec::new());
+            let (mut text, mut body, mut params) = (before, String::new(), Vec::new());
             body += "  u64 block = blockIdx.x;\n";
             for (number, part) in parts.iter().enumerate() {
-                let own: Vec<String> = part.params.iter().map(|(kind, name)| format!("{kind} {name}")).collect();
+                let (own, _): (Vec<String>, Vec<Arg>) = part.params("").into_iter().unzip();
                 let Part { function, body: part_body, .. } = part;
                 text += &format!(
                     "struct Part{number} {{\n{function}__device__ static inline void run(u64 block, {}) {{\n{part_body}}}\n}};\n",
                     own.join(", ")
                 );
-                let given: Vec<String> = part.params.iter().map(|(_, name)| format!("{name}_{number}")).collect();
+                let given: Vec<String> = part.params.iter().map(|(_, name, _)| format!("{name}_{number}")).collect();
                 body += &format!(
                     "  if (block < blocks_{number}) return Part{number}::run(block, {});\n  block -= blocks_{number};\n",
                     given.join(", ")
                 );
-                params.extend(part.params.iter().map(|(kind, name)| format!("{kind} {name}_{number}")));
-                params.push(format!("u64 blocks_{number}"));
-                args.extend(part.args.iter().cloned());
-                args.push(Arg::U64(part.blocks));
+                params.extend(part.params(&format!("_{number}")));
+                params.push(u64_param(&format!("blocks_{number}"), part.blocks));
             }
-            (text, params, body, args)
+            (text, params, body)
         }
     };
-    Launch::Kernel(Kernel {
-        source: source(name, &before, &params, &body),
-        grid: Kernel::along_x(parts.iter().map(|part| part.blocks).sum()),
-        block: Kernel::along_x(BLOCK),
-        shared: Shared::Bytes(0),
-        args,
-    })
+    let blocks = parts.iter().map(|part| part.blocks).sum();
+    kernel::launch(name, &before, &params, &body, blocks, BLOCK)
 }
 
 fn draws(tasks: &[Task]) -> bool {
@@ -304,9 +293,8 @@ fn draws(tasks: &[Task]) -> bool {
 struct Part {
     /// The function `compute`, which evaluates the expression for one element.
     function: String,
-    /// Types and names of the parameters.
-    params: Vec<(String, String)>,
-    args: Vec<Arg>,
+    /// Type, name and argument of each parameter.
+    params: Vec<(String, String, Arg)>,
     body: String,
     blocks: u64,
 }
@@ -315,7 +303,12 @@ impl Part {
     /// Upper bound on the bytes of its arguments, including the number of blocks.
     fn bytes(&self) -> usize {
         let bytes = |arg: &Arg| if let Arg::Words(words) = arg { 8 * words.len() } else { 8 };
-        8 + self.args.iter().map(bytes).sum::<usize>()
+        8 + self.params.iter().map(|(.., arg)| bytes(arg)).sum::<usize>()
+    }
+
+    /// The parameters, with this text at the end of their names.
+    fn params(&self, suffix: &str) -> Vec<Parameter> {
+        self.params.iter().map(|(kind, name, arg)| param(format!("{kind} {name}{suffix}"), arg.clone())).collect()
     }
 
     fn of(task: &Task, compute: DType) -> Part {
@@ -331,12 +324,8 @@ impl Part {
         };
         let constants = expression.constants();
 
-        let mut params: Vec<(String, String)> = Vec::new();
-        let mut args: Vec<Arg> = Vec::new();
-        let mut param = |kind: &str, name: String, arg: Arg| {
-            params.push((kind.to_owned(), name));
-            args.push(arg);
-        };
+        let mut params = Vec::new();
+        let mut param = |kind: &str, name: String, arg: Arg| params.push((kind.to_owned(), name, arg));
         for (operand, Operand { origin, tensor, .. }) in operands() {
             match origin {
                 Origin::Memory(place) if operand < outputs => {
@@ -352,8 +341,8 @@ impl Part {
             let arg = Arg::real(compute, value);
             param("C", format!("c{index}"), arg);
         }
-        let geometry = geometry_param(&walk.outer);
-        param(geometry.trim_end_matches(" g"), "g".to_owned(), Arg::Words(geometry_words(&walk.outer)));
+        let (declaration, words) = geometry_param("g", &walk.outer);
+        param(declaration.trim_end_matches(" g"), "g".to_owned(), words);
         for (name, value) in [("n", walk.length), ("along", along), ("tiles", tiles)] {
             param("u64", name.to_owned(), Arg::U64(value));
         }
@@ -502,6 +491,6 @@ impl Part {
         };
         body += &format!("{begin}    if (j + {pack} <= n) {{\n{write}    }}{rest}\n  }}\n");
         let blocks = tiles.div_ceil(u64::from(BLOCK) / threads).max(1);
-        Part { function, params, args, body, blocks }
+        Part { function, params, body, blocks }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::base::{DType, Dims, Nanos, Space};
 
-use super::kernel::one_thread;
+use super::kernel::{launch, param, u32_param};
 use super::*;
 
 /// Duration of an increment on a device, so that a consumer that does not wait probably starts too early. On the CPU
@@ -51,20 +51,13 @@ pub fn check(rounds: i64) -> Spec {
 struct Mark;
 
 impl Operation for Mark {
-    fn name(&self) -> &'static str {
-        "witness mark"
-    }
-
-    fn summary(&self) -> &'static str {
-        "counts how often an operation has been done"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "witness mark",
+            summary: "counts how often an operation has been done",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -82,28 +75,21 @@ impl Operation for Mark {
     fn launch(&self, _: &Spec) -> Vec<Launch> {
         let body = "  u64 start = WHOLE_CLOCK();\n  while (WHOLE_CLOCK() - start < ticks) {}\n  \
                     volatile i32* count = done;\n  *count = *count + 1;\n  __threadfence();\n";
-        let params = ["i32* done".to_owned(), "u64 ticks".into()];
-        one_thread("mark", &params, body, vec![Arg::Operand(0), Arg::Ticks(LATE)])
+        let params = [param("i32* done", Arg::Operand(0)), param("u64 ticks", Arg::Ticks(LATE))];
+        vec![launch("mark", "", &params, body, 1, 1)]
     }
 }
 
 struct Check;
 
 impl Operation for Check {
-    fn name(&self) -> &'static str {
-        "witness check"
-    }
-
-    fn summary(&self) -> &'static str {
-        "counts the dependencies that were not complete"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "witness check",
+            summary: "counts the dependencies that were not complete",
+            category: Category::Synthetic,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -124,8 +110,12 @@ impl Operation for Check {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let body = "  volatile const i32* first = from;\n  volatile const i32* second = to;\n  \
                     if (*first < *second + 1 - (i32)rounds) *missed = *missed + 1;\n";
-        let params = ["const i32* from".to_owned(), "const i32* to".into(), "i32* missed".into(), "u32 rounds".into()];
-        let rounds = spec.attrs.int("rounds") as u32;
-        one_thread("check", &params, body, vec![Arg::Operand(0), Arg::Operand(1), Arg::Operand(2), Arg::U32(rounds)])
+        let params = [
+            param("const i32* from", Arg::Operand(0)),
+            param("const i32* to", Arg::Operand(1)),
+            param("i32* missed", Arg::Operand(2)),
+            u32_param("rounds", spec.attrs.int("rounds") as u64),
+        ];
+        vec![launch("check", "", &params, body, 1, 1)]
     }
 }

@@ -3,7 +3,7 @@
 use crate::base::units::Dimension;
 use crate::base::{DType, Dims, Nanos};
 
-use super::kernel::{BLOCK, source};
+use super::kernel::{BLOCK, Parameter, kernel, param, u64_param};
 use super::occupancy::SECTOR;
 use super::*;
 
@@ -183,21 +183,12 @@ const PACED: &str = r#"  u64 start = WHOLE_CLOCK();
 "#;
 
 impl Operation for Work {
-    fn name(&self) -> &'static str {
-        "work"
-    }
-
-    fn summary(&self) -> &'static str {
-        "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read"
-    }
-
-    fn category(&self) -> Category {
-        Category::Synthetic
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "work",
+                summary: "a synthetic kernel with a given amount of arithmetic or a given duration, and a given number of bytes to read",
+                category: Category::Synthetic,
                 inputs: &[],
                 outputs: &[],
                 options: &[
@@ -228,12 +219,11 @@ impl Operation for Work {
                     },
                     OptionSpec::int("units", 1, 65_535, 1, "number of SMs (compute units) to occupy for that time"),
                     OptionSpec::word("unit", &["vector", "matrix"], "vector units, or matrix units (tensor cores)"),
-                    OptionSpec {
-                        name: "dtype",
-                        kind: OptionType::DType,
-                        default: Preset::Absent,
-                        doc: "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
-                    },
+                    OptionSpec::absent(
+                        "dtype",
+                        OptionType::DType,
+                        "element type of the matrices, `bf16` by default, or `f16`; products accumulate in `f32`",
+                    ),
                 ],
             }
         }
@@ -323,27 +313,20 @@ impl Operation for Work {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let asked = Asked::of(&spec.attrs);
         let grid = asked.blocks();
-        let params = |last: &str| ["u8* x", "u64 packs", "u64 step", last].map(str::to_owned);
-        let args = |last: Arg| vec![Arg::Operand(0), Arg::U64(asked.packs), Arg::U64(asked.step), last];
+        let params = |last: Parameter| {
+            [param("u8* x", Arg::Operand(0)), u64_param("packs", asked.packs), u64_param("step", asked.step), last]
+        };
         let kernel = match asked.time {
             Some(time) => Kernel {
-                source: source("work_paced", &asked.text(), &params("u64 ticks"), PACED),
-                grid: Kernel::along_x(grid),
-                block: Kernel::along_x(1024),
                 shared: Shared::All,
-                args: args(Arg::Ticks(time)),
+                ..kernel("work_paced", &asked.text(), &params(param("u64 ticks", Arg::Ticks(time))), PACED, grid, 1024)
             },
             None => {
                 let (body, of_a_thread) = asked.arithmetic();
                 let rounds = asked.flops / (of_a_thread * (grid * u64::from(BLOCK)) as f64);
                 let name = if asked.matrix.is_some() { "work_matrix" } else { "work" };
-                Kernel {
-                    source: source(name, &(asked.text() + &asked.multiply()), &params("u64 rounds"), &body),
-                    grid: Kernel::along_x(grid),
-                    block: Kernel::along_x(BLOCK),
-                    shared: Shared::Bytes(0),
-                    args: args(Arg::U64(rounds.round() as u64)),
-                }
+                let params = params(u64_param("rounds", rounds.round() as u64));
+                kernel(name, &(asked.text() + &asked.multiply()), &params, &body, grid, BLOCK)
             }
         };
         vec![Launch::Kernel(kernel)]

@@ -8,7 +8,7 @@ use aorta::base::random::hash;
 use aorta::base::{DType, Dims};
 use aorta::exec::{Backend, DeviceInfo, Driver, ExecError, Image};
 use aorta::ops::expression::{Binary, Expression, Node, Unary};
-use aorta::ops::{Attrs, Call, Category, Cost, Launch, Member, OpError, Operation, Signature, Spec};
+use aorta::ops::{Attrs, Call, Cost, Launch, Member, OpError, Operation, Signature, Spec};
 use aorta::schedule::Topology;
 
 /// Rounding style of a device.
@@ -45,7 +45,7 @@ impl Backend for Rough {
     fn open(&self, mut images: Vec<Image>) -> Result<Vec<Box<dyn Driver>>, ExecError> {
         for work in images.iter_mut().flat_map(|image| &mut image.works) {
             // An operation already replaced is a planted mistake and is kept.
-            if !work.spec.operation.summary().is_empty() {
+            if !work.spec.operation.signature().summary.is_empty() {
                 work.spec = Arc::new(roughened(&work.spec, self.0));
             }
         }
@@ -59,7 +59,9 @@ pub fn roughened(spec: &Spec, style: Style) -> Spec {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known.iter().find(|one| one.inner == spec.operation && one.style == style);
     let operation = found.copied().unwrap_or_else(|| {
-        let one: &'static RoughOperation = Box::leak(Box::new(RoughOperation { inner: spec.operation, style }));
+        let inner = spec.operation;
+        let signature = Box::leak(Box::new(Signature { summary: "", ..*inner.signature() }));
+        let one: &'static RoughOperation = Box::leak(Box::new(RoughOperation { inner, signature, style }));
         known.push(one);
         one
     });
@@ -70,24 +72,13 @@ pub fn roughened(spec: &Spec, style: Style) -> Spec {
 #[derive(Debug)]
 struct RoughOperation {
     inner: &'static dyn Operation,
+    signature: &'static Signature,
     style: Style,
 }
 
 impl Operation for RoughOperation {
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn summary(&self) -> &'static str {
-        ""
-    }
-
-    fn category(&self) -> Category {
-        self.inner.category()
-    }
-
     fn signature(&self) -> &'static Signature {
-        self.inner.signature()
+        self.signature
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -243,8 +243,8 @@ fn with_fault(fault: &str, test: &str) {
     let mut command = Command::new(tests);
     command.args(["--exact", test, "--ignored"]).env("HIP_DOUBLE_FAULT", fault);
     let output = command.output().expect("the test runs");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "{fault}: {told}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && printed.contains("1 passed"), "{fault}: {printed}");
 }
 
 #[test]

@@ -23,7 +23,11 @@ const SPEEDS: &str = include_str!("../../docs/measurements/operations.csv");
 pub fn summary() -> String {
     let row = |operation: &&'static dyn Operation| {
         let name = operation.name();
-        [format!("[`{name}`](#{name})"), operation.summary().to_owned(), operation.category().name().to_owned()]
+        [
+            format!("[`{name}`](#{name})"),
+            operation.signature().summary.to_owned(),
+            operation.category().name().to_owned(),
+        ]
     };
     table(["operation", "does", "kind"], ops::CATALOGUE.iter().map(row))
 }

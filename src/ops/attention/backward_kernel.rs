@@ -1,10 +1,10 @@
 //! Launches of the kernels that compute the gradients of attention.
 
-use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
+use super::super::kernel::{bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, share};
-use super::kernel::{OF_A_BIAS, bind_sequences, bind_sizes, row_blocks, sequences_text, steps, whole_tiles};
+use super::kernel::{OF_A_BIAS, row_blocks, sequence_params, sequences_text, size_params, steps, whole_tiles};
 use super::shape::{Axes, bias};
 use super::*;
 
@@ -203,30 +203,28 @@ impl Split {
     fn kernel(&self, spec: &Spec, keys: bool) -> Kernel {
         let order = order(spec, keys);
         let geometry = self.geometry(spec, keys);
-        let (mut params, mut args, mut types) = (Vec::new(), Vec::new(), String::new());
+        let mut params = Vec::new();
         for &(taken, name) in &order {
             let dtype = c_type(taken.tensor(spec).dtype);
             let written = matches!(taken, Taken::Output(_) | Taken::Slopes);
-            params.push(format!("{}{dtype}* {name}", if written { "" } else { "const " }));
-            args.push(match taken.operand(spec) {
+            let arg = match taken.operand(spec) {
                 Some(operand) => Arg::Operand(operand as u8),
                 None => Arg::Workspace(self.workspace(spec)),
-            });
+            };
+            params.push(param(format!("{}{dtype}* {name}", if written { "" } else { "const " }), arg));
         }
-        params.push(geometry_param(&geometry));
-        args.push(Arg::Words(geometry_words(&geometry)));
+        params.push(geometry_param("g", &geometry));
         let rank = spec.inputs[0].dims.len();
         for &(taken, name) in &order {
-            params.push(format!("const Steps s_{name}"));
-            args.push(steps(&taken.tensor(spec), taken.axes(&self.shape, rank), rank));
+            let steps = steps(&taken.tensor(spec), taken.axes(&self.shape, rank), rank);
+            params.push(param(format!("const Steps s_{name}"), steps));
         }
         let (rows, others, indices) = self.rows(keys);
-        bind_sizes(&self.shape, &[("rows", rows), ("others", others)], &mut params, &mut args);
-        bind_sequences(spec, &mut params, &mut args);
+        params.extend(size_params(&self.shape, &[("rows", rows), ("others", others)]));
+        params.extend(sequence_params(spec));
         let compute = spec.inputs[0].dtype.compute();
-        params.push("C scale".to_owned());
-        args.push(Arg::real(compute, self.shape.scale));
-        types += &format!(
+        params.push(param("C scale", Arg::real(compute, self.shape.scale)));
+        let types = format!(
             "{}{}typedef {} T;\ntypedef {} C;\n#define OPERANDS {}\n#define BIAS {}\n#define SLOPES {}\n#define KEYS {}\n\
              #define GROUP {}\n#define CAUSAL {}\n",
             bounds(THREADS as u32),
@@ -241,10 +239,11 @@ impl Split {
             self.shape.causal,
         );
         let name = if keys { "attention_backward_keys" } else { "attention_backward_queries" };
-        let (source, shared) = match &self.tiles {
+        let (blocks, threads) = (self.blocks(keys), THREADS as u32);
+        match &self.tiles {
             Some((columns, widths)) => {
-                params.push("f32 scale_log2".to_owned());
-                args.push(Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32));
+                let scale = (self.shape.scale * std::f64::consts::LOG2_E) as f32;
+                params.push(param("f32 scale_log2", Arg::F32(scale)));
                 let packs = order[..4].iter().all(|(taken, _)| in_packs(&taken.tensor(spec), 8));
                 let before = format!(
                     "{}{types}#define THREADS {THREADS}\n#define BM {BLOCK_ROWS}\n#define BN {columns}\n\
@@ -256,7 +255,8 @@ impl Split {
                     text::TILES,
                     backward_text::VIEW,
                 );
-                (source(name, &before, &params, backward_text::TILES), self.shared())
+                let tiles = kernel(name, &before, &params, backward_text::TILES, blocks, threads);
+                Kernel { shared: Shared::Bytes(self.shared() as u32), ..tiles }
             }
             None => {
                 let before = format!(
@@ -266,17 +266,9 @@ impl Split {
                     text::PLACES,
                     backward_text::VIEW,
                 );
-                params.push("u64 count".to_owned());
-                args.push(Arg::U64(indices * rows));
-                (source(&format!("{name}_rows"), &before, &params, backward_text::ROWS), 0)
+                params.push(u64_param("count", indices * rows));
+                kernel(&format!("{name}_rows"), &before, &params, backward_text::ROWS, blocks, threads)
             }
-        };
-        Kernel {
-            source,
-            grid: Kernel::along_x(self.blocks(keys)),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(shared as u32),
-            args,
         }
     }
 
@@ -305,20 +297,19 @@ impl Split {
             })
             .collect();
         let geometry = layout::collapse(dims, &strides);
-        let (mut params, mut args) = (vec![geometry_param(&geometry)], vec![Arg::Words(geometry_words(&geometry))]);
+        let mut params = vec![geometry_param("g", &geometry)];
         for &(operand, name, axes) in &operands {
-            params.extend([
-                format!("const {}* {name}", c_type(spec.inputs[operand].dtype)),
-                format!("const Steps s_{name}"),
-            ]);
-            args.extend([Arg::Operand(operand as u8), steps(&spec.inputs[operand], axes, rank)]);
+            let tensor = &spec.inputs[operand];
+            params.push(param(format!("const {}* {name}", c_type(tensor.dtype)), Arg::Operand(operand as u8)));
+            params.push(param(format!("const Steps s_{name}"), steps(tensor, axes, rank)));
         }
         let count = self.shape.batch * self.shape.heads * self.shape.queries;
-        params.extend(["C* sums", "u32 queries", "u32 dv", "u64 count"].map(str::to_owned));
-        let sizes = [self.shape.queries, self.shape.value_size].map(|size| Arg::U32(size as u32));
-        args.push(Arg::Workspace(self.workspace(spec)));
-        args.extend(sizes);
-        args.push(Arg::U64(count));
+        params.extend([
+            param("C* sums", Arg::Workspace(self.workspace(spec))),
+            u32_param("queries", self.shape.queries),
+            u32_param("dv", self.shape.value_size),
+            u64_param("count", count),
+        ]);
         let before = format!(
             "{}typedef {} C;\n#define OPERANDS {}\n#define DLSE {}\nstruct Steps {{ i64 query, head, element; }};\n",
             bounds(THREADS as u32),
@@ -326,12 +317,7 @@ impl Split {
             operands.len(),
             u32::from(dlse.is_some()),
         );
-        Kernel {
-            source: source("attention_backward_sums", &before, &params, backward_text::SUMS),
-            grid: Kernel::along_x(count.div_ceil(THREADS / WARP)),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(0),
-            args,
-        }
+        let blocks = count.div_ceil(THREADS / WARP);
+        kernel("attention_backward_sums", &before, &params, backward_text::SUMS, blocks, THREADS as u32)
     }
 }

@@ -1,6 +1,6 @@
 //! Launches of the forward kernels: how thread blocks divide queries and keys.
 
-use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, source};
+use super::super::kernel::{Parameter, bounds, c_type, geometry_param, kernel, param, u32_param, u64_param};
 use super::super::layout::in_packs;
 use super::super::mma;
 use super::super::occupancy::{UNIT_SHARED, UNITS, share};
@@ -238,38 +238,43 @@ impl Split {
         all
     }
 
-    /// Returns the parameters and arguments that all forward kernels have.
-    fn operands(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
+    /// Returns the parameters that all forward kernels have.
+    fn parameters(&self, spec: &Spec) -> Vec<Parameter> {
         let geometry = self.geometry(spec);
         let [q, k, v] = [0, 1, 2].map(|input| &spec.inputs[input]);
-        let mut params: Vec<String> =
-            ["const T* q", "const T* k", "const T* v", "O* o", "L* lse"].map(str::to_owned).into();
-        let mut args: Vec<Arg> = (0..3).map(Arg::Operand).collect();
-        let outputs = [0, 1].map(|output| Arg::Operand((spec.inputs.len() + output) as u8));
-        args.extend(outputs);
-        args.extend([Arg::Words(geometry_words(&geometry))]);
-        params.push(geometry_param(&geometry));
+        let outputs = spec.inputs.len() as u8;
+        let mut params = vec![
+            param("const T* q", Arg::Operand(0)),
+            param("const T* k", Arg::Operand(1)),
+            param("const T* v", Arg::Operand(2)),
+            param("O* o", Arg::Operand(outputs)),
+            param("L* lse", Arg::Operand(outputs + 1)),
+            geometry_param("g", &geometry),
+        ];
         let q_rank = q.dims.len();
         let all = [(q, "sq"), (k, "sk"), (v, "sv"), (&spec.outputs[0], "so"), (&spec.outputs[1], "sl")];
-        for (index, (tensor, name)) in all.into_iter().enumerate() {
-            params.push(format!("const Steps {name}"));
-            args.push(steps(tensor, if index < 4 { Some(self.shape.axes) } else { None }, q_rank));
-        }
-        bind_sizes(&self.shape, &[("rows", self.rows())], &mut params, &mut args);
+        params.extend(all.into_iter().enumerate().map(|(index, (tensor, name))| {
+            let axes = if index < 4 { Some(self.shape.axes) } else { None };
+            param(format!("const Steps {name}"), steps(tensor, axes, q_rank))
+        }));
+        params.extend(size_params(&self.shape, &[("rows", self.rows())]));
         if self.shape.page.is_some() {
-            let [k, v, pages] = [1, 2, 3].map(|input| &spec.inputs[input]);
-            params.extend(["const P* pages", "const N* lengths", "u64 pool_blocks"].map(str::to_owned));
-            params.extend(["u64 k_page", "u64 v_page", "u64 column"].map(str::to_owned));
-            args.extend([Arg::Operand(3), Arg::Operand(4), Arg::U64(k.dims[0])]);
-            args.extend([k.strides[0], v.strides[0], pages.strides[1]].map(Arg::U64));
+            params.extend([
+                param("const P* pages", Arg::Operand(3)),
+                param("const N* lengths", Arg::Operand(4)),
+                u64_param("pool_blocks", k.dims[0]),
+                u64_param("k_page", k.strides[0]),
+                u64_param("v_page", v.strides[0]),
+                u64_param("column", spec.inputs[3].strides[1]),
+            ]);
         }
-        bind_sequences(spec, &mut params, &mut args);
+        params.extend(sequence_params(spec));
         if let Some(bias) = bias(spec) {
-            params.extend([format!("const {}* bias", c_type(bias.dtype)), "const Steps sb".to_owned()]);
-            args.push(Arg::Operand(input(spec, BIAS).expect("there is a bias") as u8));
-            args.push(steps(&bias, Some(Axes::of_rows(q_rank)), q_rank));
+            let place = input(spec, BIAS).expect("there is a bias") as u8;
+            params.push(param(format!("const {}* bias", c_type(bias.dtype)), Arg::Operand(place)));
+            params.push(param("const Steps sb", steps(&bias, Some(Axes::of_rows(q_rank)), q_rank)));
         }
-        (params, args)
+        params
     }
 
     fn types(&self, spec: &Spec, threads: u64) -> String {
@@ -297,13 +302,12 @@ impl Split {
     }
 
     fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
-        let (mut params, mut args) = self.operands(spec);
-        params.extend(["f32 scale", "u32 splits", "f32* parts"].map(str::to_owned));
         let workspace = if tiles.splits > 1 { self.workspace() } else { 0 };
-        args.extend([
-            Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32),
-            Arg::U32(tiles.splits as u32),
-            Arg::Workspace(workspace),
+        let mut params = self.parameters(spec);
+        params.extend([
+            param("f32 scale", Arg::F32((self.shape.scale * std::f64::consts::LOG2_E) as f32)),
+            u32_param("splits", tiles.splits),
+            param("f32* parts", Arg::Workspace(workspace)),
         ]);
         let packs = spec.inputs[..3].iter().all(|tensor| in_packs(tensor, 8));
         let (dtype, [together, units, others], rows) = (spec.inputs[0].dtype, tiles.keys, tiles.row_warps);
@@ -327,39 +331,30 @@ impl Split {
                 warpgroups::product("values_of", dtype, tiles.value_width, None, true),
             ]),
         );
+        let bytes = tiles.shared() as u32;
         Kernel {
-            source: source("attention", &before, &params, text::FORWARD),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(tiles.threads() as u32),
-            shared: if tiles.together() {
-                Shared::AtMost(tiles.shared() as u32)
-            } else {
-                Shared::Bytes(tiles.shared() as u32)
-            },
-            args,
+            shared: if tiles.together() { Shared::AtMost(bytes) } else { Shared::Bytes(bytes) },
+            ..kernel("attention", &before, &params, text::FORWARD, self.blocks(), tiles.threads() as u32)
         }
     }
 
     fn merge_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
-        let (mut params, mut args) = self.operands(spec);
-        params.extend(["u64 count", "u32 splits", "f32* parts"].map(str::to_owned));
         let count = self.indices() * self.rows();
-        args.extend([Arg::U64(count), Arg::U32(tiles.splits as u32), Arg::Workspace(self.workspace())]);
+        let mut params = self.parameters(spec);
+        params.extend([
+            u64_param("count", count),
+            u32_param("splits", tiles.splits),
+            param("f32* parts", Arg::Workspace(self.workspace())),
+        ]);
         let before = format!("{}#define MOST_SPLITS {MOST_SPLITS}\n{}", self.types(spec, THREADS), text::PLACES);
-        Kernel {
-            source: source("attention_merge", &before, &params, text::MERGE),
-            grid: Kernel::along_x(count),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(0),
-            args,
-        }
+        kernel("attention_merge", &before, &params, text::MERGE, count, THREADS as u32)
     }
 
     fn rows_kernel(&self, spec: &Spec) -> Kernel {
-        let (mut params, mut args) = self.operands(spec);
         let compute = spec.inputs[0].dtype.compute();
-        params.extend(["C scale", "u64 count"].map(str::to_owned));
-        args.extend([Arg::real(compute, self.shape.scale), Arg::U64(self.indices() * self.rows())]);
+        let mut params = self.parameters(spec);
+        params.push(param("C scale", Arg::real(compute, self.shape.scale)));
+        params.push(u64_param("count", self.indices() * self.rows()));
         let before = format!(
             "{}typedef {} C;\n#define EACH_Q {}\n#define EACH_V {}\n{}",
             self.types(spec, THREADS),
@@ -368,18 +363,12 @@ impl Split {
             self.shape.value_size.div_ceil(WARP).max(1),
             text::PLACES
         );
-        Kernel {
-            source: source("attention_rows", &before, &params, text::ROWS),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(0),
-            args,
-        }
+        kernel("attention_rows", &before, &params, text::ROWS, self.blocks(), THREADS as u32)
     }
 }
 
-/// Adds the sizes in `own`, and those of the shape, to the parameters and arguments.
-pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, args: &mut Vec<Arg>) {
+/// Returns parameters for the sizes in `own`, and for those of the shape.
+pub fn size_params(shape: &Shape, own: &[(&str, u64)]) -> Vec<Parameter> {
     let of_shape = [
         ("queries", shape.queries),
         ("keys", shape.keys),
@@ -387,12 +376,11 @@ pub fn bind_sizes(shape: &Shape, own: &[(&str, u64)], params: &mut Vec<String>, 
         ("dv", shape.value_size),
         ("window", shape.window),
     ];
-    for (name, size) in own.iter().copied().chain(of_shape) {
-        params.push(format!("u32 {name}"));
-        args.push(Arg::U32(
-            u32::try_from(size).expect("`needs_attention` bounds the positions of heads that share keys"),
-        ));
-    }
+    let size = |(name, size): (&str, u64)| {
+        let size = u32::try_from(size).expect("`needs_attention` bounds the positions of heads that share keys");
+        param(format!("u32 {name}"), Arg::U32(size))
+    };
+    own.iter().copied().chain(of_shape).map(size).collect()
 }
 
 /// Returns the number of blocks for the rows of one index of the geometry. Each packed sequence begins a new block, and
@@ -415,14 +403,16 @@ pub fn sequences_text(spec: &Spec) -> String {
     }
 }
 
-/// Adds the ends of packed sequences to the parameters and arguments, if there are any.
-pub fn bind_sequences(spec: &Spec, params: &mut Vec<String>, args: &mut Vec<Arg>) {
-    let Some(ends) = input(spec, ENDS) else { return };
-    params.extend(["const P* ends", "const N* key_ends", "u32 sequences"].map(str::to_owned));
-    params.extend(["u64 ends_step", "u64 key_ends_step"].map(str::to_owned));
-    args.extend([ends, ends + 1].map(|input| Arg::Operand(input as u8)));
-    args.push(Arg::U32(spec.inputs[ends].dims[0] as u32));
-    args.extend([ends, ends + 1].map(|input| Arg::U64(spec.inputs[input].strides[0])));
+/// Returns parameters for the ends of packed sequences; none if the use has no sequences.
+pub fn sequence_params(spec: &Spec) -> Vec<Parameter> {
+    let Some(ends) = input(spec, ENDS) else { return Vec::new() };
+    vec![
+        param("const P* ends", Arg::Operand(ends as u8)),
+        param("const N* key_ends", Arg::Operand(ends as u8 + 1)),
+        u32_param("sequences", spec.inputs[ends].dims[0]),
+        u64_param("ends_step", spec.inputs[ends].strides[0]),
+        u64_param("key_ends_step", spec.inputs[ends + 1].strides[0]),
+    ]
 }
 
 /// Returns the strides of an operand's positions, heads and elements, in elements. `axes` is `None` for an operand with one number

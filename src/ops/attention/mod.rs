@@ -66,46 +66,6 @@ impl Attention {
 }
 
 impl Operation for Attention {
-    fn name(&self) -> &'static str {
-        match self {
-            Attention::Forward => "attention",
-            Attention::Backward => "attention_backward",
-            Attention::BiasedBackward => "biased_attention_backward",
-            Attention::Paged => "paged_attention",
-            Attention::Ragged => "ragged_attention",
-            Attention::RaggedBackward => "ragged_attention_backward",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self {
-            Attention::Forward => {
-                "scaled dot product attention, softmax(q kᵀ · scale + bias) v, with optional bias, causal mask and sliding window; \
-                 also returns the logsumexp of each query"
-            }
-            Attention::Backward => {
-                "the gradients of `attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`"
-            }
-            Attention::BiasedBackward => {
-                "the gradients of `attention` with a bias: those of `attention_backward`, and `ds`, those of the biased scores"
-            }
-            Attention::Paged => {
-                "`attention` with a paged key-value cache: `pages` lists the blocks of each sequence, `lengths` its number of keys"
-            }
-            Attention::Ragged => {
-                "`attention` of packed sequences of different lengths in one tensor; `ends` and `key_ends` hold the end \
-                 of each"
-            }
-            Attention::RaggedBackward => {
-                "the gradients of `ragged_attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`"
-            }
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::Matrix
-    }
-
     fn signature(&self) -> &'static Signature {
         const Q: Input = Input::Tensor("q");
         const K: Input = Input::Tensor("k");
@@ -114,19 +74,47 @@ impl Operation for Attention {
         const LSE: Input = Input::Tensor("lse");
         const DY: Input = Input::Tensor("dy");
         const OF_LSE: Input = Input::Optional(DLSE);
-        const RESULTS: &[&str] = &["o", "lse"];
-        const GRADIENTS: &[&str] = &["dq", "dk", "dv"];
-        const fn of(inputs: &'static [Input], outputs: &'static [&'static str]) -> Signature {
-            Signature { inputs, outputs, options: OPTIONS }
-        }
-        static FORWARD: Signature = of(&[Q, K, V, Input::Optional(BIAS)], RESULTS);
-        static BACKWARD: Signature = of(&[Q, K, V, O, LSE, DY, OF_LSE], GRADIENTS);
-        static BIASED_BACKWARD: Signature =
-            of(&[Q, K, V, O, LSE, DY, Input::Tensor(BIAS), OF_LSE], &["dq", "dk", "dv", "ds"]);
-        static PAGED: Signature = of(&[Q, K, V, Input::Tensor(PAGES), Input::Tensor(LENGTHS)], RESULTS);
-        static RAGGED: Signature = of(&[Q, K, V, Input::Tensor(ENDS), Input::Tensor(KEY_ENDS)], RESULTS);
-        static RAGGED_BACKWARD: Signature =
-            of(&[Q, K, V, O, LSE, DY, Input::Tensor(ENDS), Input::Tensor(KEY_ENDS), OF_LSE], GRADIENTS);
+        const FORWARD: Signature = Signature {
+            name: "attention",
+            summary: "scaled dot product attention, softmax(q kᵀ · scale + bias) v, with optional bias, causal mask and sliding \
+                      window; also returns the logsumexp of each query",
+            category: Category::Matrix,
+            inputs: &[Q, K, V, Input::Optional(BIAS)],
+            outputs: &["o", "lse"],
+            options: OPTIONS,
+        };
+        const BACKWARD: Signature = Signature {
+            name: "attention_backward",
+            summary: "the gradients of `attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`",
+            inputs: &[Q, K, V, O, LSE, DY, OF_LSE],
+            outputs: &["dq", "dk", "dv"],
+            ..FORWARD
+        };
+        const BIASED_BACKWARD: Signature = Signature {
+            name: "biased_attention_backward",
+            summary: "the gradients of `attention` with a bias: those of `attention_backward`, and `ds`, those of the biased scores",
+            inputs: &[Q, K, V, O, LSE, DY, Input::Tensor(BIAS), OF_LSE],
+            outputs: &["dq", "dk", "dv", "ds"],
+            ..FORWARD
+        };
+        const PAGED: Signature = Signature {
+            name: "paged_attention",
+            summary: "`attention` with a paged key-value cache: `pages` lists the blocks of each sequence, `lengths` its number of keys",
+            inputs: &[Q, K, V, Input::Tensor(PAGES), Input::Tensor(LENGTHS)],
+            ..FORWARD
+        };
+        const RAGGED: Signature = Signature {
+            name: "ragged_attention",
+            summary: "`attention` of packed sequences of different lengths in one tensor; `ends` and `key_ends` hold the end of each",
+            inputs: &[Q, K, V, Input::Tensor(ENDS), Input::Tensor(KEY_ENDS)],
+            ..FORWARD
+        };
+        const RAGGED_BACKWARD: Signature = Signature {
+            name: "ragged_attention_backward",
+            summary: "the gradients of `ragged_attention` with respect to `q`, `k` and `v`; recomputes the attention weights from `lse`",
+            inputs: &[Q, K, V, O, LSE, DY, Input::Tensor(ENDS), Input::Tensor(KEY_ENDS), OF_LSE],
+            ..BACKWARD
+        };
         match self {
             Attention::Forward => &FORWARD,
             Attention::Backward => &BACKWARD,

@@ -12,31 +12,23 @@ use super::*;
 pub struct AllToAll;
 
 impl Operation for AllToAll {
-    fn name(&self) -> &'static str {
-        "all_to_all"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sends the r-th part of each rank's tensor to rank r; received parts are concatenated in rank order"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("src"), Input::Optional("counts")],
-            outputs: &["dst"],
-            options: &[
-                OptionSpec {
-                    name: "counts",
-                    kind: OptionType::Counts,
-                    default: Preset::Absent,
-                    doc: "rows of the first dimension from each rank to each: a list for each sender, or one for all",
-                },
-                counted::BACK,
-            ],
+        const {
+            &Signature {
+                name: "all_to_all",
+                summary: "sends the r-th part of each rank's tensor to rank r; received parts are concatenated in rank order",
+                category: Category::Collective,
+                inputs: &[Input::Tensor("src"), Input::Optional("counts")],
+                outputs: &["dst"],
+                options: &[
+                    OptionSpec::absent(
+                        "counts",
+                        OptionType::Counts,
+                        "rows of the first dimension from each rank to each: a list for each sender, or one for all",
+                    ),
+                    counted::BACK,
+                ],
+            }
         }
     }
 

@@ -46,20 +46,13 @@ impl Batch {
 }
 
 impl Operation for Batch {
-    fn name(&self) -> &'static str {
-        "group"
-    }
-
-    fn summary(&self) -> &'static str {
-        "collectives that are launched as one group"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "group",
+            summary: "collectives that are launched as one group",
+            category: Category::Collective,
+            ..Signature::NOTHING
+        }
     }
 
     /// Shapes have already been inferred for the members.

@@ -8,20 +8,15 @@ use super::*;
 pub struct AllGather;
 
 impl Operation for AllGather {
-    fn name(&self) -> &'static str {
-        "all_gather"
-    }
-
-    fn summary(&self) -> &'static str {
-        "gathers the tensors of all ranks on every rank, concatenated in rank order"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensor("src")], outputs: &["dst"], options: &[] }
+        &Signature {
+            name: "all_gather",
+            summary: "gathers the tensors of all ranks on every rank, concatenated in rank order",
+            category: Category::Collective,
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -77,20 +72,11 @@ impl Operation for AllGather {
 pub struct Broadcast;
 
 impl Operation for Broadcast {
-    fn name(&self) -> &'static str {
-        "broadcast"
-    }
-
-    fn summary(&self) -> &'static str {
-        "copies the tensor of rank `root` to every rank"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
         &Signature {
+            name: "broadcast",
+            summary: "copies the tensor of rank `root` to every rank",
+            category: Category::Collective,
             inputs: &[Input::Tensor("src")],
             outputs: &["dst"],
             options: &[OptionSpec {

@@ -89,20 +89,15 @@ fn wrapped(dtype: DType, value: i64) -> f64 {
 pub struct AllReduce;
 
 impl Operation for AllReduce {
-    fn name(&self) -> &'static str {
-        "all_reduce"
-    }
-
-    fn summary(&self) -> &'static str {
-        "reduces the tensors of all ranks elementwise (a sum, or another `op`); every rank receives the result"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensor("src")], outputs: &["dst"], options: &[OP] }
+        &Signature {
+            name: "all_reduce",
+            summary: "reduces the tensors of all ranks elementwise (a sum, or another `op`); every rank receives the result",
+            category: Category::Collective,
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[OP],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -150,20 +145,15 @@ impl Operation for AllReduce {
 pub struct ReduceScatter;
 
 impl Operation for ReduceScatter {
-    fn name(&self) -> &'static str {
-        "reduce_scatter"
-    }
-
-    fn summary(&self) -> &'static str {
-        "reduces the tensors of all ranks elementwise (a sum, or another `op`) and scatters the result: rank r receives the r-th part"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensor("src")], outputs: &["dst"], options: &[OP] }
+        &Signature {
+            name: "reduce_scatter",
+            summary: "reduces the tensors of all ranks elementwise (a sum, or another `op`) and scatters the result: rank r receives the r-th part",
+            category: Category::Collective,
+            inputs: &[Input::Tensor("src")],
+            outputs: &["dst"],
+            options: &[OP],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -230,20 +220,11 @@ impl Operation for ReduceScatter {
 pub struct Reduce;
 
 impl Operation for Reduce {
-    fn name(&self) -> &'static str {
-        "reduce"
-    }
-
-    fn summary(&self) -> &'static str {
-        "reduces the tensors of all ranks elementwise (a sum, or another `op`); rank `root` alone receives the result"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
         &Signature {
+            name: "reduce",
+            summary: "reduces the tensors of all ranks elementwise (a sum, or another `op`); rank `root` alone receives the result",
+            category: Category::Collective,
             inputs: &[Input::Tensor("src")],
             outputs: &["dst"],
             options: &[

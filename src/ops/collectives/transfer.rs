@@ -11,28 +11,16 @@ use super::*;
 pub struct Send;
 
 impl Operation for Send {
-    fn name(&self) -> &'static str {
-        "send"
-    }
-
-    fn summary(&self) -> &'static str {
-        "sends a tensor to another rank of the group, which must call `recv`"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[Input::Tensor("src")],
-            outputs: &[],
-            options: &[OptionSpec {
-                name: "to",
-                kind: MEMBER,
-                default: Preset::Required,
-                doc: "destination rank within the group",
-            }],
+        const {
+            &Signature {
+                name: "send",
+                summary: "sends a tensor to another rank of the group, which must call `recv`",
+                category: Category::Collective,
+                inputs: &[Input::Tensor("src")],
+                outputs: &[],
+                options: &[OptionSpec::required("to", MEMBER, "destination rank within the group")],
+            }
         }
     }
 
@@ -69,28 +57,16 @@ impl Operation for Send {
 pub struct Recv;
 
 impl Operation for Recv {
-    fn name(&self) -> &'static str {
-        "recv"
-    }
-
-    fn summary(&self) -> &'static str {
-        "receives a tensor from another rank of the group, which must call `send`"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature {
-            inputs: &[],
-            outputs: &["dst"],
-            options: &[OptionSpec {
-                name: "from",
-                kind: MEMBER,
-                default: Preset::Required,
-                doc: "source rank within the group",
-            }],
+        const {
+            &Signature {
+                name: "recv",
+                summary: "receives a tensor from another rank of the group, which must call `send`",
+                category: Category::Collective,
+                inputs: &[],
+                outputs: &["dst"],
+                options: &[OptionSpec::required("from", MEMBER, "source rank within the group")],
+            }
         }
     }
 
@@ -134,20 +110,13 @@ impl Operation for Recv {
 pub struct Barrier;
 
 impl Operation for Barrier {
-    fn name(&self) -> &'static str {
-        "barrier"
-    }
-
-    fn summary(&self) -> &'static str {
-        "synchronizes the ranks of the group: each waits until all have arrived"
-    }
-
-    fn category(&self) -> Category {
-        Category::Collective
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature::NOTHING
+        &Signature {
+            name: "barrier",
+            summary: "synchronizes the ranks of the group: each waits until all have arrived",
+            category: Category::Collective,
+            ..Signature::NOTHING
+        }
     }
 
     fn infer(&self, _: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::kernel::{bounds, c_type, source};
+use super::super::kernel::{Parameter, bounds, c_type, kernel, param, u32_param, u64_param};
 use super::super::mma;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::*;
@@ -228,8 +228,8 @@ impl Split {
         self.spatial(spec, operand).into_iter().map(|(first, _)| first).sum()
     }
 
-    /// Returns the parameters that all kernels have, and their arguments.
-    fn parameters(&self, spec: &Spec) -> (Vec<String>, Vec<Arg>) {
+    /// Returns the parameters that all kernels have.
+    fn parameters(&self, spec: &Spec) -> Vec<Parameter> {
         let (rows, columns, depth) = self.shape.product();
         let [gathered, factor, out] = self.operands(spec);
         let bias = if spec.inputs.len() > 2 { 2 } else { 0 };
@@ -254,7 +254,7 @@ impl Split {
             ("u32 depth", numbers(depth)),
             ("u32 groups", numbers(self.shape.groups)),
         ];
-        all.into_iter().map(|(param, arg)| (param.to_owned(), arg)).unzip()
+        all.map(|(declaration, arg)| param(declaration, arg)).into()
     }
 
     /// Returns the macro definitions that the kernel texts use.
@@ -284,9 +284,8 @@ impl Split {
     }
 
     fn tiles_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
-        let (mut params, mut args) = self.parameters(spec);
-        params.extend(["u32 splits", "u32 share"].map(str::to_owned));
-        args.extend([tiles.splits, tiles.share].map(|value| Arg::U32(value as u32)));
+        let mut params = self.parameters(spec);
+        params.extend([u32_param("splits", tiles.splits), u32_param("share", tiles.share)]);
         // The rows of the factor have no gaps and can be read in packs.
         let weights = &spec.inputs[1];
         let depth = self.shape.taps();
@@ -310,45 +309,27 @@ impl Split {
             text::PLACES,
             if tiles.units { text::UNITS } else { text::THREADS },
         );
-        Kernel {
-            source: source(&self.name("tiles"), &before, &params, &format!("{FIRST}{}", text::TILES)),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(0),
-            args,
-        }
+        let body = format!("{FIRST}{}", text::TILES);
+        kernel(&self.name("tiles"), &before, &params, &body, self.blocks(), THREADS as u32)
     }
 
     fn join_kernel(&self, spec: &Spec, tiles: &Tiles) -> Kernel {
-        let (mut params, mut args) = self.parameters(spec);
+        let mut params = self.parameters(spec);
         let (rows, columns, _) = self.shape.product();
         let count = self.shape.groups * rows * columns;
-        params.extend(["u32 splits", "u64 count"].map(str::to_owned));
-        args.extend([Arg::U32(tiles.splits as u32), Arg::U64(count)]);
+        params.extend([u32_param("splits", tiles.splits), u64_param("count", count)]);
         let before = format!("{}{}", self.definitions(spec), text::PLACES);
-        Kernel {
-            source: source(&self.name("join"), &before, &params, &format!("{FIRST}{}", text::JOIN)),
-            grid: Kernel::along_x(count.div_ceil(THREADS)),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(0),
-            args,
-        }
+        let body = format!("{FIRST}{}", text::JOIN);
+        kernel(&self.name("join"), &before, &params, &body, count.div_ceil(THREADS), THREADS as u32)
     }
 
     fn direct_kernel(&self, spec: &Spec) -> Kernel {
-        let (mut params, mut args) = self.parameters(spec);
+        let mut params = self.parameters(spec);
         let (rows, columns, _) = self.shape.product();
-        params.push("u64 count".to_owned());
-        args.push(Arg::U64(self.shape.groups * columns));
+        params.push(u64_param("count", self.shape.groups * columns));
         let before = format!("{}#define ROWS {rows}\n{}", self.definitions(spec), text::PLACES);
         let body = if self.shape.form == Form::Weights { text::DIRECT_WEIGHTS } else { text::DIRECT };
-        Kernel {
-            source: source(&self.name("direct"), &before, &params, &format!("{FIRST}{body}")),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(THREADS as u32),
-            shared: Shared::Bytes(0),
-            args,
-        }
+        kernel(&self.name("direct"), &before, &params, &format!("{FIRST}{body}"), self.blocks(), THREADS as u32)
     }
 
     /// Returns the name of a kernel.

@@ -38,6 +38,9 @@ const COMPUTE: OptionSpec = OptionSpec::word(
 );
 
 static FORWARD: Signature = Signature {
+    name: "conv",
+    summary: "1-, 2- or 3-dimensional convolution or transposed convolution with an optional bias, accumulated in f32",
+    category: Category::Matrix,
     inputs: &[Input::Tensor("x"), Input::Tensor("w"), Input::Optional("bias")],
     outputs: &["y"],
     options: &[
@@ -58,15 +61,13 @@ static FORWARD: Signature = Signature {
 };
 
 static WEIGHTS: Signature = Signature {
+    name: CONV_WEIGHTS,
+    summary: "the gradient of `conv` with respect to its weights",
+    category: Category::Matrix,
     inputs: &[Input::Tensor("x"), Input::Tensor("dy")],
     outputs: &["dw"],
     options: &[
-        OptionSpec {
-            name: "size",
-            kind: OptionType::Spatial(1, MOST),
-            default: Preset::Required,
-            doc: "the kernel size",
-        },
+        OptionSpec::required("size", OptionType::Spatial(1, MOST), "the kernel size"),
         STRIDE,
         PADDING,
         DILATION,
@@ -76,26 +77,6 @@ static WEIGHTS: Signature = Signature {
 };
 
 impl Operation for Conv {
-    fn name(&self) -> &'static str {
-        match self {
-            Conv::Forward => "conv",
-            Conv::Weights => CONV_WEIGHTS,
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self {
-            Conv::Forward => {
-                "1-, 2- or 3-dimensional convolution or transposed convolution with an optional bias, accumulated in f32"
-            }
-            Conv::Weights => "the gradient of `conv` with respect to its weights",
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::Matrix
-    }
-
     fn signature(&self) -> &'static Signature {
         match self {
             Conv::Forward => &FORWARD,

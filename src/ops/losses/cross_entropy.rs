@@ -3,7 +3,7 @@
 use crate::base::{DType, Dims};
 
 use super::super::ball::Precision;
-use super::super::kernel::c_type;
+use super::super::kernel::{c_type, i64_param, param, u32_param};
 use super::super::reductions::{Extent, Finish, Function, Group, Split, launches};
 use super::super::rows::row_length;
 use super::super::*;
@@ -12,21 +12,12 @@ use super::super::*;
 pub struct CrossEntropy;
 
 impl Operation for CrossEntropy {
-    fn name(&self) -> &'static str {
-        "cross_entropy"
-    }
-
-    fn summary(&self) -> &'static str {
-        "cross entropy loss between logits and class indices, for each row"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "cross_entropy",
+                summary: "cross entropy loss between logits and class indices, for each row",
+                category: Category::RowWise,
                 inputs: &[Input::Tensor("logits"), Input::Tensor("targets")],
                 outputs: &["loss"],
                 options: &[
@@ -117,18 +108,16 @@ impl Operation for CrossEntropy {
         let compute = compute(spec);
         let (step, classes) = (*spec.inputs[0].strides.last().expect("it has rows"), extent.terms());
         let mut params = vec![
-            (format!("const {}* logits", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
-            (format!("const {}* targets", c_type(spec.inputs[1].dtype)), Arg::Operand(1)),
-            ("i64 logit_step".to_owned(), Arg::U64(step)),
-            ("u32 classes".to_owned(), Arg::U32(classes as u32)),
-            ("i64 ignored".to_owned(), Arg::U64(spec.attrs.int("ignore_index") as u64)),
+            param(format!("const {}* logits", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
+            param(format!("const {}* targets", c_type(spec.inputs[1].dtype)), Arg::Operand(1)),
+            i64_param("logit_step", step),
+            u32_param("classes", classes),
+            i64_param("ignored", spec.attrs.int("ignore_index") as u64),
         ];
         let smoothed = function == Function::LogSumExpAndSum;
         let taken = if smoothed { "smoothed(total, logit, classes, smoothing)" } else { "logit" };
         if smoothed {
-            let smoothing = spec.attrs.number("label_smoothing");
-            let arg = Arg::real(compute, smoothing);
-            params.push(("C smoothing".to_owned(), arg));
+            params.push(param("C smoothing", Arg::real(compute, spec.attrs.number("label_smoothing"))));
         }
         // The loss is a sum of two nonnegative numbers, so no digits cancel.
         let store = format!(

@@ -16,6 +16,9 @@ pub enum Distance {
 }
 
 const COSINE: Signature = Signature {
+    name: "cosine_similarity",
+    summary: "cosine similarity of two tensors along a dimension",
+    category: Category::RowWise,
     inputs: &[Input::Tensor("a"), Input::Tensor("b")],
     outputs: &["y"],
     options: &[
@@ -25,6 +28,9 @@ const COSINE: Signature = Signature {
 };
 
 const TRIPLET: Signature = Signature {
+    name: "triplet",
+    summary: "triplet margin loss: max(d(anchor, positive) - d(anchor, negative) + margin, 0) for each row",
+    category: Category::RowWise,
     inputs: &[Input::Tensor("anchor"), Input::Tensor("positive"), Input::Tensor("negative")],
     outputs: &["loss"],
     options: &[
@@ -111,26 +117,6 @@ fn triplet(attrs: &Attrs) -> Sums {
 }
 
 impl Operation for Distance {
-    fn name(&self) -> &'static str {
-        match self {
-            Distance::Cosine => "cosine_similarity",
-            Distance::Triplet => "triplet",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self {
-            Distance::Cosine => "cosine similarity of two tensors along a dimension",
-            Distance::Triplet => {
-                "triplet margin loss: max(d(anchor, positive) - d(anchor, negative) + margin, 0) for each row"
-            }
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
         match self {
             Distance::Cosine => &COSINE,
@@ -187,7 +173,7 @@ mod tests {
 
     /// Computes an operation on `f64` rows with the given options, and defaults for the others.
     fn results(operation: Distance, rows: &[&[f64]], options: &[(&'static str, Attr)]) -> f64 {
-        let attrs = Attrs::with_defaults(operation.signature().options, options);
+        let attrs = operation.signature().attrs(options);
         let dims = Dims::from_slice(&[rows[0].len() as u64]).expect("one dimension");
         let row =
             Tensor { dtype: DType::F64, dims, strides: dims.contiguous_strides(), space: Space::Device, align: 16 };

@@ -36,39 +36,30 @@ const DELTA: OptionSpec =
 const MARGIN: OptionSpec = OptionSpec::number("margin", 1.0, "margin: a product of at least this value has no loss");
 
 impl Operation for ElementLoss {
-    fn name(&self) -> &'static str {
-        match self.0 {
-            Loss::Mse => "mse",
-            Loss::L1 => "l1",
-            Loss::Huber => "huber",
-            Loss::KlDiv => "kl_div",
-            Loss::Hinge => "hinge",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self.0 {
-            Loss::Mse => "mean squared error: the mean of (x - target)²",
-            Loss::L1 => "mean absolute error: the mean of |x - target|",
-            Loss::Huber => {
-                "Huber loss: half the squared error up to a difference of `delta`, linear beyond; the mean of all elements"
-            }
-            Loss::KlDiv => {
-                "Kullback-Leibler divergence: the mean of `target * (log(target) - x)`; `x` holds log-probabilities"
-            }
-            Loss::Hinge => "hinge loss: the mean of `max(0, margin - target * x)`",
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
+        const fn of(name: &'static str, summary: &'static str, options: &'static [OptionSpec]) -> Signature {
+            Signature { name, summary, category: Category::RowWise, inputs: INPUTS, outputs: &["loss"], options }
+        }
+        static MSE: Signature = of("mse", "mean squared error: the mean of (x - target)²", &[REDUCTION]);
+        static L1: Signature = of("l1", "mean absolute error: the mean of |x - target|", &[REDUCTION]);
+        static HUBER: Signature = of(
+            "huber",
+            "Huber loss: half the squared error up to a difference of `delta`, linear beyond; the mean of all elements",
+            &[REDUCTION, DELTA],
+        );
+        static KL_DIV: Signature = of(
+            "kl_div",
+            "Kullback-Leibler divergence: the mean of `target * (log(target) - x)`; `x` holds log-probabilities",
+            &[REDUCTION],
+        );
+        static HINGE: Signature =
+            of("hinge", "hinge loss: the mean of `max(0, margin - target * x)`", &[REDUCTION, MARGIN]);
         match self.0 {
-            Loss::Huber => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION, DELTA] },
-            Loss::Hinge => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION, MARGIN] },
-            _ => &Signature { inputs: INPUTS, outputs: &["loss"], options: &[REDUCTION] },
+            Loss::Mse => &MSE,
+            Loss::L1 => &L1,
+            Loss::Huber => &HUBER,
+            Loss::KlDiv => &KL_DIV,
+            Loss::Hinge => &HINGE,
         }
     }
 

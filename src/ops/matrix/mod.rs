@@ -60,50 +60,31 @@ const OPTIONS: [OptionSpec; 5] = [
 ];
 
 impl Operation for Gemm {
-    fn name(&self) -> &'static str {
-        match self {
-            Gemm::Plain => "gemm",
-            Gemm::Scaled => "scaled_gemm",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        if matches!(self, Gemm::Scaled) {
-            return "matrix multiplication of 8-bit floats with f32 scales: one per tensor, per row of `a` and column of `b`, or per block";
-        }
-        "(batched) matrix multiplication, accumulated in f32, with an optional bias and activation"
-    }
-
-    fn category(&self) -> Category {
-        Category::Matrix
-    }
-
     fn signature(&self) -> &'static Signature {
+        const PLAIN: Signature = Signature {
+            name: "gemm",
+            summary: "(batched) matrix multiplication, accumulated in f32, with an optional bias and activation",
+            category: Category::Matrix,
+            inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
+            outputs: &["c", "sums"],
+            options: &OPTIONS,
+        };
+        const SCALED: Signature = Signature {
+            name: "scaled_gemm",
+            summary: "matrix multiplication of 8-bit floats with f32 scales: one per tensor, per row of `a` and column of `b`, \
+                      or per block",
+            inputs: &[
+                Input::Tensor("a"),
+                Input::Tensor("b"),
+                Input::Tensor("scale_a"),
+                Input::Tensor("scale_b"),
+                Input::Optional("bias"),
+            ],
+            ..PLAIN
+        };
         match self {
-            Gemm::Plain => {
-                const {
-                    &Signature {
-                        inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Optional("bias")],
-                        outputs: &["c", "sums"],
-                        options: &OPTIONS,
-                    }
-                }
-            }
-            Gemm::Scaled => {
-                const {
-                    &Signature {
-                        inputs: &[
-                            Input::Tensor("a"),
-                            Input::Tensor("b"),
-                            Input::Tensor("scale_a"),
-                            Input::Tensor("scale_b"),
-                            Input::Optional("bias"),
-                        ],
-                        outputs: &["c", "sums"],
-                        options: &OPTIONS,
-                    }
-                }
-            }
+            Gemm::Plain => &PLAIN,
+            Gemm::Scaled => &SCALED,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::super::ball::{Ball, Precision};
 use super::super::formula::Formula;
-use super::super::kernel::c_type;
+use super::super::kernel::{c_type, param, u64_param};
 use super::super::reductions::{self, Extent, Finish, Function, Terms};
 use super::super::walk::{self, Operand, Task};
 use super::*;
@@ -121,9 +121,9 @@ impl Statistics {
         let places = ["TO", "variance[(u64)which * variance_step]"];
         let mut finish = Finish::expression(&moments(self.extent.terms()), &sums, &places, compute);
         finish.params.extend([
-            (format!("const {}* first", c_type(self.spec.inputs[0].dtype)), Arg::Operand(0)),
-            (format!("{}* variance", c_type(self.spec.outputs[1].dtype)), Arg::Operand(3)),
-            ("u64 variance_step".to_owned(), Arg::U64(self.spec.outputs[1].strides[0])),
+            param(format!("const {}* first", c_type(self.spec.inputs[0].dtype)), Arg::Operand(0)),
+            param(format!("{}* variance", c_type(self.spec.outputs[1].dtype)), Arg::Operand(3)),
+            u64_param("variance_step", self.spec.outputs[1].strides[0]),
         ]);
         let name = "batch_norm_statistics";
         let launches =
@@ -133,21 +133,16 @@ impl Statistics {
 }
 
 impl Operation for BatchNorm {
-    fn name(&self) -> &'static str {
-        "batch_norm"
-    }
-
-    fn summary(&self) -> &'static str {
-        "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
-         variances"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y", "mean", "variance"], options: LAYER_OPTIONS }
+        &Signature {
+            name: "batch_norm",
+            summary: "batch normalization of each channel over all samples, with the statistics of the batch; also returns the means and the \
+         variances",
+            category: Category::RowWise,
+            inputs: &[X, WEIGHT, BIAS],
+            outputs: &["y", "mean", "variance"],
+            options: LAYER_OPTIONS,
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -15,36 +15,26 @@ const ROWS: Norm = Norm { centred: true, adds: false };
 const EPS_OPTION: OptionSpec = OptionSpec::number("eps", 1e-5, EPS);
 
 impl Operation for GroupNorm {
-    fn name(&self) -> &'static str {
-        if self.instances { "instance_norm" } else { "group_norm" }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self.instances {
-            true => {
-                "instance normalization: normalizes each channel of each sample, with an optional weight and bias per channel"
-            }
-            false => {
-                "group normalization: normalizes each group of channels of each sample, with an optional weight and bias per channel"
-            }
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        const GROUPS: OptionSpec = OptionSpec {
-            name: "groups",
-            kind: OptionType::Int(1, i32::MAX as i64),
-            default: Preset::Required,
-            doc: "number of groups of channels",
+        const INSTANCES: Signature = Signature {
+            name: "instance_norm",
+            summary: "instance normalization: normalizes each channel of each sample, with an optional weight and bias per channel",
+            category: Category::RowWise,
+            inputs: &[X, WEIGHT, BIAS],
+            outputs: &["y"],
+            options: &[EPS_OPTION],
         };
-        match self.instances {
-            true => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: &[EPS_OPTION] },
-            false => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: &[GROUPS, EPS_OPTION] },
-        }
+        const GROUPS: Signature = Signature {
+            name: "group_norm",
+            summary: "group normalization: normalizes each group of channels of each sample, with an optional weight and bias per \
+                      channel",
+            options: &[
+                OptionSpec::required("groups", OptionType::Int(1, i32::MAX as i64), "number of groups of channels"),
+                EPS_OPTION,
+            ],
+            ..INSTANCES
+        };
+        if self.instances { &INSTANCES } else { &GROUPS }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

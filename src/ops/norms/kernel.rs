@@ -1,6 +1,8 @@
 //! The kernel of a norm. The threads of a row hold it in registers; a row that is too long is read twice.
 
-use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::super::kernel::{
+    bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+};
 use super::super::occupancy::share;
 use super::super::rows::{Rows, Sharing, common_pack};
 use super::*;
@@ -61,25 +63,25 @@ impl Split {
         let compute = norm.compute(spec);
         let (x, y) = (c_type(spec.inputs[0].dtype), c_type(spec.outputs[0].dtype));
         let inputs = spec.inputs.len();
-        let mut params = vec![format!("{y}* y"), format!("const {x}* x"), "C eps".to_owned()];
-        let eps = spec.attrs.number("eps");
-        let eps = Arg::real(compute, eps);
-        let mut args = vec![Arg::Operand(inputs as u8), Arg::Operand(0), eps];
-        for (step, name) in rows.steps.iter().zip(["sy", "sx", "sr", "st"]) {
-            params.push(format!("i64 {name}"));
-            args.push(Arg::U64(*step));
-        }
-        params.extend([geometry_param(&rows.geometry), "u64 rows".to_owned(), "u32 n".to_owned()]);
-        let length = Arg::U32(rows.length as u32);
-        args.extend([Arg::Words(geometry_words(&rows.geometry)), Arg::U64(rows.count), length]);
+        let mut params = vec![
+            param(format!("{y}* y"), Arg::Operand(inputs as u8)),
+            param(format!("const {x}* x"), Arg::Operand(0)),
+            param("C eps", Arg::real(compute, spec.attrs.number("eps"))),
+        ];
+        params.extend(rows.steps.iter().zip(["sy", "sx", "sr", "st"]).map(|(step, name)| i64_param(name, *step)));
+        params.extend([
+            geometry_param("g", &rows.geometry),
+            u64_param("rows", rows.count),
+            u32_param("n", rows.length),
+        ]);
         if norm.adds {
-            params.extend([format!("const {x}* residual"), format!("{x}* total")]);
-            args.extend([Arg::Operand(1), Arg::Operand(inputs as u8 + 1)]);
+            params.push(param(format!("const {x}* residual"), Arg::Operand(1)));
+            params.push(param(format!("{x}* total"), Arg::Operand(inputs as u8 + 1)));
         }
         for (input, name) in (norm.rows()..inputs).zip(["weight", "bias"]) {
             let tensor = &spec.inputs[input];
-            params.extend([format!("const {}* {name}", c_type(tensor.dtype)), format!("i64 {name}_step")]);
-            args.extend([Arg::Operand(input as u8), Arg::U64(tensor.strides[0])]);
+            params.push(param(format!("const {}* {name}", c_type(tensor.dtype)), Arg::Operand(input as u8)));
+            params.push(i64_param(&format!("{name}_step"), tensor.strides[0]));
         }
         let before = format!(
             "{}typedef {} C;\n#define T {threads}\n#define V {pack}\n#define K {packs}\n#define BLOCK {}\n#define EVEN {}\n\
@@ -108,13 +110,11 @@ impl Split {
         // The first weight of a row depends on its group.
         let of_group = if channels.groups > 1 { "first_weight + " } else { "" };
         if channels.groups > 1 {
-            params.extend(["u64 groups".to_owned(), "u64 each".to_owned()]);
-            args.extend([Arg::U64(channels.groups), Arg::U64(channels.each)]);
+            params.extend([u64_param("groups", channels.groups), u64_param("each", channels.each)]);
             body += "  i64 first_weight = (i64)(at % groups * each);\n";
         }
         if channels.alike > 1 {
-            params.push("u32 alike".to_owned());
-            args.push(Arg::U32(channels.alike as u32));
+            params.push(u32_param("alike", channels.alike));
         }
         // Access to a weight or bias: one load per pack, or loads of as many elements as are aligned.
         let column = |input: usize, name: &str| {
@@ -154,13 +154,7 @@ impl Split {
                  EACH_PACK(start) {{ {again}; }}\n    EACH_PACK(start) {{\n{result}    }}\n  }}\n"
             ),
         };
-        Launch::Kernel(Kernel {
-            source: source(name, &before, &params, &body),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(sharing.block() as u32),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        launch(name, &before, &params, &body, self.blocks(), sharing.block() as u32)
     }
 }
 

@@ -37,38 +37,49 @@ const WEIGHT: Input = Input::Optional("weight");
 const BIAS: Input = Input::Optional("bias");
 
 impl Operation for Norm {
-    fn name(&self) -> &'static str {
-        match (self.centred, self.adds) {
-            (false, false) => "rms_norm",
-            (true, false) => "layer_norm",
-            (false, true) => "add_rms_norm",
-            (true, true) => "add_layer_norm",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match (self.centred, self.adds) {
-            (false, false) => "root mean square normalization over the last dimension, with an optional weight",
-            (true, false) => "layer normalization over the last dimension, with an optional weight and bias",
-            (false, true) => "fused residual addition and `rms_norm`: returns the norm of `x + residual`, and the sum",
-            (true, true) => "fused residual addition and `layer_norm`: returns the norm of `x + residual`, and the sum",
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
+        const fn of(
+            name: &'static str,
+            summary: &'static str,
+            inputs: &'static [Input],
+            outputs: &'static [&'static str],
+            options: &'static [OptionSpec],
+        ) -> Signature {
+            Signature { name, summary, category: Category::RowWise, inputs, outputs, options }
+        }
+        static RMS: Signature = of(
+            "rms_norm",
+            "root mean square normalization over the last dimension, with an optional weight",
+            &[X, WEIGHT],
+            &["y"],
+            RMS_OPTIONS,
+        );
+        static LAYER: Signature = of(
+            "layer_norm",
+            "layer normalization over the last dimension, with an optional weight and bias",
+            &[X, WEIGHT, BIAS],
+            &["y"],
+            LAYER_OPTIONS,
+        );
+        static ADD_RMS: Signature = of(
+            "add_rms_norm",
+            "fused residual addition and `rms_norm`: returns the norm of `x + residual`, and the sum",
+            &[X, RESIDUAL, WEIGHT],
+            &["y", "total"],
+            RMS_OPTIONS,
+        );
+        static ADD_LAYER: Signature = of(
+            "add_layer_norm",
+            "fused residual addition and `layer_norm`: returns the norm of `x + residual`, and the sum",
+            &[X, RESIDUAL, WEIGHT, BIAS],
+            &["y", "total"],
+            LAYER_OPTIONS,
+        );
         match (self.centred, self.adds) {
-            (false, false) => &Signature { inputs: &[X, WEIGHT], outputs: &["y"], options: RMS_OPTIONS },
-            (true, false) => &Signature { inputs: &[X, WEIGHT, BIAS], outputs: &["y"], options: LAYER_OPTIONS },
-            (false, true) => {
-                &Signature { inputs: &[X, RESIDUAL, WEIGHT], outputs: &["y", "total"], options: RMS_OPTIONS }
-            }
-            (true, true) => {
-                &Signature { inputs: &[X, RESIDUAL, WEIGHT, BIAS], outputs: &["y", "total"], options: LAYER_OPTIONS }
-            }
+            (false, false) => &RMS,
+            (true, false) => &LAYER,
+            (false, true) => &ADD_RMS,
+            (true, true) => &ADD_LAYER,
         }
     }
 

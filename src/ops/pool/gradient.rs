@@ -6,20 +6,17 @@ use super::*;
 pub struct PoolBackward;
 
 impl Operation for PoolBackward {
-    fn name(&self) -> &'static str {
-        "pool_backward"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the gradient of `pool` with respect to its input"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        const { &Signature { inputs: &[Input::Tensor("x"), Input::Tensor("dy")], outputs: &["dx"], options: OPTIONS } }
+        const {
+            &Signature {
+                name: "pool_backward",
+                summary: "the gradient of `pool` with respect to its input",
+                category: Category::RowWise,
+                inputs: &[Input::Tensor("x"), Input::Tensor("dy")],
+                outputs: &["dx"],
+                options: OPTIONS,
+            }
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

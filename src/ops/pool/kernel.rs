@@ -1,6 +1,6 @@
 //! The kernels of pools.
 
-use super::super::kernel::{BLOCK, c_type, index_type, replaced, source};
+use super::super::kernel::{BLOCK, c_type, index_type, launch, param, replaced, u64_param};
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
@@ -311,28 +311,22 @@ impl Kernels<'_> {
         let dtype = spec.inputs[0].dtype;
         let sizes = [vec![shape.channels], three(shape.x, 1), three(shape.y, 1)].concat();
         let mut params = vec![
-            "const Sizes sizes".to_owned(),
-            "u64 count".to_owned(),
-            "const Steps sx".to_owned(),
-            "const Steps sy".to_owned(),
+            param("const Sizes sizes", Arg::Words(sizes)),
+            u64_param("count", count),
+            param("const Steps sx", self.steps(0)),
+            param("const Steps sy", self.steps(1)),
         ];
-        let mut args = vec![Arg::Words(sizes), Arg::U64(count), self.steps(0), self.steps(1)];
         let operands: &[(&str, u8)] = match task {
             Task::Forward => &[("const T* x", 0), ("T* y", 1)],
             Task::Places => &[("const T* x", 0)],
             Task::Backward => &[("const T* y", 1), ("T* dx", 2)],
         };
-        for (param, operand) in operands {
-            params.push((*param).to_owned());
-            args.push(Arg::Operand(*operand));
-        }
+        params.extend(operands.iter().map(|(declaration, operand)| param(*declaration, Arg::Operand(*operand))));
         if task != Task::Forward {
-            params.push("u32* places".to_owned());
-            args.push(Arg::Workspace(if shape.is_max { 4 * self.windows() } else { 0 }));
+            params.push(param("u32* places", Arg::Workspace(if shape.is_max { 4 * self.windows() } else { 0 })));
         }
         if task == Task::Backward {
-            params.push("const Steps so".to_owned());
-            args.push(self.steps(2));
+            params.push(param("const Steps so", self.steps(2)));
         }
         let each = |name: &str, place: usize, absent: u64| {
             let values = shape.steps.map_or(vec![absent; 3], |steps| three(steps[place], absent));
@@ -364,13 +358,8 @@ impl Kernels<'_> {
             Task::Places => ("pool_places", FORWARD),
             Task::Backward => ("pool_backward", BACKWARD),
         };
-        Launch::Kernel(Kernel {
-            source: source(name, &before, &params, &text(body)),
-            grid: Kernel::along_x((count * lanes).div_ceil(u64::from(BLOCK))),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        let blocks = (count * lanes).div_ceil(u64::from(BLOCK));
+        launch(name, &before, &params, &text(body), blocks, BLOCK)
     }
 }
 

@@ -21,13 +21,8 @@ const LAYOUT: &str = "[samples, channels, spatial sizes]";
 
 const OPTIONS: &[OptionSpec] = &[
     OptionSpec::word("mode", &["max", "mean"], "maximum or average of each window"),
-    OptionSpec { name: "size", kind: OptionType::Spatial(1, MOST), default: Preset::Absent, doc: "the window size" },
-    OptionSpec {
-        name: "stride",
-        kind: OptionType::Spatial(1, MOST),
-        default: Preset::Absent,
-        doc: "stride of the window; `size` by default",
-    },
+    OptionSpec::absent("size", OptionType::Spatial(1, MOST), "the window size"),
+    OptionSpec::absent("stride", OptionType::Spatial(1, MOST), "stride of the window; `size` by default"),
     OptionSpec::spatial(
         "padding",
         0,
@@ -41,20 +36,17 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 impl Operation for Pool {
-    fn name(&self) -> &'static str {
-        "pool"
-    }
-
-    fn summary(&self) -> &'static str {
-        "1-, 2- or 3-dimensional max or average pooling"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        const { &Signature { inputs: &[Input::Tensor("x")], outputs: &["y"], options: OPTIONS } }
+        const {
+            &Signature {
+                name: "pool",
+                summary: "1-, 2- or 3-dimensional max or average pooling",
+                category: Category::RowWise,
+                inputs: &[Input::Tensor("x")],
+                outputs: &["y"],
+                options: OPTIONS,
+            }
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -5,7 +5,7 @@ use crate::base::{DType, Dims};
 use super::super::ball::{Ball, Precision};
 use super::super::check::sum_error;
 use super::super::expression::Unary;
-use super::super::kernel::{BLOCK, bounds, c_type, source};
+use super::super::kernel::{BLOCK, bounds, c_type, launch, param, u32_param, u64_param};
 use super::super::occupancy::{LARGEST_BLOCK, RESIDENT_BLOCKS, share};
 use super::*;
 
@@ -50,20 +50,15 @@ fn pack(tensor: &Tensor) -> u64 {
 }
 
 impl Operation for GradNorm {
-    fn name(&self) -> &'static str {
-        "grad_norm"
-    }
-
-    fn summary(&self) -> &'static str {
-        "the 2-norm of all elements of several tensors together"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Tensors("x")], outputs: &["norm"], options: &[] }
+        &Signature {
+            name: "grad_norm",
+            summary: "the 2-norm of all elements of several tensors together",
+            category: Category::RowWise,
+            inputs: &[Input::Tensors("x")],
+            outputs: &["norm"],
+            options: &[],
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {
@@ -119,17 +114,19 @@ impl Operation for GradNorm {
     /// The first kernel sums the squares of each chunk, the second the sums of all chunks, in a fixed order.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         let (compute, chunks) = (compute_type(spec), Chunks::of(spec));
-        let workspace = || Arg::Workspace(chunks.count() * compute.size());
+        let workspace = Arg::Workspace(chunks.count() * compute.size());
         let before = |threads: u64| {
             format!("{}typedef {} C;\n#define THREADS {threads}\n", bounds(threads as u32), c_type(compute)) + ACROSS
         };
-        let (mut params, mut args) = (vec!["C* sums".to_owned(), "u64 chunk".to_owned()], vec![workspace()]);
-        args.push(Arg::U64(chunks.bytes));
+        let mut params = vec![param("C* sums", workspace.clone()), u64_param("chunk", chunks.bytes)];
         let mut body = "  C sum = 0;\n".to_owned();
         for (place, (tensor, end)) in spec.inputs.iter().zip(&chunks.ends).enumerate() {
             let dtype = c_type(tensor.dtype);
-            params.extend([format!("const {dtype}* x{place}"), format!("u64 n{place}"), format!("u32 e{place}")]);
-            args.extend([Arg::Operand(place as u8), Arg::U64(tensor.elements()), Arg::U32(*end as u32)]);
+            params.extend([
+                param(format!("const {dtype}* x{place}"), Arg::Operand(place as u8)),
+                u64_param(&format!("n{place}"), tensor.elements()),
+                u32_param(&format!("e{place}"), *end),
+            ]);
             let (otherwise, first) =
                 if place == 0 { ("", "0".to_owned()) } else { ("else ", format!("e{}", place - 1)) };
             body += &format!(
@@ -139,23 +136,14 @@ impl Operation for GradNorm {
             );
         }
         body += "  sum = across(sum);\n  if (threadIdx.x == 0) sums[blockIdx.x] = sum;\n";
-        let squares = Kernel {
-            source: source("grad_norm_squares", &(before(u64::from(BLOCK)) + SQUARES), &params, &body),
-            grid: Kernel::along_x(chunks.count()),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        };
-        let output = &spec.outputs[0];
-        let params = [format!("{}* norm", c_type(output.dtype)), "const C* sums".to_owned(), "u32 count".to_owned()];
-        let norm = Kernel {
-            source: source("grad_norm", &before(LARGEST_BLOCK), &params, NORM),
-            grid: Kernel::along_x(1),
-            block: Kernel::along_x(LARGEST_BLOCK as u32),
-            shared: Shared::Bytes(0),
-            args: vec![Arg::Operand(spec.inputs.len() as u8), workspace(), Arg::U32(chunks.count() as u32)],
-        };
-        vec![Launch::Kernel(squares), Launch::Kernel(norm)]
+        let before_squares = before(u64::from(BLOCK)) + SQUARES;
+        let squares = launch("grad_norm_squares", &before_squares, &params, &body, chunks.count(), BLOCK);
+        let params = [
+            param(format!("{}* norm", c_type(spec.outputs[0].dtype)), Arg::Operand(spec.inputs.len() as u8)),
+            param("const C* sums", workspace),
+            u32_param("count", chunks.count()),
+        ];
+        vec![squares, launch("grad_norm", &before(LARGEST_BLOCK), &params, NORM, 1, LARGEST_BLOCK as u32)]
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

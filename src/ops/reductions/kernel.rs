@@ -1,9 +1,9 @@
 //! The kernels of a reduction. Their text consists of the function's accumulator, the expression, and the division of
 //! the work among threads. Partial results are combined in a fixed order, so that results are reproducible.
 
-use std::sync::Arc;
-
-use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::super::kernel::{
+    Parameter, bounds, c_type, geometry_param, index_type, launch, param, u32_param, u64_param,
+};
 use super::split::Along;
 use super::*;
 
@@ -11,8 +11,8 @@ use super::*;
 pub struct Finish {
     /// Text before the kernels: functions that `store` calls.
     pub before: String,
-    /// Additional parameters of the kernel that stores results, and their arguments.
-    pub params: Vec<(String, Arg)>,
+    /// Additional parameters of the kernel that stores results.
+    pub params: Vec<Parameter>,
     /// Statement that stores `total` in `TO`. `which` is the index of the result.
     pub store: String,
 }
@@ -21,7 +21,7 @@ impl Finish {
     /// Returns the statement that stores the result of a function of this many terms.
     pub fn plain(function: Function, terms: u64) -> Finish {
         let (store, params) = match function {
-            Function::Mean => ("store<C>(TO, total.v / C(count))", vec![("u64 count".to_owned(), Arg::U64(terms))]),
+            Function::Mean => ("store<C>(TO, total.v / C(count))", vec![u64_param("count", terms)]),
             Function::ArgMax | Function::ArgMin => ("TO = (i32)total.place", vec![]),
             Function::LogSumExp | Function::LogSumExpAndSum => ("store<C>(TO, total.most + f_log(total.sum))", vec![]),
             Function::Sum | Function::Prod | Function::Max | Function::Min => ("store<C>(TO, total.v)", vec![]),
@@ -270,26 +270,19 @@ impl Common<'_> {
         Arg::Workspace(parts * self.split.results * size)
     }
 
-    /// Returns the parameters and arguments of a kernel.
-    fn parameters(&self, stores: bool) -> (Vec<String>, Vec<Arg>) {
+    /// Returns the parameters of a kernel.
+    fn parameters(&self, stores: bool) -> Vec<Parameter> {
         let Split { kept, results, .. } = self.split;
         let mut params = vec![
-            format!("{}* out", c_type(self.output.dtype)),
-            "Acc* partial".to_owned(),
-            geometry_param(kept).replace(" g", " kept"),
-            "u64 results".to_owned(),
-        ];
-        let mut args = vec![
-            Arg::Operand(self.inputs as u8),
-            self.workspace(),
-            Arg::Words(geometry_words(kept)),
-            Arg::U64(*results),
+            param(format!("{}* out", c_type(self.output.dtype)), Arg::Operand(self.inputs as u8)),
+            param("Acc* partial", self.workspace()),
+            geometry_param("kept", kept),
+            u64_param("results", *results),
         ];
         if stores {
-            params.extend(self.finish.params.iter().map(|(param, _)| param.clone()));
-            args.extend(self.finish.params.iter().map(|(_, arg)| arg.clone()));
+            params.extend(self.finish.params.iter().cloned());
         }
-        (params, args)
+        params
     }
 
     fn stored(&self, to: &str) -> String {
@@ -301,20 +294,20 @@ impl Common<'_> {
         let Split { along, pack, threads, beside, under_way, parts, written, .. } = *split;
         let count = self.inputs;
         let constants = expression.constants();
-        let (mut params, mut args) = self.parameters(parts == 1);
-        params.extend((0..count).map(|i| format!("const {}* a{i}", c_type(spec.inputs[i].dtype))));
-        args.extend((0..count).map(|i| Arg::Operand(i as u8)));
-        params.extend((0..constants.len()).map(|i| format!("C c{i}")));
-        args.extend(constants.iter().map(|&value| Arg::real(self.compute, value)));
+        let mut params = self.parameters(parts == 1);
+        let operand = |i: usize| param(format!("const {}* a{i}", c_type(spec.inputs[i].dtype)), Arg::Operand(i as u8));
+        params.extend((0..count).map(operand));
+        let constant = |(i, &value): (usize, &f64)| param(format!("C c{i}"), Arg::real(self.compute, value));
+        params.extend(constants.iter().enumerate().map(constant));
         let index = index_type(split.results * split.terms + split.block() * pack * under_way);
-        params.push(geometry_param(&split.reduced).replace(" g", " reduced"));
-        args.push(Arg::Words(geometry_words(&split.reduced)));
-        for (name, value) in [("terms", split.terms), ("pieces", split.pieces()), ("span", split.span())] {
-            params.push(format!("u64 {name}"));
-            args.push(Arg::U64(value));
-        }
-        params.extend(["u64 groups".to_owned(), "u32 parts".to_owned()]);
-        args.extend([Arg::U64(split.groups()), Arg::U32(parts as u32)]);
+        params.extend([
+            geometry_param("reduced", &split.reduced),
+            u64_param("terms", split.terms),
+            u64_param("pieces", split.pieces()),
+            u64_param("span", split.span()),
+            u64_param("groups", split.groups()),
+            u32_param("parts", parts),
+        ]);
 
         // Access to each input along a pack: all elements at once, several at a time, or one by one.
         let mut read = String::new();
@@ -331,8 +324,7 @@ impl Common<'_> {
                 0 => (1, "0".to_owned()),
                 1 => (pack / width, width.to_string()),
                 _ => {
-                    params.push(format!("u64 step{i}"));
-                    args.push(Arg::U64(step));
+                    params.push(u64_param(&format!("step{i}"), step));
                     (pack, format!("step{i}"))
                 }
             };
@@ -475,19 +467,17 @@ impl Common<'_> {
                 .to_owned(),
         };
         if parts == 1 && written == 1 {
-            params.push("u64 out_step".to_owned());
-            args.push(Arg::U64(split.steps[0]));
+            params.push(u64_param("out_step", split.steps[0]));
         }
         let before = self.before(threads, beside, results, across) + &function;
-        self.kernel(source(name, &before, &params, &body), split.blocks(), split.block(), args)
+        launch(name, &before, &params, &body, split.blocks(), split.block() as u32)
     }
 
     /// Returns the kernel that combines the parts.
     fn second(&self, name: &str) -> Launch {
         let (beside, threads, blocks) = self.split.second();
-        let (mut params, mut args) = self.parameters(true);
-        params.push("u32 parts".to_owned());
-        args.push(Arg::U32(self.split.parts as u32));
+        let mut params = self.parameters(true);
+        params.push(u32_param("parts", self.split.parts));
         let index = index_type(self.split.results + beside);
         let body = format!(
             r#"  u32 side = threadIdx.x % B, lane = threadIdx.x / B;
@@ -510,16 +500,6 @@ impl Common<'_> {
             each = self.split.parts.div_ceil(threads),
         );
         let before = self.before(threads, beside, 1, ACROSS_ROWS);
-        self.kernel(source(&format!("{name}_rest"), &before, &params, &body), blocks, beside * threads, args)
-    }
-
-    fn kernel(&self, source: Arc<Source>, grid: u64, block: u64, args: Vec<Arg>) -> Launch {
-        Launch::Kernel(Kernel {
-            source,
-            grid: Kernel::along_x(grid),
-            block: Kernel::along_x(block as u32),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        launch(&format!("{name}_rest"), &before, &params, &body, blocks, (beside * threads) as u32)
     }
 }

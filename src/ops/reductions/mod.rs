@@ -43,50 +43,47 @@ pub struct Reduce(pub Function);
 
 /// The options of every reduction.
 const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "dims",
-        kind: OptionType::Axes,
-        default: Preset::Absent,
-        doc: "the dimensions to reduce, all by default; negative ones count from the end",
-    },
+    OptionSpec::absent(
+        "dims",
+        OptionType::Axes,
+        "the dimensions to reduce, all by default; negative ones count from the end",
+    ),
     OptionSpec::bool("keepdim", false, "keep the reduced dimensions with size 1"),
 ];
 
 impl Operation for Reduce {
-    fn name(&self) -> &'static str {
-        match self.0 {
-            Function::Sum | Function::Sums(_) => "sum",
-            Function::Mean => "mean",
-            Function::Prod => "prod",
-            Function::Max => "max",
-            Function::Min => "min",
-            Function::ArgMax => "argmax",
-            Function::ArgMin => "argmin",
-            Function::LogSumExp | Function::LogSumExpAndSum => "logsumexp",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self.0 {
-            Function::Sum | Function::Sums(_) => "sum of an expression over dimensions",
-            Function::Mean => "mean of an expression over dimensions",
-            Function::Prod => "product of an expression over dimensions",
-            Function::Max => "maximum of an expression over dimensions; propagates NaN",
-            Function::Min => "minimum of an expression over dimensions; propagates NaN",
-            Function::ArgMax => "index of the maximum of an expression; of the first one if several are equal",
-            Function::ArgMin => "index of the minimum of an expression; of the first one if several are equal",
-            Function::LogSumExp | Function::LogSumExpAndSum => {
-                "log of the sum of exponentials of an expression over dimensions, without overflow"
+    fn signature(&self) -> &'static Signature {
+        const fn of(name: &'static str, summary: &'static str) -> Signature {
+            Signature {
+                name,
+                summary,
+                category: Category::RowWise,
+                inputs: &[Input::Expression],
+                outputs: &["y"],
+                options: OPTIONS,
             }
         }
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
-    fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Expression], outputs: &["y"], options: OPTIONS }
+        static SUM: Signature = of("sum", "sum of an expression over dimensions");
+        static MEAN: Signature = of("mean", "mean of an expression over dimensions");
+        static PROD: Signature = of("prod", "product of an expression over dimensions");
+        static MAX: Signature = of("max", "maximum of an expression over dimensions; propagates NaN");
+        static MIN: Signature = of("min", "minimum of an expression over dimensions; propagates NaN");
+        static ARG_MAX: Signature =
+            of("argmax", "index of the maximum of an expression; of the first one if several are equal");
+        static ARG_MIN: Signature =
+            of("argmin", "index of the minimum of an expression; of the first one if several are equal");
+        static LOG_SUM_EXP: Signature =
+            of("logsumexp", "log of the sum of exponentials of an expression over dimensions, without overflow");
+        match self.0 {
+            Function::Sum | Function::Sums(_) => &SUM,
+            Function::Mean => &MEAN,
+            Function::Prod => &PROD,
+            Function::Max => &MAX,
+            Function::Min => &MIN,
+            Function::ArgMax => &ARG_MAX,
+            Function::ArgMin => &ARG_MIN,
+            Function::LogSumExp | Function::LogSumExpAndSum => &LOG_SUM_EXP,
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

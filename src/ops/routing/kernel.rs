@@ -1,8 +1,8 @@
 //! The kernels of `route`.
 
-use crate::ops::kernel::{BLOCK, bounds, c_type, source};
+use crate::ops::kernel::{BLOCK, bounds, c_type, i64_param, launch, param, u32_param, u64_param};
 use crate::ops::select::{is_wide, keys};
-use crate::ops::{Arg, Kernel, Launch, Shared, Spec};
+use crate::ops::{Arg, Launch, Spec};
 
 use super::TOGETHER;
 use super::choice::Choice;
@@ -20,7 +20,7 @@ pub fn row_bytes(spec: &Spec) -> u64 {
     if is_divided(spec) { 2 * spec.inputs[0].dtype.compute().size() } else { 0 }
 }
 
-pub fn launch(spec: &Spec) -> Vec<Launch> {
+pub fn launches(spec: &Spec) -> Vec<Launch> {
     let probs = &spec.inputs[0];
     let [slots, weights, dropped] = &*spec.outputs else { unreachable!("the signature has three outputs") };
     let (tokens, experts) = (probs.dims[0], probs.dims[1]);
@@ -30,23 +30,13 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
     let scores = spec.attrs.word("scores");
     let compute = probs.dtype.compute();
     let dtype = c_type(probs.dtype);
-    let workspace = Arg::Workspace(tokens * row_bytes(spec) + experts * words * 4);
-    let number = |value: u64| Arg::U32(value as u32);
     let common = [
-        "void* workspace".to_owned(),
-        format!("const {dtype}* __restrict__ probs"),
-        "u32 tokens".into(),
-        "u32 experts".into(),
-        "i64 st".into(),
-        "i64 se".into(),
-    ];
-    let own = [
-        workspace,
-        Arg::Operand(0),
-        number(tokens),
-        number(experts),
-        Arg::U64(probs.strides[0]),
-        Arg::U64(probs.strides[1]),
+        param("void* workspace", Arg::Workspace(tokens * row_bytes(spec) + experts * words * 4)),
+        param(format!("const {dtype}* __restrict__ probs"), Arg::Operand(0)),
+        u32_param("tokens", tokens),
+        u32_param("experts", experts),
+        i64_param("st", probs.strides[0]),
+        i64_param("se", probs.strides[1]),
     ];
     // Experts are ranked by their elements, or by scores of the compute type.
     let ranked = if choice.by_score { compute } else { probs.dtype };
@@ -67,47 +57,27 @@ pub fn launch(spec: &Spec) -> Vec<Launch> {
         u32::from(is_divided(spec)),
         keys(ranked),
     );
-    let mut choose_params = common.to_vec();
-    let mut choose_args = own.to_vec();
-    choose_params.extend(["u32 k".to_owned(), "u32 group_k".to_owned()]);
-    choose_args.extend([number(spec.attrs.int("k") as u64), number(choice.group_k as u64)]);
+    let mut params = common.to_vec();
+    params.push(u32_param("k", spec.attrs.int("k") as u64));
+    params.push(u32_param("group_k", choice.group_k as u64));
     if let Some(bias) = bias {
-        choose_params.extend([format!("const {}* __restrict__ bias", c_type(bias.dtype)), "i64 sb".to_owned()]);
-        choose_args.extend([Arg::Operand(1), Arg::U64(bias.strides[0])]);
+        params.push(param(format!("const {}* __restrict__ bias", c_type(bias.dtype)), Arg::Operand(1)));
+        params.push(i64_param("sb", bias.strides[0]));
     }
-    let choose = Kernel {
-        source: source("route_choose", &before, &choose_params, CHOOSE),
-        grid: Kernel::along_x(words),
-        block: Kernel::along_x(BLOCK_OF_ROWS),
-        shared: Shared::Bytes(0),
-        args: choose_args,
-    };
-    let outputs = [
-        "i32* __restrict__ slots".to_owned(),
-        format!("{dtype}* __restrict__ weights"),
-        "i32* dropped".into(),
-        "u32 capacity".into(),
-        "const Geometry<1, 4> g".into(),
-        "u64 sd".into(),
-    ];
-    let strides = [slots.strides[0], slots.strides[1], weights.strides[0], weights.strides[1]];
+    let choose = launch("route_choose", &before, &params, CHOOSE, words, BLOCK_OF_ROWS);
     let first = spec.inputs.len() as u8;
-    let results = [
-        Arg::Operand(first),
-        Arg::Operand(first + 1),
-        Arg::Operand(first + 2),
-        number(spec.attrs.int("capacity") as u64),
-        Arg::Words([&[0], &strides[..]].concat()),
-        Arg::U64(dropped.strides[0]),
-    ];
-    let place = Kernel {
-        source: source("route_place", &before, &[&common[..], &outputs].concat(), PLACE),
-        grid: Kernel::along_x(experts),
-        block: Kernel::along_x(if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK }),
-        shared: Shared::Bytes(0),
-        args: [&own[..], &results].concat(),
-    };
-    vec![Launch::Kernel(choose), Launch::Kernel(place)]
+    let strides = vec![0, slots.strides[0], slots.strides[1], weights.strides[0], weights.strides[1]];
+    let mut params = common.to_vec();
+    params.extend([
+        param("i32* __restrict__ slots", Arg::Operand(first)),
+        param(format!("{dtype}* __restrict__ weights"), Arg::Operand(first + 1)),
+        param("i32* dropped", Arg::Operand(first + 2)),
+        u32_param("capacity", spec.attrs.int("capacity") as u64),
+        param("const Geometry<1, 4> g", Arg::Words(strides)),
+        u64_param("sd", dropped.strides[0]),
+    ]);
+    let threads = if words > u64::from(BLOCK) / TOGETHER { BLOCK_OF_ROWS } else { BLOCK };
+    vec![choose, launch("route_place", &before, &params, PLACE, experts, threads)]
 }
 
 /// The score is `raw` of an element; for a softmax, divided by the row's sum.

@@ -13,37 +13,22 @@ use choice::routed;
 pub struct Route;
 
 impl Operation for Route {
-    fn name(&self) -> &'static str {
-        "route"
-    }
-
-    fn summary(&self) -> &'static str {
-        "routes tokens to their top k experts with a capacity: the rows of each expert, their weights, and the number of rows \
-         dropped over capacity"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "route",
+                summary: "routes tokens to their top k experts with a capacity: the rows of each expert, their weights, and the number of rows \
+         dropped over capacity",
+                category: Category::Movement,
                 inputs: &[Input::Tensor("probs"), Input::Optional("bias")],
                 outputs: &["slots", "weights", "dropped"],
                 options: &[
-                    OptionSpec {
-                        name: "k",
-                        kind: OptionType::Int(1, 1024),
-                        default: Preset::Required,
-                        doc: "number of experts per row; ties go to the lower index",
-                    },
-                    OptionSpec {
-                        name: "capacity",
-                        kind: OptionType::Int(1, 1 << 30),
-                        default: Preset::Required,
-                        doc: "maximum number of rows per expert",
-                    },
+                    OptionSpec::required(
+                        "k",
+                        OptionType::Int(1, 1024),
+                        "number of experts per row; ties go to the lower index",
+                    ),
+                    OptionSpec::required("capacity", OptionType::Int(1, 1 << 30), "maximum number of rows per expert"),
                     OptionSpec::bool("normalize", false, "normalize the k weights of each row to a sum of 1"),
                     OptionSpec::word(
                         "scores",
@@ -141,7 +126,7 @@ impl Operation for Route {
     /// In the first kernel, 32 threads select the experts of a row and set a bit for each row and expert. In the
     /// second, a block per expert finds the slots of its rows by counting bits.
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
-        kernel::launch(spec)
+        kernel::launches(spec)
     }
 
     fn backward(&self, rule: &mut Backward) -> Result<(), NoRule> {

@@ -1,7 +1,9 @@
 //! The kernel of a chain. The threads of a row hold it in registers; for a row that is too long, the expression before
 //! the core is computed twice.
 
-use super::super::kernel::{bounds, c_type, geometry_param, geometry_words, index_type, source};
+use super::super::kernel::{
+    Parameter, bounds, c_type, geometry_param, i64_param, index_type, launch, param, u32_param, u64_param,
+};
 use super::super::layout::broadcast_strides;
 use super::super::norms::HELPERS;
 use super::super::occupancy::{UNITS, share};
@@ -71,7 +73,7 @@ impl Split {
         let expression = spec.expression.as_deref().expect("fusion makes chains with an expression");
         let compute = compute_type(spec);
         let functions = functions(expression, spec.outputs.len());
-        let (params, args) = self.parameters(core, spec, &functions);
+        let params = self.parameters(core, spec, &functions);
         let definitions = format!(
             "{}typedef {} C;\n#define T {}\n#define V {}\n#define K {}\n#define BLOCK {}\n#define EVEN {}\n#define CENTRED {}\n\
              {HELPERS}{SOFTMAX}{}{}",
@@ -87,26 +89,21 @@ impl Split {
             functions[1].text,
         );
         let body = self.pointers(spec) + &self.work(core, spec, &functions);
-        Launch::Kernel(Kernel {
-            source: source(name, &definitions, &params, &body),
-            grid: Kernel::along_x(rows.count.div_ceil(sharing.block_rows()).max(1)),
-            block: Kernel::along_x(sharing.block() as u32),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        let blocks = rows.count.div_ceil(sharing.block_rows()).max(1);
+        launch(name, &definitions, &params, &body, blocks, sharing.block() as u32)
     }
 
-    /// Returns the kernel's parameters and arguments.
-    fn parameters(&self, core: Core, spec: &Spec, functions: &[Function; 2]) -> (Vec<String>, Vec<Arg>) {
+    /// Returns the kernel's parameters.
+    fn parameters(&self, core: Core, spec: &Spec, functions: &[Function; 2]) -> Vec<Parameter> {
         let Split { rows, .. } = self;
         let compute = compute_type(spec);
-        let mut all: Vec<(String, Arg)> = Vec::new();
+        let mut all = Vec::new();
         for (place, tensor) in spec.inputs.iter().chain(&spec.outputs).enumerate() {
             let constant = if place < spec.inputs.len() { "const " } else { "" };
-            all.push((format!("{constant}{}* m{place}", c_type(tensor.dtype)), Arg::Operand(place as u8)));
+            all.push(param(format!("{constant}{}* m{place}", c_type(tensor.dtype)), Arg::Operand(place as u8)));
         }
         let steps = rows.steps.iter().enumerate();
-        all.extend(steps.map(|(tensor, step)| (format!("i64 step{tensor}"), Arg::U64(*step))));
+        all.extend(steps.map(|(tensor, step)| i64_param(&format!("step{tensor}"), *step)));
         let option = match core {
             Core::Softmax => Some("scale"),
             Core::RmsNorm | Core::LayerNorm => Some("eps"),
@@ -118,10 +115,8 @@ impl Split {
             let constants = constants.iter().enumerate();
             all.extend(constants.map(|(place, value)| (format!("C {prefix}{place}"), real(*value))));
         }
-        all.push((geometry_param(&rows.geometry), Arg::Words(geometry_words(&rows.geometry))));
-        all.push(("u64 rows".to_owned(), Arg::U64(rows.count)));
-        all.push(("u32 n".to_owned(), Arg::U32(rows.length as u32)));
-        all.into_iter().unzip()
+        all.extend([geometry_param("g", &rows.geometry), u64_param("rows", rows.count), u32_param("n", rows.length)]);
+        all
     }
 
     /// Returns text that computes the address of a thread's row in each tensor, and reads inputs with one value per

@@ -148,26 +148,24 @@ impl RowChain {
 }
 
 impl Operation for RowChain {
-    fn name(&self) -> &'static str {
-        match self.0 {
-            Core::Softmax => "fused_softmax",
-            Core::RmsNorm => "fused_rms_norm",
-            Core::LayerNorm => "fused_layer_norm",
-            Core::Sum => "fused_sum",
-            Core::Mean => "fused_mean",
-        }
-    }
-
-    fn summary(&self) -> &'static str {
-        "a softmax, a norm or a sum of rows with functions of an element before and behind it"
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        &Signature { inputs: &[Input::Expressions], outputs: &OUTPUTS, options: &[] }
+        const fn of(name: &'static str) -> Signature {
+            Signature {
+                name,
+                summary: "a softmax, a norm or a sum of rows with functions of an element before and behind it",
+                category: Category::RowWise,
+                inputs: &[Input::Expressions],
+                outputs: &OUTPUTS,
+                options: &[],
+            }
+        }
+        match self.0 {
+            Core::Softmax => const { &of("fused_softmax") },
+            Core::RmsNorm => const { &of("fused_rms_norm") },
+            Core::LayerNorm => const { &of("fused_layer_norm") },
+            Core::Sum => const { &of("fused_sum") },
+            Core::Mean => const { &of("fused_mean") },
+        }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

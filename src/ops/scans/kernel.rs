@@ -3,7 +3,9 @@
 //! elements. Few long lines are divided into parts: a first launch computes the total of each part, and a second
 //! starts from the totals of earlier parts. The order is fixed, so that results are reproducible.
 
-use super::super::kernel::{BLOCK, bounds, c_type, geometry_param, geometry_words, index_type, replaced, source};
+use super::super::kernel::{
+    BLOCK, bounds, c_type, geometry_param, index_type, launch, param, replaced, u32_param, u64_param,
+};
 use super::super::layout::collapse;
 use super::super::occupancy::{BUSY_BLOCKS, share};
 use super::*;
@@ -135,30 +137,18 @@ impl Split {
     /// Returns the kernel that writes results, or the one that computes the totals of parts.
     fn launch(&self, scan: &Scan, spec: &Spec, writes: bool) -> Launch {
         let compute = compute_type(spec);
-        let params = [
-            format!("{}* y", c_type(spec.outputs[0].dtype)),
-            format!("const {}* x", c_type(spec.inputs[0].dtype)),
-            "C* totals".to_owned(),
-            geometry_param(&self.lines),
-            "u64 groups".to_owned(),
-            "u64 n".to_owned(),
-            "u64 span".to_owned(),
-            "u32 parts".to_owned(),
-            "u64 sy".to_owned(),
-            "u64 sx".to_owned(),
-        ];
         let workspace = if self.parts > 1 { self.count * self.parts * compute.size() } else { 0 };
-        let args = vec![
-            Arg::Operand(1),
-            Arg::Operand(0),
-            Arg::Workspace(workspace),
-            Arg::Words(geometry_words(&self.lines)),
-            Arg::U64(self.groups()),
-            Arg::U64(self.length),
-            Arg::U64(self.span()),
-            Arg::U32(self.parts as u32),
-            Arg::U64(self.steps[0]),
-            Arg::U64(self.steps[1]),
+        let params = [
+            param(format!("{}* y", c_type(spec.outputs[0].dtype)), Arg::Operand(1)),
+            param(format!("const {}* x", c_type(spec.inputs[0].dtype)), Arg::Operand(0)),
+            param("C* totals", Arg::Workspace(workspace)),
+            geometry_param("g", &self.lines),
+            u64_param("groups", self.groups()),
+            u64_param("n", self.length),
+            u64_param("span", self.span()),
+            u32_param("parts", self.parts),
+            u64_param("sy", self.steps[0]),
+            u64_param("sx", self.steps[1]),
         ];
         let (join, none) = if scan.multiplies { ("*", "1") } else { ("+", "0") };
         let index = index_type(self.count * self.length + u64::from(BLOCK) * self.pack * UNDER_WAY * 2);
@@ -178,13 +168,7 @@ impl Split {
         let body = if self.along { SHARED_LINES } else { OWN_LINES };
         let body = if reverse(spec) { replaced(body, &REVERSED) } else { body.to_owned() };
         let name = if writes { scan.name().to_owned() } else { format!("{}_totals", scan.name()) };
-        Launch::Kernel(Kernel {
-            source: source(&name, &before, &params, &body),
-            grid: Kernel::along_x(self.blocks()),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args,
-        })
+        launch(&name, &before, &params, &body, self.blocks(), BLOCK)
     }
 }
 

@@ -16,33 +16,26 @@ pub struct Scan {
     pub multiplies: bool,
 }
 
+const OPTIONS: &[OptionSpec] = &[
+    axis::option(-1, "dimension to accumulate along; negative ones count from the end"),
+    OptionSpec::bool("reverse", false, "accumulate from the last element to the first"),
+];
+
 impl Operation for Scan {
-    fn name(&self) -> &'static str {
-        if self.multiplies { "cumprod" } else { "cumsum" }
-    }
-
-    fn summary(&self) -> &'static str {
-        match self.multiplies {
-            true => "cumulative product along a dimension",
-            false => "cumulative sum along a dimension",
-        }
-    }
-
-    fn category(&self) -> Category {
-        Category::RowWise
-    }
-
     fn signature(&self) -> &'static Signature {
-        const {
-            &Signature {
+        const fn of(name: &'static str, summary: &'static str) -> Signature {
+            Signature {
+                name,
+                summary,
+                category: Category::RowWise,
                 inputs: &[Input::Tensor("x")],
                 outputs: &["y"],
-                options: &[
-                    axis::option(-1, "dimension to accumulate along; negative ones count from the end"),
-                    OptionSpec::bool("reverse", false, "accumulate from the last element to the first"),
-                ],
+                options: OPTIONS,
             }
         }
+        static SUM: Signature = of("cumsum", "cumulative sum along a dimension");
+        static PRODUCT: Signature = of("cumprod", "cumulative product along a dimension");
+        if self.multiplies { &PRODUCT } else { &SUM }
     }
 
     fn infer(&self, call: &Call) -> Result<Vec<(DType, Dims)>, OpError> {

@@ -4,6 +4,7 @@
 //! order, groups them by row, and adds the terms up. With several segments, a second kernel adds the segments' sums for each row.
 //! So one or two launches suffice, and every run adds terms in the same order.
 
+use super::super::kernel::index_type;
 use super::super::movement::{Columns, packs_of_rows};
 use super::super::occupancy::{BUSY_BLOCKS, RESIDENT_BLOCKS, WARP};
 use super::*;

@@ -5,7 +5,7 @@ mod look;
 use crate::base::{DType, Dims};
 
 use super::ball::Precision;
-use super::kernel::{BLOCK, c_type, geometry_param, geometry_words, index_type, source};
+use super::kernel::{BLOCK, Parameter, c_type, geometry_param, launch, param, u64_param};
 use super::movement::{Columns, head_geometry};
 use super::occupancy::{RESIDENT_BLOCKS, WARP};
 use super::radix::RowSort;
@@ -18,21 +18,12 @@ use look::Look;
 pub struct Scatter;
 
 impl Operation for Scatter {
-    fn name(&self) -> &'static str {
-        "scatter"
-    }
-
-    fn summary(&self) -> &'static str {
-        "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all"
-    }
-
-    fn category(&self) -> Category {
-        Category::Movement
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "scatter",
+                summary: "writes each row of `x` to row `i` of a zero tensor; for duplicate indices the last row or the sum of all",
+                category: Category::Movement,
                 inputs: &[Input::Tensor("x"), Input::Tensor("i"), Input::Optional("w")],
                 outputs: &["y"],
                 options: &[OptionSpec::word(
@@ -214,8 +205,7 @@ struct Parts {
     /// Geometry of the indices: strides of the terms, then of the indices.
     outer: Geometry,
     before: String,
-    params: Vec<String>,
-    args: Vec<Arg>,
+    params: Vec<Parameter>,
 }
 
 impl Parts {
@@ -225,49 +215,38 @@ impl Parts {
         let outer = head_geometry(x, i, i.dims.len());
         let dtype = c_type(x.dtype);
         let partials_at = found.next_multiple_of(16);
-        let bound = [
-            ("u8* workspace".to_owned(), Arg::Workspace(partials_at + partials)),
-            ("u64 partials_at".to_owned(), Arg::U64(partials_at)),
-            (format!("{dtype}* __restrict__ y"), Arg::Operand(spec.inputs.len() as u8)),
-            (format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
-            (format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
-            (geometry_param(&outer).replace(" g", " outer"), Arg::Words(geometry_words(&outer))),
-            (geometry_param(&columns.geometry).replace(" g", " inner"), Arg::Words(geometry_words(&columns.geometry))),
-            ("u64 count".to_owned(), Arg::U64(i.elements())),
-            ("u64 rows".to_owned(), Arg::U64(y.dims[0])),
-            ("u64 sy".to_owned(), Arg::U64(y.strides[0])),
-            ("u64 n".to_owned(), Arg::U64(columns.length)),
+        let mut params = vec![
+            param("u8* workspace", Arg::Workspace(partials_at + partials)),
+            u64_param("partials_at", partials_at),
+            param(format!("{dtype}* __restrict__ y"), Arg::Operand(spec.inputs.len() as u8)),
+            param(format!("const {dtype}* __restrict__ x"), Arg::Operand(0)),
+            param(format!("const {}* __restrict__ i", c_type(i.dtype)), Arg::Operand(1)),
+            geometry_param("outer", &outer),
+            geometry_param("inner", &columns.geometry),
+            u64_param("count", i.elements()),
+            u64_param("rows", y.dims[0]),
+            u64_param("sy", y.strides[0]),
+            u64_param("n", columns.length),
         ];
-        let (mut params, mut args): (Vec<String>, Vec<Arg>) = bound.into_iter().unzip();
         let mut weight = "C(1)".to_owned();
         if let Some(w) = spec.inputs.get(2) {
-            let geometry = head_geometry(w, i, i.dims.len());
-            params.push(format!("const {}* __restrict__ w", c_type(w.dtype)));
-            params.push(geometry_param(&geometry).replace(" g", " outer_w"));
-            args.push(Arg::Operand(2));
-            args.push(Arg::Words(geometry_words(&geometry)));
+            params.push(param(format!("const {}* __restrict__ w", c_type(w.dtype)), Arg::Operand(2)));
+            params.push(geometry_param("outer_w", &head_geometry(w, i, i.dims.len())));
             weight = "load<C>(w[outer_w.offset(p, 0)])".to_owned();
         }
         let compute = c_type(scatter_type(spec));
         let before = format!("typedef {compute} C;\ntypedef {dtype} E;\n#define WEIGHT(p) {weight}\n{GROUPS}");
-        Parts { outer, before, params, args }
+        Parts { outer, before, params }
     }
 
     /// Adds an integer parameter.
     fn bind(&mut self, name: &str, value: u64) {
-        self.params.push(format!("u64 {name}"));
-        self.args.push(Arg::U64(value));
+        self.params.push(u64_param(name, value));
     }
 
     fn launch(&self, name: &str, before: &str, body: &str, grid: u64) -> Launch {
         let body = format!("  C* partials = (C*)(workspace + partials_at);\n{body}");
-        Launch::Kernel(Kernel {
-            source: source(name, &format!("{}{before}", self.before), &self.params, &body),
-            grid: Kernel::along_x(grid),
-            block: Kernel::along_x(BLOCK),
-            shared: Shared::Bytes(0),
-            args: self.args.clone(),
-        })
+        launch(name, &format!("{}{before}", self.before), &self.params, &body, grid, BLOCK)
     }
 }
 

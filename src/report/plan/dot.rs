@@ -29,8 +29,8 @@ pub fn dot(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> {
     }
     for (slot, iteration) in document.parts() {
         for edge in &iteration.edges {
-            let from = node(document, document.earlier(slot, edge.distance), edge.from);
-            let to = node(document, slot, edge.to);
+            let from = document.node(document.earlier(slot, edge.distance), edge.from);
+            let to = document.node(slot, edge.to);
             writeln!(out, "  {from} -> {to} [{}];", attributes(edge, iteration.on_path(edge)))?;
         }
     }
@@ -45,16 +45,12 @@ fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &m
         for operation in operations {
             let critical =
                 if operation.critical { format!(", color=\"{CRITICAL}\", penwidth=2") } else { String::new() };
-            let name = node(document, slot, operation.id);
+            let name = document.node(slot, operation.id);
             writeln!(out, "    {name} [label={}{critical}];", quoted(&label(operation)))?;
         }
         writeln!(out, "  }}")?;
     }
     Ok(())
-}
-
-fn node(document: &PlanDocument, slot: Slot, op: u32) -> String {
-    if document.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
 }
 
 fn label(operation: &Operation) -> String {

@@ -28,8 +28,8 @@ pub fn mermaid(document: &PlanDocument, out: &mut impl Write) -> io::Result<()> 
     let mut critical = Vec::new();
     for (slot, iteration) in document.parts() {
         for edge in &iteration.edges {
-            let from = node(document, document.earlier(slot, edge.distance), edge.from);
-            let to = node(document, slot, edge.to);
+            let from = document.node(document.earlier(slot, edge.distance), edge.from);
+            let to = document.node(slot, edge.to);
             writeln!(out, "  {from} {}{} {to}", arrow(edge), label(edge))?;
             if iteration.on_path(edge) {
                 critical.push(count.to_string());
@@ -47,15 +47,11 @@ fn nodes(document: &PlanDocument, (slot, iteration): (Slot, &Iteration), out: &m
             let times = format!("{}, slack {}", operation.duration_ns, operation.slack_ns);
             // The line break belongs to Mermaid and must not be escaped.
             let (heading, times) = (escaped(&operation.heading()), escaped(&times));
-            writeln!(out, "    {}[\"{heading}<br/>{times}\"]", node(document, slot, operation.id))?;
+            writeln!(out, "    {}[\"{heading}<br/>{times}\"]", document.node(slot, operation.id))?;
         }
         writeln!(out, "  end")?;
     }
     Ok(())
-}
-
-fn node(document: &PlanDocument, slot: Slot, op: u32) -> String {
-    if document.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
 }
 
 fn arrow(edge: &Edge) -> &'static str {
@@ -74,7 +70,7 @@ fn label(edge: &Edge) -> String {
 fn styles(document: &PlanDocument, edges: &[String], out: &mut impl Write) -> io::Result<()> {
     let mut nodes = Vec::new();
     for (slot, iteration) in document.parts() {
-        nodes.extend(iteration.critical_path.operations.iter().map(|&op| node(document, slot, op)));
+        nodes.extend(iteration.critical_path.operations.iter().map(|&op| document.node(slot, op)));
     }
     if !nodes.is_empty() {
         writeln!(out, "  classDef critical {CRITICAL}")?;

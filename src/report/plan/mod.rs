@@ -253,6 +253,11 @@ impl PlanDocument {
         self.iterations.iter().map(|iteration| iteration.edges.len()).sum()
     }
 
+    /// Name of an operation in a drawing of all parts.
+    fn node(&self, slot: Slot, op: u32) -> String {
+        if self.slots().len() > 1 { format!("{}_n{op}", drawn_name(slot)) } else { format!("n{op}") }
+    }
+
     /// All parts, in the order of execution.
     fn slots(&self) -> Vec<Slot> {
         let cycle = (0..self.iterations.len()).map(Slot::Iteration);

@@ -1,6 +1,6 @@
 //! Launches of a grouped product: how blocks divide the tiles of all groups.
 
-use super::super::super::kernel::{bounds, c_type, source};
+use super::super::super::kernel::{bounds, c_type, kernel, launch, param, u32_param, u64_param};
 use super::super::super::layout::in_packs;
 use super::super::super::mma;
 use super::super::super::occupancy::UNITS;
@@ -164,7 +164,7 @@ impl Tiling {
         }
     }
 
-    pub fn launch(&self, spec: &Spec) -> Vec<Launch> {
+    pub fn launches(&self, spec: &Spec) -> Vec<Launch> {
         let [a, b, ends] = [0, 1, 2].map(|input| &spec.inputs[input]);
         let c = &spec.outputs[0];
         let Shape { in_depth, groups, rows, columns, depth } = self.shape;
@@ -174,25 +174,20 @@ impl Tiling {
             let group = if last == 2 { tensor.strides[0] } else { 0 };
             Arg::Words(vec![group, tensor.strides[last - 1], tensor.strides[last]])
         };
-        let mut params: Vec<String> = [
-            "const T* a",
-            "const T* b",
-            "const I* ends",
-            "O* c",
-            "const Strides sa",
-            "const Strides sb",
-            "const Strides sc",
-            "u64 se",
-            "u32 groups",
-            "u32 rows",
-            "u32 columns",
-            "u32 depth",
-        ]
-        .map(str::to_owned)
-        .into();
-        let mut args: Vec<Arg> = (0..4).map(Arg::Operand).collect();
-        args.extend([strides(a), strides(b), strides(c), Arg::U64(ends.strides[0])]);
-        args.extend([groups, rows, columns, depth].map(|size| Arg::U32(size as u32)));
+        let mut params = vec![
+            param("const T* a", Arg::Operand(0)),
+            param("const T* b", Arg::Operand(1)),
+            param("const I* ends", Arg::Operand(2)),
+            param("O* c", Arg::Operand(3)),
+            param("const Strides sa", strides(a)),
+            param("const Strides sb", strides(b)),
+            param("const Strides sc", strides(c)),
+            u64_param("se", ends.strides[0]),
+            u32_param("groups", groups),
+            u32_param("rows", rows),
+            u32_param("columns", columns),
+            u32_param("depth", depth),
+        ];
         let types = format!(
             "{}typedef {} T;\ntypedef {} O;\ntypedef {} I;\ntypedef {} C;\n{}#define IN_DEPTH {}\n#define TURNED_A {}\n\
              #define TURNED_B {}\n#define THREADS {}\n#define BM {}\n#define BN {}\n#define BK {DEPTH}\n#define SPLIT {}\n\
@@ -216,20 +211,10 @@ impl Tiling {
             true => [!turned[0], turned[1]],
             false => [turned[0], false],
         };
-        let kernel = |name: &str,
-                      params: &[String],
-                      args: Vec<Arg>,
-                      (before, body): (&str, &str),
-                      grid: [u64; 3],
-                      shared: Shared| {
-            let source = source(name, before, params, body);
-            Launch::Kernel(Kernel { source, grid, block: Kernel::along_x(self.threads as u32), shared, args })
-        };
-        let grid = Kernel::along_x(self.blocks());
+        let (blocks, threads) = (self.blocks(), self.threads as u32);
         if !self.by_units {
             let before = format!("{types}{}", text::SCHEDULE);
-            let texts = (&*before, text::ELEMENTS);
-            return vec![kernel("grouped_gemm_elements", &params, args, texts, grid, Shared::Bytes(0))];
+            return vec![launch("grouped_gemm_elements", &before, &params, text::ELEMENTS, blocks, threads)];
         }
         let before = format!(
             "{}{types}#define PACKS_A {}\n#define PACKS_B {}\n#define PAIRS {}\n#define LEAST_STEPS {LEAST_STEPS}\n\
@@ -252,17 +237,20 @@ impl Tiling {
             )]),
         );
         if self.splits {
-            params.push("Pack<f32, 4>* workspace".to_owned());
-            args.push(Arg::Workspace(self.workspace()));
+            params.push(param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())));
         }
         let bytes = 2 * self.stages * (self.rows + self.columns) * DEPTH + self.table();
-        let texts = (&*before, text::UNITS);
-        let mut launches = vec![kernel("grouped_gemm", &params, args, texts, grid, Shared::AtMost(bytes as u32))];
+        let products = kernel("grouped_gemm", &before, &params, text::UNITS, blocks, threads);
+        let mut launches = vec![Launch::Kernel(Kernel { shared: Shared::AtMost(bytes as u32), ..products })];
         if self.splits {
-            let params = ["O* c", "const Strides sc", "u32 columns", "Pack<f32, 4>* workspace"].map(str::to_owned);
-            let args = vec![Arg::Operand(3), strides(c), Arg::U32(columns as u32), Arg::Workspace(self.workspace())];
-            let grid = [self.blocks(), JOINERS, 1];
-            launches.push(kernel("grouped_gemm_join", &params, args, (&before, text::JOIN), grid, Shared::Bytes(0)));
+            let params = [
+                param("O* c", Arg::Operand(3)),
+                param("const Strides sc", strides(c)),
+                u32_param("columns", columns),
+                param("Pack<f32, 4>* workspace", Arg::Workspace(self.workspace())),
+            ];
+            let join = kernel("grouped_gemm_join", &before, &params, text::JOIN, blocks, threads);
+            launches.push(Launch::Kernel(Kernel { grid: [blocks, JOINERS, 1], ..join }));
         }
         launches
     }

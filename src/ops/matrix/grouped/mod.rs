@@ -37,21 +37,12 @@ const OPTIONS: [OptionSpec; 3] = [
 ];
 
 impl Operation for GroupedGemm {
-    fn name(&self) -> &'static str {
-        "grouped_gemm"
-    }
-
-    fn summary(&self) -> &'static str {
-        "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension"
-    }
-
-    fn category(&self) -> Category {
-        Category::Matrix
-    }
-
     fn signature(&self) -> &'static Signature {
         const {
             &Signature {
+                name: "grouped_gemm",
+                summary: "grouped matrix multiplication: groups of rows, each with its own matrix, or groups along the inner dimension",
+                category: Category::Matrix,
                 inputs: &[Input::Tensor("a"), Input::Tensor("b"), Input::Tensor("ends")],
                 outputs: &["c", "sums"],
                 options: &OPTIONS,
@@ -178,7 +169,7 @@ impl Operation for GroupedGemm {
     fn launch(&self, spec: &Spec) -> Vec<Launch> {
         match Gate::of(spec, FACTORS) {
             Some(gate) => gate.launch(spec, self.launch(&gate.sums(spec))),
-            None => Tiling::of(spec).launch(spec),
+            None => Tiling::of(spec).launches(spec),
         }
     }
 
