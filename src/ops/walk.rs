@@ -183,6 +183,33 @@ impl Walk {
         self.threads * self.each * self.pack
     }
 
+    /// Sectors of memory that warps access. Threads side by side share a sector; accesses of one thread do not, since each is
+    /// an instruction of its own.
+    fn sectors(&self, sizes: &[u64]) -> f64 {
+        let (along, tiles) = self.tiles();
+        let elements = self.length as f64 * self.outer.dims.iter().product::<u64>() as f64;
+        // Instructions of a tile that access each operand once, and the elements that a partial tile leaves out.
+        let (accesses, used) = ((tiles * self.each) as f64, elements / (tiles * self.tile()) as f64);
+        let of_operand = |(operand, &size): (usize, &u64)| match self.steps[operand] {
+            Step::Repeated => 0.0,
+            Step::Apart => elements * ((self.distances[operand] * size) as f64 / SECTOR as f64).min(1.0),
+            Step::Neighbours(width) => {
+                let (piece, apart, span) = (width * size, self.pack * size, self.threads * self.pack * size);
+                let covered =
+                    if apart > SECTOR { self.threads * piece.div_ceil(SECTOR) } else { span.div_ceil(SECTOR) };
+                // Tiles smaller than a sector share it with the next one, if that is near.
+                let next = if along > 1 {
+                    span
+                } else {
+                    self.outer.strides[operand].last().map_or(span, |stride| stride * size)
+                };
+                let shared = if span < SECTOR { next.clamp(1, SECTOR) as f64 / SECTOR as f64 } else { covered as f64 };
+                accesses * (self.pack / width) as f64 * shared * used
+            }
+        };
+        sizes.iter().enumerate().map(of_operand).sum()
+    }
+
     /// Number of tiles along the innermost dimension, and in total.
     fn tiles(&self) -> (u64, u64) {
         let along = self.length.div_ceil(self.tile());
@@ -232,6 +259,15 @@ pub fn launch(name: &str, expression: &Expression, dims: Dims, strides: &[Dims],
         inputs: inputs.map(|(place, (tensor, strides))| Operand::of(place, tensor, *strides)).collect(),
     };
     launch_all(name, &[task], compute_type(spec))
+}
+
+/// Sectors of memory that the kernels of these tasks access.
+pub fn sectors(tasks: &[Task]) -> f64 {
+    let of_task = |task: &Task| {
+        let sizes: Vec<u64> = task.outputs.iter().chain(&task.inputs).map(Operand::size).collect();
+        Walk::of(task).sectors(&sizes)
+    };
+    tasks.iter().map(of_task).sum()
 }
 
 /// Minimum limit of kernel arguments on all devices, in bytes.

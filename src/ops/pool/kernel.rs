@@ -4,12 +4,20 @@ use super::super::kernel::{BLOCK, c_type, index_type, replaced, source};
 use super::super::occupancy::{UNIT_THREADS, UNITS, WARP, share};
 use super::*;
 
-/// Windows of more elements have a warp each, and larger ones a block.
+/// Windows of more elements have a warp each, and larger ones a block; so do windows of more than `LARGE` elements that are
+/// too few to fill the device with a warp each.
 const LARGE: u64 = 64;
 const LARGER: u64 = 1024;
 
 /// Windows of at most that many elements are read at once.
 const AT_ONCE: u64 = 32;
+
+/// Elements of a window that a thread reads before it uses the first, if several threads share the window.
+const AHEAD: u64 = 4;
+
+/// Instructions for an element of a window: by itself, and by threads that share the window and divide to find its place.
+const OF_A_TERM: f64 = 8.0;
+const OF_A_SHARED_TERM: f64 = 40.0;
 
 /// A kernel of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +93,12 @@ struct Best {
 };
 "#;
 
-/// One window by `LANES` threads, which read several elements before they use the first.
+/// One window, or one of `PARTS` equal parts of its elements, by `LANES` threads, which read several elements before they use
+/// the first.
 const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
   u32 lane = threadIdx.x % LANES;
+  const u32 part = (u32)(index % PARTS);
+  index /= PARTS;
   if (index >= count) return;
   u32 window[3], plane = plane_of(index, sizes.y, window);
   Range range = range_of(window, sizes);
@@ -124,18 +135,40 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
     u32 row = i / columns, slab = row / rows;
     a = range.from[0] + slab, b = range.from[1] + row - slab * rows, c = range.from[2] + i - row * columns;
   };
+  const u32 each = (all + PARTS - 1) / PARTS, begin = (u64)part * each < all ? part * each : all;
+  const u32 end = all - begin < each ? all : begin + each;
   // Behind the last element, the last one is read once more.
-  for (u32 first = lane; first < all; first += 4 * LANES) {
+  for (u32 first = begin + lane; first < end; first += 4 * LANES) {
     C values[4];
     u32 a[4], b[4], c[4];
 #pragma unroll
     for (u32 u = 0; u < 4; u++) {
-      at(first + u * LANES < all ? first + u * LANES : all - 1, a[u], b[u], c[u]);
+      at(first + u * LANES < end ? first + u * LANES : end - 1, a[u], b[u], c[u]);
       values[u] = read(a[u], b[u], c[u]);
     }
 #pragma unroll
-    for (u32 u = 0; u < 4; u++) if (first + u * LANES < all) take(values[u], a[u], b[u], c[u]);
+    for (u32 u = 0; u < 4; u++) if (first + u * LANES < end) take(values[u], a[u], b[u], c[u]);
   }
+#endif
+"#;
+
+/// One window by a block, which joins the results of its parts.
+const FINISH: &str = r#"  Index index = (Index)blockIdx.x;
+  u32 lane = threadIdx.x;
+  u32 window[3], plane = plane_of(index, sizes.y, window);
+  Range range = range_of(window, sizes);
+  Best best = {-C(INFINITE), 0xffffffffu};
+  C sum = 0;
+  for (u32 part = lane; part < PARTS; part += LANES) {
+    Best other = partial[index * PARTS + part];
+    if (MAX && PLACES) best.join(other.value, other.place);
+    else if (MAX) best.value = f_max(best.value, other.value);
+    else sum += other.value;
+  }
+"#;
+
+/// Joins what the threads of a window have. The first has all.
+const JOIN: &str = r#"#if LANES > 1
   auto join = [&](int masks) {
 #pragma unroll
     for (int mask = masks / 2; mask > 0; mask /= 2) {
@@ -163,7 +196,14 @@ const FORWARD: &str = r#"  Index index = (Index)(GLOBAL_INDEX / LANES);
 #endif
 #endif
   if (lane > 0) return;
-#if PLACES
+"#;
+
+/// Writes what a part of a window has.
+const STORE_PART: &str = r#"  partial[index * PARTS + part] = {MAX ? best.value : sum, best.place};
+"#;
+
+/// Writes what a window has.
+const STORE: &str = r#"#if PLACES
   places[index] = best.place;
 #else
   store<C>(y[offset_of(plane, window, sy, sizes)], MAX ? best.value : sum / divisor_of(range));
@@ -252,7 +292,7 @@ impl Kernels<'_> {
         let window = self.shape.window();
         if window <= LARGE || self.has_short_rows() {
             1
-        } else if window <= LARGER {
+        } else if window <= LARGER && (window <= AHEAD * WARP || self.windows() * WARP >= UNITS * UNIT_THREADS) {
             WARP
         } else {
             u64::from(BLOCK)
@@ -278,18 +318,29 @@ impl Kernels<'_> {
         if task == Task::Backward { (self.elements(), 1) } else { (self.windows(), self.lanes()) }
     }
 
+    /// Parts of a window, each of which a block reads; a second kernel joins them. They depend on the shape alone, so sums are
+    /// added in the same order on every device.
+    fn parts(&self, task: Task) -> u64 {
+        match self.count(task) {
+            (windows, lanes) if lanes == u64::from(BLOCK) => parts(windows, self.shape.window() / lanes, AHEAD),
+            _ => 1,
+        }
+    }
+
     /// The cost of the results, or of all kernels of the gradients.
     pub fn cost(&self, task: Task) -> Cost {
         let (count, lanes) = self.count(task);
         let terms = self.windows() as f64 * self.shape.window() as f64;
+        let shared = self.lanes() > 1;
         let passes = if task == Task::Backward && self.shape.is_max { 2.0 } else { 1.0 };
         let places = if passes > 1.0 { Traffic::of(Space::Device, 4 * self.windows()) } else { Traffic::NONE };
         Cost {
             flops: terms,
-            instructions: 8.0 * terms * passes,
+            instructions: if shared { OF_A_SHARED_TERM } else { OF_A_TERM } * terms * passes,
             read: Spec::bytes_of(&self.spec.inputs) + places,
             written: Spec::bytes_of(&self.spec.outputs) + places,
-            blocks: (count * lanes).div_ceil(u64::from(BLOCK)).max(1),
+            ahead: if shared { AHEAD * self.spec.inputs[0].dtype.size() } else { 0 },
+            blocks: (count * lanes * self.parts(task)).div_ceil(u64::from(BLOCK)).max(1),
             share: share(u64::from(BLOCK)),
             ..Cost::default()
         }
@@ -302,9 +353,25 @@ impl Kernels<'_> {
         Arg::Words(strides[..2].iter().copied().chain(three(spatial, 0)).collect())
     }
 
-    pub fn launch(&self, task: Task) -> Launch {
+    /// The kernels of a task: one, and a second one where several blocks read a window.
+    pub fn launches(&self, task: Task) -> Vec<Launch> {
+        let joins = (self.parts(task) > 1).then(|| self.launch(task, true));
+        std::iter::once(self.launch(task, false)).chain(joins).collect()
+    }
+
+    /// Bytes of the places in the workspace, and of the parts' results behind them.
+    fn workspace(&self, task: Task) -> (u64, u64) {
+        let places = if task == Task::Forward || !self.shape.is_max { 0 } else { 4 * self.windows() };
+        let parts = if task == Task::Backward { 1 } else { self.parts(task) };
+        let each = 2 * self.spec.inputs[0].dtype.compute().size();
+        (places.next_multiple_of(each), if parts > 1 { parts * self.windows() * each } else { 0 })
+    }
+
+    /// A kernel of a task; `joins` is true for the one that joins the parts of windows.
+    fn launch(&self, task: Task, joins: bool) -> Launch {
         let Kernels { spec, shape } = self;
         let (count, lanes) = self.count(task);
+        let parts = self.parts(task);
         let dtype = spec.inputs[0].dtype;
         let sizes = [vec![shape.channels], three(shape.x, 1), three(shape.y, 1)].concat();
         let mut params = vec![
@@ -323,9 +390,14 @@ impl Kernels<'_> {
             params.push((*param).to_owned());
             args.push(Arg::Operand(*operand));
         }
-        if task != Task::Forward {
+        let (places, of_parts) = self.workspace(task);
+        if task != Task::Forward || parts > 1 {
             params.push("u32* places".to_owned());
-            args.push(Arg::Workspace(if shape.is_max { 4 * self.windows() } else { 0 }));
+            args.push(Arg::Workspace(places + of_parts));
+        }
+        if parts > 1 {
+            params.push("u64 partial_at".to_owned());
+            args.push(Arg::U64(places));
         }
         if task == Task::Backward {
             params.push("const Steps so".to_owned());
@@ -337,13 +409,14 @@ impl Kernels<'_> {
         };
         let is_dilated = shape.is_dilated();
         let dilation = each("DILATION", 3, 1) + if is_dilated { SPAN } else { "" };
+        let threads = count * lanes * parts;
         // The largest numbers that indices and the bounds of windows are computed from.
         let bounds = shape.x.iter().zip(shape.y.iter()).map(|(x, y)| x * y + x + y);
-        let index = index_type(bounds.max().unwrap_or(0).max(count * lanes + u64::from(BLOCK)));
+        let index = index_type(bounds.max().unwrap_or(0).max(threads + u64::from(BLOCK)));
         let text = |plain: &str| if is_dilated { replaced(plain, &DILATED) } else { plain.to_owned() };
         let before = format!(
             "typedef {} T;\ntypedef {} C;\ntypedef {index} Index;\n#define AT_ONCE {}\n#define MAX {}\n#define ADAPTIVE {}\n#define COUNTS_PADDING {}\n#define LANES {lanes}\n\
-             #define PLACES {}\n{}{}{}{dilation}{}",
+             #define PARTS {parts}\n#define PLACES {}\n{}{}{}{dilation}{}",
             c_type(dtype),
             c_type(dtype.compute()),
             u32::from(shape.window() <= AT_ONCE),
@@ -356,14 +429,24 @@ impl Kernels<'_> {
             each("PADDING", 2, 0),
             text(WINDOWS),
         );
-        let (name, body) = match task {
-            Task::Forward => ("pool", FORWARD),
-            Task::Places => ("pool_places", FORWARD),
-            Task::Backward => ("pool_backward", BACKWARD),
+        let partial = if parts > 1 { "  Best* partial = (Best*)((char*)places + partial_at);\n" } else { "" };
+        let body = match (task, joins) {
+            (Task::Backward, _) => text(BACKWARD),
+            (_, true) => format!("{partial}{FINISH}{JOIN}{STORE}"),
+            (_, false) if parts > 1 => format!("{partial}{}{JOIN}{STORE_PART}", text(FORWARD)),
+            (_, false) => format!("{}{JOIN}{STORE}", text(FORWARD)),
         };
+        let name = match (task, joins) {
+            (Task::Forward, false) => "pool",
+            (Task::Forward, true) => "pool_join",
+            (Task::Places, false) => "pool_places",
+            (Task::Places, true) => "pool_places_join",
+            (Task::Backward, _) => "pool_backward",
+        };
+        let blocks = if joins { count } else { threads.div_ceil(u64::from(BLOCK)) };
         Launch::Kernel(Kernel {
-            source: source(name, &before, &params, &text(body)),
-            grid: Kernel::along_x((count * lanes).div_ceil(u64::from(BLOCK))),
+            source: source(name, &before, &params, &body),
+            grid: Kernel::along_x(blocks),
             block: Kernel::along_x(BLOCK),
             shared: Shared::Bytes(0),
             args,

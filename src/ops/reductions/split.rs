@@ -35,6 +35,16 @@ fn packs(terms: u64, pack: u64, ragged: bool) -> u64 {
     (terms + if ragged { pack - 1 } else { 0 }).div_ceil(pack)
 }
 
+/// Returns the number of blocks that share the work of one, for a kernel of `blocks` blocks whose threads take this many steps
+/// each: 1 if the device is full, or if there are too few steps to pay for the launch that joins the parts. A part has at
+/// least `least` steps.
+pub fn parts(blocks: u64, steps: u64, least: u64) -> u64 {
+    match blocks < RESIDENT_BLOCKS && steps >= MANY_STEPS {
+        true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps / least).max(1),
+        false => 1,
+    }
+}
+
 /// The division of a reduction among threads.
 #[derive(Debug)]
 pub struct Split {
@@ -151,10 +161,7 @@ impl Split {
         };
         let blocks = groups.div_ceil(beside);
         let steps_of_a_thread = pieces.div_ceil(threads);
-        let parts = match blocks < RESIDENT_BLOCKS && steps_of_a_thread >= MANY_STEPS {
-            true => (2 * RESIDENT_BLOCKS).div_ceil(blocks).min(steps_of_a_thread / STEPS_OF_A_PART).max(1),
-            false => 1,
-        };
+        let parts = self::parts(blocks, steps_of_a_thread, STEPS_OF_A_PART);
         let registers = (64 / (pack * spec.inputs.len() as u64)).max(1);
         let under_way = pieces.div_ceil(threads * parts).min(UNDER_WAY).min(registers);
         Split {
@@ -231,6 +238,7 @@ impl Split {
                 + OF_A_PIECE * pieces
                 + OF_A_THREAD * threads,
             special: (f64::from(expression.special()) + special) * elements,
+            ahead: self.under_way * self.pack * spec.inputs.iter().map(|input| input.dtype.size()).sum::<u64>(),
             share: share(self.block()),
             ..cost
         }
